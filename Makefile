@@ -1,0 +1,138 @@
+# Everything a newcomer needs: `make demo` and `make test` set up what they use. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+WORKERS ?= auto
+ARGS ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
+# The build tool comes from the constraints as well, hence no isolated build with whatever is newest today.
+INSTALL := $(PIP) install -c constraints.txt
+EDITABLE := $(INSTALL) --no-build-isolation -e
+
+CREATED := $(VENV)/.created
+RUN := $(VENV)/.installed-run
+DEV := $(VENV)/.installed-dev
+PINNED := pyproject.toml setup.py constraints.txt
+
+KERNEL := shared/secemb_shared/dpf/_kernel.abi3.so
+NATIVE := $(wildcard shared/native/*.c shared/native/*.h)
+# What the interpreter would compile with.
+COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")')}
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help demo test bench vectors check lint format format-check types kernel which-kernel sanitize constraints clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo 'PYTHON=python3.12 VENV=.venv312 choose another interpreter; ARGS="…" is passed on to the command.'
+
+demo: $(RUN) which-kernel ## run a complete round in this process, with a report
+	@$(BIN)/python -m secemb_tools demo $(ARGS)
+
+test: $(DEV) which-kernel ## run the tests
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+bench: $(RUN) which-kernel ## measure, print a table and write build/bench.json
+	@$(BIN)/python -m secemb_tools bench $(ARGS)
+
+vectors: $(RUN) which-kernel ## regenerate the test vectors
+	@$(BIN)/python -m secemb_tools vectors $(ARGS)
+
+check: lint format-check types ## lint, format-check and types
+
+lint: $(DEV) ## look for mistakes with ruff
+	@$(BIN)/ruff check .
+
+format: $(DEV) ## format the code and sort its imports
+	@$(BIN)/ruff check --select I --fix .
+	@$(BIN)/ruff format .
+
+format-check: $(DEV) ## say which files are not formatted
+	@$(BIN)/ruff format --check .
+
+types: $(DEV) ## check the types with mypy, strictly
+	@echo 'checking the types'
+	@$(BIN)/mypy
+
+kernel: $(RUN) ## rebuild the C kernel in place
+	@rm -f $(KERNEL)
+	@$(MAKE) --no-print-directory which-kernel
+	@test -f $(KERNEL) || { echo 'the C kernel was not built' >&2; exit 1; }
+
+which-kernel: $(KERNEL)
+	@$(BIN)/python -m secemb_tools kernel
+
+sanitize: $(DEV) ## run the kernel's tests with AddressSanitizer and UndefinedBehaviorSanitizer (needs gcc)
+	@command -v gcc >/dev/null || { echo 'make sanitize needs gcc' >&2; exit 1; }
+	@test -e "$$(gcc -print-file-name=libasan.so)" || { echo 'make sanitize needs the libasan that belongs to gcc' >&2; exit 1; }
+	@ls tests/unit/test_kernel*.py >/dev/null
+	@echo 'building the C kernel with sanitizers in build/sanitize'
+	@rm -rf build/sanitize && mkdir -p build/sanitize
+	@CC=gcc SECEMB_SANITIZE=1 $(BIN)/python setup.py -q egg_info --egg-base build/sanitize \
+		build --force --build-base build/sanitize --build-lib build/sanitize/lib >build/sanitize/build.log 2>&1 \
+		|| { cat build/sanitize/build.log >&2; exit 1; }
+	@export LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=build/sanitize/lib; \
+		$(BIN)/python -c 'import secemb_shared.dpf._kernel as k; assert "build/sanitize/lib" in k.__file__, k.__file__' \
+		&& $(BIN)/python -m pytest --capture=sys tests/unit/test_kernel*.py $(ARGS)
+
+constraints: ## resolve the newest versions that pyproject.toml allows and pin them (needs Python 3.11)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
+		|| { echo 'the pins are made with Python 3.11, the oldest supported: make constraints PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@echo 'resolving in a fresh environment, build/constraints (about a minute)'
+	@rm -rf build/constraints && mkdir -p build && $(PYTHON) -m venv build/constraints
+	@$(PYTHON) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); e = p['project']['optional-dependencies']; \
+		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['dev'], sep='\n')" \
+		>build/constraints/wanted.txt
+	@build/constraints/bin/python -m pip --disable-pip-version-check -qq install --upgrade -r build/constraints/wanted.txt
+	@build/constraints/bin/python -m pip --disable-pip-version-check check
+	@build/constraints/bin/python -m pip --disable-pip-version-check freeze --all --exclude pip >build/constraints/frozen.txt
+	@{ sed -n '/^#/p' constraints.txt; echo; { cat build/constraints/frozen.txt; \
+		$(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['train'], sep='\n')"; \
+		} | LC_ALL=C sort -f; } >build/constraints/constraints.txt
+	@! grep -n ' @ \|://' build/constraints/frozen.txt || { echo 'a pin names a place instead of a version' >&2; exit 1; }
+	@mv build/constraints/constraints.txt constraints.txt
+	@echo "constraints.txt: $$(grep -c == constraints.txt) pins"
+
+clean: ## remove everything make has made, the environment too
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis $(KERNEL)
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment.
+
+$(CREATED):
+	@command -v $(PYTHON) >/dev/null || { echo '$(PYTHON) was not found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) -c 'import platform; print(platform.python_version())'); name another: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+		|| { echo '$(PYTHON) cannot make environments with pip; on Debian and Ubuntu: apt install python3-venv; or name another: make PYTHON=/path/to/python3' >&2; exit 1; }
+	@echo 'creating $(VENV)'
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(RUN): $(PINNED) | $(CREATED)
+	@echo 'installing into $(VENV) (half a minute the first time)'
+	@$(INSTALL) setuptools
+	@$(EDITABLE) '.[server,tools]'
+	@touch $@
+
+$(DEV): $(PINNED) | $(CREATED)
+	@echo 'installing into $(VENV), with what the tests need (a minute the first time)'
+	@$(INSTALL) setuptools
+	@$(EDITABLE) '.[server,tools,dev]'
+	@touch $(RUN) $@
+
+# Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.
+# Without a compiler it does nothing, each time anew: install one later and the next command builds the kernel.
+# The old one goes first, so that what runs is never older than its source.
+$(KERNEL): setup.py $(NATIVE) | $(RUN)
+	@rm -rf $@ build/kernel
+	@cc="$(COMPILER)"; if command -v $${cc%% *} >/dev/null; then \
+		echo 'building the C kernel'; mkdir -p build; \
+		$(BIN)/python setup.py -q build_ext --inplace --build-lib build/kernel --build-temp build/kernel >build/kernel.log 2>&1; \
+		test -f $@ || echo 'the C kernel did not compile, build/kernel.log says why'; \
+	fi

@@ -1,0 +1,146 @@
+"""The rules of the house that a linter does not know.
+
+A rule is a function from a module's dotted name and source text to sentences that say what is wrong with it.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+Rule = Callable[[str, str], list[str]]
+
+# Who may import whom, besides itself.
+ARROWS: dict[str, set[str]] = {
+    "secemb_shared": set(),
+    "secemb_sdk": {"secemb_shared"},
+    "secemb_party": {"secemb_shared"},
+    "secemb_server0": {"secemb_shared", "secemb_party"},
+    "secemb_server1": {"secemb_shared", "secemb_party"},
+    "secemb_tools": {"secemb_shared", "secemb_sdk", "secemb_party", "secemb_server0", "secemb_server1"},
+}
+# What the protocol has no use for.
+NETWORK = {"aiohttp", "anyio", "asyncio", "requests", "select", "selectors", "socket", "socketserver", "ssl", "urllib"}
+FRAMEWORKS = {"fastapi", "starlette", "uvicorn", "uvloop", "websockets"}
+FILES = {"fileinput", "glob", "io", "logging", "mmap", "os", "pathlib", "shutil", "sqlite3", "tempfile"}
+CLOCKS = {"datetime", "sched", "time"}
+CONCURRENCY = {"concurrent", "multiprocessing", "queue", "signal", "subprocess", "threading"}
+OUTSIDE_WORLD = NETWORK | FRAMEWORKS | FILES | CLOCKS | CONCURRENCY | {"random"}
+OUTSIDE_CALLS = {"breakpoint", "input", "open", "print"}
+NAMELESS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
+LONGEST_FILE = 400
+
+
+def arrows_against_the_design(module: str, source: str) -> list[str]:
+    allowed = ARROWS[_top(module)] | {_top(module)}
+    packages = {_top(name) for name in _imports(source)}
+    return [f"{module} imports {p}" for p in sorted(packages - allowed) if p.startswith("secemb_")]
+
+
+def touches_of_the_outside_world(module: str, source: str) -> list[str]:
+    if not _is_within(module, "secemb_shared"):
+        return []
+    names = [n for n in _imports(source) if _top(n) in OUTSIDE_WORLD or n.startswith("http")]  # http, httpx, …
+    if module == "secemb_shared.dpf._native":  # its worker threads: the kernel releases the GIL
+        names = [n for n in names if not _is_within(n, "concurrent.futures")]
+    calls = [ast.unparse(node.func) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return [f"{module} imports {n}" for n in names] + [f"{module} calls {c}" for c in calls if c in OUTSIDE_CALLS]
+
+
+def randomness_from_elsewhere(module: str, source: str) -> list[str]:
+    if not _is_within(module, "secemb_shared"):
+        return []
+    sources = ["numpy.random"] if module == "secemb_shared.randomness" else ["numpy.random", "secrets"]
+    names = [n for n in _imports(source) if any(_is_within(n, s) for s in sources)]
+    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
+    names += [n for n in map(ast.unparse, nodes) if n in {"np.random", "numpy.random"}]
+    return [f"{module} draws from {name}" for name in names]
+
+
+def torch_outside_the_models(module: str, source: str) -> list[str]:
+    if _is_within(module, "secemb_sdk.models"):
+        return []
+    return [f"{module} imports {name}" for name in _imports(source) if _is_within(name, "torch")]
+
+
+def public_names_in_disorder(module: str, source: str) -> list[str]:
+    declared = _declared_names(source)
+    missing = [f"{module} has no {name}" for name in declared if name not in _bound_names(source)]
+    return missing + ([] if declared == sorted(declared, key=_customary_order) else [f"{module}.__all__ is unsorted"])
+
+
+def names_that_name_nothing(module: str, _source: str) -> list[str]:
+    return [f"{module} names no thing" for part in module.split(".") if NAMELESS & set(part.split("_"))]
+
+
+def files_past_their_length(module: str, source: str) -> list[str]:
+    lines = len(source.splitlines())
+    return [f"{module} has {lines} lines"] if lines > LONGEST_FILE else []
+
+
+RULES: list[Rule] = [
+    arrows_against_the_design,
+    touches_of_the_outside_world,
+    randomness_from_elsewhere,
+    torch_outside_the_models,
+    public_names_in_disorder,
+    names_that_name_nothing,
+    files_past_their_length,
+]
+
+
+def _imports(source: str) -> Iterator[str]:
+    """Yield the dotted name of everything imported, at any depth and by any statement (relative imports are linted)."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from (f"{module}.{alias.name}" for alias in names)
+            case ast.Call(func=function, args=[ast.Constant(value=str(name)), *_]):
+                if ast.unparse(function).endswith(("__import__", "import_module")):
+                    yield name
+
+
+def _declared_names(source: str) -> list[str]:
+    """Return `__all__`, or nothing where a module has none."""
+    for statement in ast.parse(source).body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=value):
+                return [str(name) for name in ast.literal_eval(value)]
+    return []
+
+
+def _bound_names(source: str) -> set[str]:
+    """Return the names a module has once it is imported."""
+    names: set[str] = set()
+    for statement in _module_level(ast.parse(source)):
+        match statement:
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                names |= {alias.asname or _top(alias.name) for alias in aliases}
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+def _module_level(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield every node that is not inside a function or class."""
+    for node in ast.iter_child_nodes(tree):
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from _module_level(node)
+
+
+def _customary_order(name: str) -> tuple[int, list[str | int]]:
+    """Sort constants, then classes, then the rest, as ruff's RUF022 does and `ruff check --fix` arranges."""
+    kind = 0 if len(name) > 1 and name.isupper() else 1 if name[:1].isupper() else 2
+    return kind, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
+
+
+def _is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def _top(name: str) -> str:
+    return name.partition(".")[0]
