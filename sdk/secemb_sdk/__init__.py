@@ -1,0 +1,1 @@
+"""The SDK: what a device does to take part in a round."""

@@ -1,0 +1,91 @@
+"""A device's part in one round, without I/O: it makes bytes and reads bytes, and somebody else carries them.
+
+    keys  →  two messages          one for each server
+    read  ←  two answers           the device's rows
+    write →  two messages          one for each server, once
+
+A session is never recomputed: to send again, send the same bytes again.
+"""
+
+import numpy as np
+import numpy.typing as npt
+from secemb_shared import reading, secure_sum, writing
+from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
+from secemb_shared.errors import SpecError
+from secemb_shared.labels import Purpose
+from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_update
+from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES
+from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
+
+Messages = tuple[bytes, bytes]  # to server 0, to server 1
+
+
+class DeviceSession:
+    """One device in one round: which rows it reads, and what it adds to them."""
+
+    def __init__(
+        self,
+        round_: RoundSpec,
+        items: Indices,
+        *,
+        random_bytes: RandomBytes = secure_bytes,
+        backend: Backend | None = None,
+    ) -> None:
+        self.round = round_
+        self.session_id = random_bytes(16)
+        self._backend = backend or default_backend()
+        self._placement = round_.layout.place(items, random_bytes)
+        self._seeds = (random_bytes(SEED_BYTES), random_bytes(SEED_BYTES))
+        self.keys, self._secret = self._open()
+
+    def __repr__(self) -> str:
+        return f"<DeviceSession of round {self.round.number}>"
+
+    @property
+    def truncated(self) -> int:
+        """Return how many items found no place in this round."""
+        return self._placement.truncated
+
+    def read(self, answers: Messages) -> tuple[Indices, reading.Rows]:
+        """Return the items that take part and their rows, from both servers' answers."""
+        words = [decode_answer(self.round, self.session_id, party, data) for party, data in enumerate(answers)]
+        return reading.recover(self.round, self._placement, (words[0], words[1]), self._backend)
+
+    def write(
+        self, items: Indices, updates: npt.NDArray[np.floating], dense: npt.NDArray[np.floating] | None = None
+    ) -> Messages:
+        """Return the messages that add `updates[i]` to the row of `items[i]`, and `dense` to the dense part."""
+        task = self.round.task
+        dense = np.zeros(task.dense_size) if dense is None else dense
+        if updates.shape != (items.size, task.row_width) or dense.shape != (task.dense_size,):
+            raise SpecError("updates must be (items, row width) and the dense update as long as the task says")
+        # Everything that can fail comes before the path is spent.
+        rows = self._placement.arrange(items, task.ring.encode(updates, bound=task.bound))
+        hidden = self._hide_dense(task.ring.encode(dense, bound=task.bound))
+        label = self.round.label(self.session_id)
+        words = writing.correction_words(self._secret, label, rows, self._backend)
+        return (
+            encode_update(self.round, self.session_id, 0, words, hidden),
+            encode_update(self.round, self.session_id, 1, words, None),
+        )
+
+    def write_nothing(self) -> Messages:
+        """Return the messages of a device whose training failed: zeros, because absence must not speak."""
+        none = np.empty(0, dtype=np.int64)
+        return self.write(none, np.empty((0, self.round.task.row_width)))
+
+    def _open(self) -> tuple[Messages, PathSecret]:
+        geometry, label = self.round.task.geometry, self.round.label(self.session_id)
+        roots = [expand_roots(label, seed, geometry.slots) for seed in self._seeds]
+        words, leaf0, leaf1 = self._backend.generate(
+            SessionKeys.of(label), roots[0], roots[1], self._placement.leaves, geometry.depth
+        )
+        messages = [
+            encode_keys(self.round, self.session_id, party, seed, words) for party, seed in enumerate(self._seeds)
+        ]
+        return (messages[0], messages[1]), PathSecret(leaf0, leaf1)
+
+    def _hide_dense(self, dense: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.unsignedinteger]:
+        seed = self._seeds[1 - EXPLICIT_PARTY]
+        key = self.round.label(self.session_id).key(Purpose.DENSE_SHARE, seed)
+        return secure_sum.hide(key, dense, self._backend)

@@ -1,0 +1,82 @@
+"""One party's part in one round, without I/O: it answers keys and adds updates up.
+
+Both servers run this code; they differ only in `party` and in who reconstructs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from secemb_shared import reading, secure_sum, writing
+from secemb_shared.dpf import Backend, HeldKeys, RingArray, default_backend
+from secemb_shared.errors import SpecError
+from secemb_shared.labels import Purpose
+from secemb_shared.messages import RoundSpec, decode_keys, decode_update, encode_answer
+from secemb_shared.messages.codec import EXPLICIT_PARTY
+
+_BATCH = 32  # sessions evaluated together: enough to keep a bin's sums in cache, few enough to bound memory
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Share:
+    """One party's share of the sum over a set of sessions."""
+
+    rows: RingArray  # (items, width)
+    dense: RingArray  # (dense size,)
+
+
+@dataclass(slots=True, repr=False)
+class _Session:
+    held: HeldKeys
+    dense_key: bytes
+    words: RingArray | None = None
+    dense: RingArray | None = None
+
+
+class PartyRound:
+    """What one party knows of one round: the model, and for each session its keys and its update."""
+
+    def __init__(self, round_: RoundSpec, party: int, table: reading.Rows, *, backend: Backend | None = None) -> None:
+        self.round, self.party = round_, party
+        self._backend = backend or default_backend()
+        self._tagged = reading.tag_rows(round_, table, self._backend)
+        self._sessions: dict[bytes, _Session] = {}
+
+    def keys(self, session_id: bytes, data: bytes) -> bytes:
+        """Take a session's KEYS message and return its ANSWER."""
+        held = decode_keys(self.round, session_id, self.party, data)
+        seed = data[24:40]
+        dense_key = self.round.label(session_id).key(Purpose.DENSE_SHARE, seed)
+        self._sessions[session_id] = _Session(held, dense_key)
+        words = reading.answer(self.round, held, self._tagged, self._backend)
+        return encode_answer(self.round, session_id, self.party, words[0])
+
+    def update(self, session_id: bytes, data: bytes) -> None:
+        """Take a session's UPDATE message."""
+        session = self._sessions[session_id]
+        session.words, session.dense = decode_update(self.round, session_id, self.party, data)
+
+    def complete(self) -> list[bytes]:
+        """Return the sessions whose update is here, sorted: what the two parties agree on before they add."""
+        return sorted(name for name, session in self._sessions.items() if session.words is not None)
+
+    def share(self, session_ids: list[bytes]) -> Share:
+        """Return this party's share of the sum over exactly these sessions."""
+        if len(session_ids) < self.round.task.min_cohort:
+            raise SpecError("fewer sessions than the task's minimum cohort: this sum stays closed")
+        task = self.round.task
+        share = Share(writing.empty_sums(self.round), np.zeros(task.dense_size, dtype=task.ring.dtype))
+        for first in range(0, len(session_ids), _BATCH):
+            self._add([self._sessions[name] for name in session_ids[first : first + _BATCH]], share)
+        return share
+
+    def _add(self, sessions: list[_Session], share: Share) -> None:
+        words = [session.words for session in sessions if session.words is not None]
+        if len(words) != len(sessions):
+            raise SpecError("a session on the list has no update")
+        held = HeldKeys.together([session.held for session in sessions])
+        writing.accumulate(self.round, held, np.stack(words), share.rows, self._backend)
+        for session in sessions:
+            if self.party == EXPLICIT_PARTY and session.dense is not None:
+                np.add(share.dense, session.dense, out=share.dense)
+            else:
+                secure_sum.add_seeded(session.dense_key, share.dense, self._backend)

@@ -1,0 +1,33 @@
+"""Function secret sharing of point functions: paths, payloads and the backends that evaluate them."""
+
+from secemb_shared.dpf.backend import Backend, LeafTable, default_backend
+from secemb_shared.dpf.convert import convert_eval, convert_gen
+from secemb_shared.dpf.paths import (
+    CorrectionWords,
+    HeldKeys,
+    PathSecret,
+    SessionKeys,
+    expand_roots,
+    path_eval,
+    path_gen,
+)
+from secemb_shared.prg import Blocks, RingArray, hash_blocks, stream
+
+__all__ = [
+    "Backend",
+    "Blocks",
+    "CorrectionWords",
+    "HeldKeys",
+    "LeafTable",
+    "PathSecret",
+    "RingArray",
+    "SessionKeys",
+    "convert_eval",
+    "convert_gen",
+    "default_backend",
+    "expand_roots",
+    "hash_blocks",
+    "path_eval",
+    "path_gen",
+    "stream",
+]

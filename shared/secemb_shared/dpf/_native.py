@@ -1,0 +1,156 @@
+"""The native backend: the C kernel behind the same interface, with optional worker threads.
+
+This file lays arrays out and splits work; sizes and alignment are checked again in C.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_shared.dpf.backend import LeafTable, Words32
+from secemb_shared.dpf.paths import CorrectionWords, HeldKeys, SessionKeys
+from secemb_shared.layout import Geometry
+from secemb_shared.prg import BLOCK, Blocks, RingArray
+from secemb_shared.randomness import Indices
+
+try:
+    from secemb_shared.dpf import _kernel
+except ImportError:  # no compiler when it was installed, or no AES instructions on this processor
+    _kernel = None  # type: ignore[assignment]
+
+_CHUNK_LEAVES = 256  # CHUNK_LEAVES in dpf_types.h: parts of a tree begin at its multiples
+
+Part = tuple[int, int, int, int]  # slots from, to; leaves from, to
+
+
+def native_available() -> bool:
+    """Tell whether the kernel was built and runs on this processor."""
+    return _kernel is not None
+
+
+def instruction_sets() -> list[str]:
+    """Return what this processor offers the kernel, best first; empty without the kernel."""
+    return _kernel.instruction_sets() if native_available() else []
+
+
+def _spread(begin: int, end: int, parts: int, step: int) -> list[tuple[int, int]]:
+    """Cut [begin, end) into at most `parts` ranges that begin at multiples of `step` from `begin`."""
+    size = max(step, -(-(end - begin) // (parts * step)) * step)
+    return [(at, min(at + size, end)) for at in range(begin, end, size)]
+
+
+def _slot_parts(geometry: Geometry, threads: int) -> list[Part]:
+    return [(*slots, 0, geometry.leaves) for slots in _spread(0, geometry.slots, threads, 4)]
+
+
+def _conflict_free(geometry: Geometry, threads: int) -> Iterator[list[Part]]:
+    """Yield batches of parts that touch different items, so that threads can share one array of sums.
+
+    The bins of one table hold different items, and so do different leaves of one bin; two tables overlap.
+    """
+    if threads == 1:
+        yield [(0, geometry.slots, 0, geometry.leaves)]
+        return
+    a_table = geometry.bins * geometry.slots_per_bin
+    for first in range(0, geometry.slots, a_table):
+        last = first + a_table
+        if geometry.bins >= 4 * threads:
+            slots = _spread(first, last, threads, 4 * geometry.slots_per_bin)
+            yield [(*some, 0, geometry.leaves) for some in slots]
+        else:
+            yield [(first, last, *some) for some in _spread(0, geometry.leaves, threads, _CHUNK_LEAVES)]
+
+
+class Native:
+    """The kernel; `threads` workers share the evaluation of large batches (the GIL is released)."""
+
+    def __init__(self, *, threads: int = 1) -> None:
+        self._threads = threads
+
+    @property
+    def name(self) -> str:
+        """Return what to show to a person."""
+        return f"native, {instruction_sets()[0]}"
+
+    def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:
+        """Return H_K of every block."""
+        out = np.empty(blocks.shape, dtype=np.uint8)
+        _kernel.hash_blocks(key, np.ascontiguousarray(blocks), out)
+        return out
+
+    def add_stream(self, key: bytes, values: RingArray, *, negative: bool) -> None:
+        """Add the stream of `key` to `values` in place, or subtract it."""
+        _kernel.add_stream(key, values, values.itemsize, negative)
+
+    def generate(
+        self, keys: SessionKeys, roots0: Blocks, roots1: Blocks, alpha: Indices, depth: int
+    ) -> tuple[CorrectionWords, Blocks, Blocks]:
+        """FSS.PathGen for every slot of a session."""
+        slots = alpha.size
+        words = CorrectionWords(np.empty((depth, slots, BLOCK), np.uint8), np.empty((depth, slots), np.uint8))
+        leaves = np.empty((2, slots, BLOCK), np.uint8)
+        _kernel.generate(
+            keys.block(), roots0, roots1, alpha, slots, depth, words.left, words.right, leaves[0], leaves[1]
+        )
+        return words, leaves[0], leaves[1]
+
+    def convert_gen(self, key: bytes, leaf0: Blocks, leaf1: Blocks, payload: RingArray) -> RingArray:
+        """FSS.ConvertGen for every slot of a session."""
+        words = np.empty(payload.shape, dtype=payload.dtype)
+        slots, width = payload.shape
+        _kernel.convert_gen(key, leaf0, leaf1, np.ascontiguousarray(payload), slots, width, payload.itemsize, words)
+        return words
+
+    def expand(self, held: HeldKeys, leaves: int) -> Blocks:
+        """FSS.PathEval of the first `leaves` leaves of every slot of one session."""
+        states = np.empty((-(-held.slots // 4), leaves, 4, BLOCK), dtype=np.uint8)
+        _kernel.expand(_sessions(held), leaves, states)
+        return states.transpose(1, 0, 2, 3).reshape(leaves, -1, BLOCK)[:, : held.slots]
+
+    def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
+        """Return the XOR of the rows whose control bit is set."""
+        answers = np.zeros((held.sessions, held.slots, rows.shape[1]), dtype=np.uint32)
+        sessions, leaves = _sessions(held), _table(table, rows)
+
+        def work(part: Part) -> None:
+            _kernel.answer(sessions, leaves, part, rows, rows.shape[1], answers)
+
+        self._run(work, _slot_parts(table.geometry, self._threads))
+        return answers
+
+    def accumulate(self, held: HeldKeys, table: LeafTable, words: RingArray, sums: RingArray) -> None:
+        """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` in place."""
+        sessions, leaves = _sessions(held), _table(table, sums)
+        words = np.ascontiguousarray(words)
+
+        def work(part: Part) -> None:
+            _kernel.accumulate(sessions, leaves, part, words, words.shape[-1], words.itemsize, sums)
+
+        for batch in _conflict_free(table.geometry, self._threads):
+            self._run(work, batch)
+
+    def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
+        """Return the 32-bit tag of each row."""
+        tags = np.empty(items.size, dtype=np.uint32)
+        _kernel.row_tags(key, np.ascontiguousarray(rows), np.ascontiguousarray(items), rows.shape[1], tags)
+        return tags
+
+    def _run(self, work: Callable[[Part], None], parts: list[Part]) -> None:
+        if len(parts) == 1:
+            work(parts[0])
+            return
+        with ThreadPoolExecutor(len(parts)) as pool:
+            list(pool.map(work, parts))
+
+
+def _sessions(held: HeldKeys) -> tuple[int, Blocks, Blocks, Blocks, npt.NDArray[np.uint8], int, int, int]:
+    plain = np.ascontiguousarray
+    arrays = plain(held.keys), plain(held.roots), plain(held.left), plain(held.right)
+    return (held.party, *arrays, held.sessions, held.slots, held.depth)
+
+
+def _table(table: LeafTable, rows: npt.NDArray[np.unsignedinteger]) -> tuple[npt.NDArray[np.int32], int, int, int]:
+    geometry = table.geometry
+    return np.ascontiguousarray(table.order), geometry.leaves, geometry.slots_per_bin, rows.shape[0]

@@ -1,0 +1,103 @@
+"""The portable backend: the definition of every batched operation, in NumPy and `cryptography`."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from secemb_shared import prg
+from secemb_shared.dpf import convert, paths
+from secemb_shared.dpf.backend import LeafTable, Words32
+from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys
+from secemb_shared.prg import BLOCK, Blocks, RingArray
+from secemb_shared.randomness import Indices
+
+_WORKING_BYTES = 1 << 25  # of pads at a time, so that large catalogues do not need gigabytes
+
+
+class Portable:
+    """Runs anywhere; about ten to forty times slower than the kernel."""
+
+    name = "portable"
+
+    def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:
+        """Return H_K of every block."""
+        return prg.hash_blocks(key, blocks)
+
+    def add_stream(self, key: bytes, values: RingArray, *, negative: bool) -> None:
+        """Add the stream of `key` to `values` in place, or subtract it."""
+        blocks = prg.stream(key, -(-values.nbytes // BLOCK))
+        pads = blocks.reshape(-1).view(values.dtype.newbyteorder("<"))[: values.size].reshape(values.shape)
+        (np.subtract if negative else np.add)(values, pads, out=values)
+
+    def generate(
+        self, keys: SessionKeys, roots0: Blocks, roots1: Blocks, alpha: Indices, depth: int
+    ) -> tuple[CorrectionWords, Blocks, Blocks]:
+        """FSS.PathGen for every slot of a session."""
+        return paths.path_gen(keys, roots0, roots1, alpha, depth)
+
+    def convert_gen(self, key: bytes, leaf0: Blocks, leaf1: Blocks, payload: RingArray) -> RingArray:
+        """FSS.ConvertGen for every slot of a session."""
+        return convert.convert_gen(key, leaf0, leaf1, payload)
+
+    def expand(self, held: HeldKeys, leaves: int) -> Blocks:
+        """FSS.PathEval of the first `leaves` leaves, level by level and no node that is not needed."""
+        left_key, right_key, _ = (bytes(key) for key in held.keys[0])
+        nodes = paths.root_nodes(held.roots[0], held.party)[None]
+        for level in range(held.depth):
+            below = 1 << (held.depth - level)
+            nodes = nodes[: -(-leaves // below)]
+            left_word = held.left[0, level]
+            right_word = paths.with_control(left_word, held.right[0, level])
+            seeds, bits = nodes & SEED_BITS, paths.control_bits(nodes)[..., None]
+            children = np.empty((nodes.shape[0], 2, *nodes.shape[1:]), dtype=np.uint8)
+            children[:, 0] = prg.hash_blocks(left_key, seeds) ^ bits * left_word
+            children[:, 1] = prg.hash_blocks(right_key, seeds) ^ bits * right_word
+            nodes = children.reshape(-1, *nodes.shape[1:])
+        return nodes[:leaves]
+
+    def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
+        """Return the XOR of the rows whose control bit is set."""
+        answers = np.zeros((held.sessions, held.slots, rows.shape[1]), dtype=np.uint32)
+        for session, slot, nodes in self._trees(held, table, BLOCK):
+            items = table.order[slot // table.geometry.slots_per_bin]
+            chosen = items[(paths.control_bits(nodes) == 1) & (items >= 0)]
+            answers[session, slot] = np.bitwise_xor.reduce(rows[chosen], axis=0)
+        return answers
+
+    def accumulate(self, held: HeldKeys, table: LeafTable, words: RingArray, sums: RingArray) -> None:
+        """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` in place."""
+        for session, slot, nodes in self._trees(held, table, words.shape[-1] * words.itemsize):
+            items = table.order[slot // table.geometry.slots_per_bin]
+            real = items >= 0
+            key = bytes(held.keys[session, 2])
+            sums[items[real]] += convert.convert_eval(key, held.party, nodes[real], words[session, slot])
+
+    def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
+        """Chain h = H_K(h ⊕ block) over the row's bytes, zero-padded, starting from the item's number."""
+        count, width = rows.shape
+        padded = np.zeros((count, -(-width // 4) * 4), dtype="<u4")
+        padded[:, :width] = rows
+        chain = np.zeros((count, 2), dtype="<u8")
+        chain[:, 0] = items
+        state = chain.view(np.uint8)
+        for block in np.split(padded.view(np.uint8), padded.shape[1] // 4, axis=1):
+            state = prg.hash_blocks(key, state ^ block)
+        return state[:, :4].copy().view("<u4")[:, 0].astype(np.uint32)
+
+    def _trees(self, held: HeldKeys, table: LeafTable, leaf_bytes: int) -> Iterator[tuple[int, int, Blocks]]:
+        """Yield (session, slot, nodes of its leaves), expanding as many slots at a time as memory allows."""
+        leaves = table.geometry.leaves
+        at_once = max(1, _WORKING_BYTES // (leaves * leaf_bytes))
+        for session in range(held.sessions):
+            for first in range(0, held.slots, at_once):
+                some = slice(first, first + at_once)
+                part = HeldKeys(
+                    held.party,
+                    held.keys[session : session + 1],
+                    held.roots[session : session + 1, some],
+                    held.left[session : session + 1, :, some],
+                    held.right[session : session + 1, :, some],
+                )
+                nodes = self.expand(part, leaves)
+                for index in range(nodes.shape[1]):
+                    yield session, first + index, nodes[:, index]

@@ -1,0 +1,70 @@
+"""The operations that carry all the work, and the choice of who does it.
+
+Two implementations exist: `Portable` (NumPy and `cryptography`), which is the definition, and `Native` (the C
+kernel), which is the same at the speed of the AES instructions. Everything above this file is written once.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_shared.dpf.paths import CorrectionWords, HeldKeys, SessionKeys
+from secemb_shared.layout import Geometry
+from secemb_shared.prg import Blocks, RingArray
+from secemb_shared.randomness import Indices
+
+Words32 = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class LeafTable:
+    """Which item every leaf of every bin is, in one round."""
+
+    geometry: Geometry
+    order: npt.NDArray[np.int32]  # (tables · bins, leaves); −1 where a bin is short
+
+
+class Backend(Protocol):
+    """What a backend can do; shapes as in the types, nothing kept between calls."""
+
+    @property
+    def name(self) -> str:
+        """Return what to show to a person."""
+
+    def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:
+        """Return H_K of every block."""
+
+    def add_stream(self, key: bytes, values: RingArray, *, negative: bool) -> None:
+        """Add the stream of `key`, read as ring elements, to `values` in place, or subtract it."""
+
+    def generate(
+        self, keys: SessionKeys, roots0: Blocks, roots1: Blocks, alpha: Indices, depth: int
+    ) -> tuple[CorrectionWords, Blocks, Blocks]:
+        """FSS.PathGen for every slot of a session."""
+
+    def convert_gen(self, key: bytes, leaf0: Blocks, leaf1: Blocks, payload: RingArray) -> RingArray:
+        """FSS.ConvertGen for every slot of a session: (slots, width)."""
+
+    def expand(self, held: HeldKeys, leaves: int) -> Blocks:
+        """FSS.PathEval of the first `leaves` leaves of every slot of one session: (leaves, slots, 16)."""
+
+    def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
+        """Return the XOR of the rows whose control bit is set: (sessions, slots, columns)."""
+
+    def accumulate(self, held: HeldKeys, table: LeafTable, words: RingArray, sums: RingArray) -> None:
+        """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` (items, width) in place."""
+
+    def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
+        """Return the 32-bit tag of each row of `rows` (n, width)."""
+
+
+@cache
+def default_backend() -> Backend:
+    """Return the native backend where it was built and the processor has AES instructions, else the portable one."""
+    from secemb_shared.dpf._native import Native, native_available
+    from secemb_shared.dpf._portable import Portable
+
+    return Native() if native_available() else Portable()

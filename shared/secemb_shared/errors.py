@@ -1,0 +1,80 @@
+"""Every error the product raises on purpose, as one tree.
+
+SecEmbError
+├── RingError              a number does not fit the fixed-point ring
+│   ├── NotFiniteError         NaN or infinity
+│   ├── OutOfRangeError        beyond what the ring or the task's bound can hold
+│   └── OverflowBudgetError    a whole cohort could wrap around
+├── LayoutError            catalogue, capacity or placement that cannot be
+├── PathSpentError         a path secret was asked for a second time
+├── SpecError              a task or round specification that is not valid
+├── MessageError           bytes from outside that are not what the round asks for
+│   ├── LengthError            too short, too long, trailing bytes
+│   ├── VersionError           another version of the protocol
+│   ├── KindError              another kind of message
+│   ├── BindingError           made for another task, round, session or purpose
+│   └── EncodingError          right length, but not the one canonical encoding
+└── RowTagError            rows that are altered, stale or not the ones asked for
+
+Messages name what was expected and what to do; they never contain an item, a value, a key or a seed.
+"""
+
+
+class SecEmbError(Exception):
+    """Root of everything this product raises on purpose."""
+
+
+class RingError(SecEmbError, ValueError):
+    """A number does not fit the fixed-point ring."""
+
+
+class NotFiniteError(RingError):
+    """NaN or infinity cannot be encoded."""
+
+
+class OutOfRangeError(RingError):
+    """A number is larger than the ring or the task's bound allows."""
+
+
+class OverflowBudgetError(RingError):
+    """The sum over a full cohort could wrap around the ring."""
+
+
+class LayoutError(SecEmbError, ValueError):
+    """A layout that cannot be, or items that do not belong to it."""
+
+
+class PathSpentError(SecEmbError, RuntimeError):
+    """A path secret was used before: a second correction word would reveal the difference of two payloads."""
+
+
+class SpecError(SecEmbError, ValueError):
+    """A task or round specification is not valid."""
+
+
+class MessageError(SecEmbError, ValueError):
+    """Bytes from outside are not what the round's specification asks for."""
+
+
+class LengthError(MessageError):
+    """A message is too short or too long."""
+
+
+class VersionError(MessageError):
+    """A message speaks another version of the protocol."""
+
+
+class KindError(MessageError):
+    """A message is of another kind than the one expected here."""
+
+
+class BindingError(MessageError):
+    """A message was made for another task, round, session or purpose."""
+
+
+class EncodingError(MessageError):
+    """A message has the right length but is not the canonical encoding of anything."""
+
+
+class RowTagError(SecEmbError):
+    """Rows came back altered, stale or not the ones asked for."""

@@ -1,0 +1,56 @@
+"""Domain separation: one label for each task, round, session and purpose.
+
+Whatever is derived for one purpose is useless for every other, and no two sessions share an AES key
+(which is what makes attacks on many sessions at once no cheaper than attacks on one).
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum
+
+from secemb_shared.errors import SpecError
+
+PROTOCOL = b"secemb/1"
+NO_SESSION = bytes(16)
+_LARGEST_NUMBER = 2**64 - 1
+
+
+class Purpose(Enum):
+    """What a derived key is for. The value is hashed; changing one is a new protocol."""
+
+    LEFT_CHILD = "path/left"
+    RIGHT_CHILD = "path/right"
+    CONVERT = "convert/update"
+    ROOTS = "stream/roots"
+    DENSE_SHARE = "stream/dense"
+    SUM_SHARE = "stream/sum"
+    BINDING = "binding"
+    LAYOUT = "layout"
+    ROW_TAG = "row-tag"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The place of one derivation: a session of a round, or with `NO_SESSION` a round or model version."""
+
+    task_id: bytes
+    number: int
+    session_id: bytes = NO_SESSION
+
+    def __post_init__(self) -> None:
+        if len(self.task_id) != 32:
+            raise SpecError("task_id must be 32 bytes, the SHA-256 of the task's canonical form")
+        if len(self.session_id) != 16:
+            raise SpecError("session_id must be 16 bytes")
+        if not 0 <= self.number <= _LARGEST_NUMBER:
+            raise SpecError("a round or version number must fit in 64 bits")
+
+    def derive(self, purpose: Purpose, secret: bytes = b"") -> bytes:
+        """Return 32 bytes for `purpose`; `secret` is a 16-byte seed for streams and empty for public keys."""
+        place = self.task_id + self.number.to_bytes(8, "little") + self.session_id
+        text = purpose.value.encode()
+        return hashlib.sha256(PROTOCOL + place + len(text).to_bytes(1, "little") + text + secret).digest()
+
+    def key(self, purpose: Purpose, secret: bytes = b"") -> bytes:
+        """Return the AES-128 key for `purpose`: the first half of the derivation."""
+        return self.derive(purpose, secret)[:16]

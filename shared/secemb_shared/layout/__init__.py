@@ -1,0 +1,40 @@
+"""Which leaf of which slot is which item, and where a device's items go."""
+
+from secemb_shared.errors import LayoutError
+from secemb_shared.labels import Label
+from secemb_shared.layout.base import Layout, Order
+from secemb_shared.layout.binned import BinnedLayout
+from secemb_shared.layout.direct import DirectLayout
+from secemb_shared.layout.geometry import Geometry
+from secemb_shared.layout.loss import loss_bound
+from secemb_shared.layout.permutation import Permutation
+from secemb_shared.layout.placement import PADDING, Placement
+from secemb_shared.layout.planner import DEFAULT_LOSS, Plan, plan
+
+__all__ = [
+    "DEFAULT_LOSS",
+    "PADDING",
+    "BinnedLayout",
+    "DirectLayout",
+    "Geometry",
+    "Layout",
+    "Order",
+    "Permutation",
+    "Placement",
+    "Plan",
+    "layout_for",
+    "loss_bound",
+    "plan",
+]
+
+
+def layout_for(geometry: Geometry, *, capacity: int, label: Label) -> Layout:
+    """Return the round's layout: direct when one bin spans the catalogue, binned otherwise.
+
+    `label` is that of the round, with `NO_SESSION`: all devices of a round share the deal.
+    """
+    if not geometry.is_direct:
+        return BinnedLayout(geometry, capacity=capacity, label=label)
+    if capacity != geometry.slots_per_bin:
+        raise LayoutError("the direct layout has as many slots as its capacity")
+    return DirectLayout(geometry)

@@ -1,0 +1,101 @@
+"""A public pseudo-random permutation of the catalogue, O(1) per item and the same in every language.
+
+Nothing here is secret: the key follows from task and round, and everybody may compute it. The permutation only
+has to look random to any fixed set of items, which is what the loss bound of `loss` assumes.
+"""
+
+from collections.abc import Callable
+from math import isqrt
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from secemb_shared.errors import LayoutError
+from secemb_shared.layout.geometry import MOST_ITEMS
+from secemb_shared.randomness import Indices
+
+ROUNDS = 6
+KEY_BYTES = 16
+
+
+class Permutation:
+    """A keyed permutation of {0, …, items - 1}: a Feistel network on a rectangle, with cycle walking.
+
+    Let a = ceil(sqrt(items)) and b = ceil(items / a), and write x in {0, …, a·b - 1} as x = L·b + R with
+    0 ≤ L < a and 0 ≤ R < b.
+
+    Tables: read the key's stream (below) as little-endian 32-bit words, in order, for rounds i = 0, 1, …, 5.
+    An even round takes b words, F_i[r] = word mod a; an odd round takes a words, F_i[l] = word mod b.
+
+    One turn: for i = 0, …, 5, an even round sets L = (L + F_i[R]) mod a, an odd one R = (R + F_i[L]) mod b.
+    The permutation turns x once, and again while the result is `items` or more. Its inverse undoes
+    the rounds from 5 to 0 with minus signs, and walks in the same way.
+
+    Stream: block n = AES-128 of n as a 16-byte little-endian integer, for n = 0, 1, 2, ….
+    """
+
+    def __init__(self, items: int, key: bytes) -> None:
+        if not 1 <= items <= MOST_ITEMS:
+            raise LayoutError(f"a catalogue has between 1 and {MOST_ITEMS} items")
+        if len(key) != KEY_BYTES:
+            raise LayoutError(f"a permutation's key is {KEY_BYTES} bytes")
+        self.items = items
+        self._rows = isqrt(items - 1) + 1
+        self._columns = -(-items // self._rows)
+        self._tables = _round_tables(self._rows, self._columns, key)
+
+    def forward(self, values: Indices) -> Indices:
+        """Return where each item goes."""
+        return self._walk(values, self._turn)
+
+    def inverse(self, values: Indices) -> Indices:
+        """Return which item went to each place."""
+        return self._walk(values, self._turn_back)
+
+    def _walk(self, values: Indices, turn: Callable[[Indices], Indices]) -> Indices:
+        """Turn every value until it is back inside the catalogue; fewer than 1 in sqrt(items) turn twice."""
+        if values.size and not 0 <= int(values.min()) <= int(values.max()) < self.items:
+            raise LayoutError("a value lies outside the catalogue")
+        result = turn(values.reshape(-1))
+        outside = np.flatnonzero(result >= self.items)
+        while outside.size:
+            result[outside] = turn(result[outside])
+            outside = outside[result[outside] >= self.items]
+        return result.reshape(values.shape)
+
+    def _turn(self, values: Indices) -> Indices:
+        left, right = np.divmod(values, self._columns)
+        for number, table in enumerate(self._tables):
+            if number % 2 == 0:
+                left = (left + table[right]) % self._rows
+            else:
+                right = (right + table[left]) % self._columns
+        return left * self._columns + right
+
+    def _turn_back(self, values: Indices) -> Indices:
+        left, right = np.divmod(values, self._columns)
+        for number, table in reversed(list(enumerate(self._tables))):
+            if number % 2 == 0:
+                left = (left - table[right]) % self._rows
+            else:
+                right = (right - table[left]) % self._columns
+        return left * self._columns + right
+
+
+def _round_tables(rows: int, columns: int, key: bytes) -> list[Indices]:
+    """Return F_0 … F_5 of `Permutation`; a word's remainder is off uniform by at most sqrt(items) / 2^32."""
+    sizes = [columns, rows] * (ROUNDS // 2)
+    moduli = [rows, columns] * (ROUNDS // 2)
+    words = np.split(_stream_words(key, sum(sizes)), np.cumsum(sizes)[:-1])
+    return [word % modulus for word, modulus in zip(words, moduli, strict=True)]
+
+
+def _stream_words(key: bytes, count: int) -> Indices:
+    """Return the first `count` 32-bit words of the key's AES-CTR stream."""
+    counters = np.zeros((-(-count // 4), 2), dtype="<u8")
+    counters[:, 0] = np.arange(len(counters))
+    # ECB is right here: the blocks are distinct counters, so this *is* counter mode, but with the little-endian
+    # counter that the rest of the protocol uses (`modes.CTR` counts in big-endian).
+    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
+    stream = encryptor.update(counters.tobytes()) + encryptor.finalize()
+    return np.frombuffer(stream, dtype="<u4")[:count].astype(np.int64)

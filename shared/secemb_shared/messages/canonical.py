@@ -1,0 +1,57 @@
+"""One byte string for each specification: JSON with sorted keys, whole numbers and plain ASCII only.
+
+Nothing in it can be written in two ways (no floats, no escapes, no spaces), so that two operators who compare
+digests compare what they read.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from secemb_shared.errors import EncodingError, SpecError
+
+LARGEST_NUMBER = 2**53 - 1  # what every JSON reader keeps exactly
+_PLAIN = frozenset(chr(code) for code in range(0x20, 0x7F)) - {'"', "\\"}
+
+Value = int | str | Mapping[str, Any]
+
+
+def encode(fields: Mapping[str, Value]) -> bytes:
+    """Return the canonical bytes of a specification."""
+    _check(fields)
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode("ascii")
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """Read canonical bytes; anything that is not the one encoding of its content is refused."""
+    try:
+        fields = json.loads(data.decode("ascii"))
+        if isinstance(fields, dict) and encode(fields) == data:
+            return fields
+    except (ValueError, RecursionError, SpecError):
+        pass
+    raise EncodingError("a specification must be canonical JSON: sorted keys, whole numbers, plain ASCII, no spaces")
+
+
+def digest(data: bytes) -> bytes:
+    """Return the SHA-256 that names a specification or a public part."""
+    return hashlib.sha256(data).digest()
+
+
+def _check(value: Value) -> None:
+    match value:
+        case bool():
+            raise SpecError("true and false are not part of the canonical form")
+        case int():
+            if abs(value) > LARGEST_NUMBER:
+                raise SpecError("a number in a specification must stay below 2^53")
+        case str():
+            if not _PLAIN.issuperset(value):
+                raise SpecError("text in a specification must be printable ASCII without quotes and backslashes")
+        case Mapping():
+            for key, inner in value.items():
+                _check(key)
+                _check(inner)
+        case _:
+            raise SpecError("a specification holds whole numbers, text and nested groups of them")

@@ -1,0 +1,161 @@
+"""The four binary messages of a session. All integers little-endian; every length follows from the round.
+
+KEYS to party b       16                      master seed of party b        (private)
+                      depth · slots · 16      left correction words         (public, the same for both)
+                      ceil(depth · slots / 8) right control bits            (public)
+ANSWER from party b   slots · (width + 1) · 4 rows and their tags, XOR-shared
+UPDATE to party b     slots · width · element correction words              (public)
+                      dense · element         explicit dense share          (party 0 only, private)
+SUM_SHARE to party b  count · element         explicit share                (party 0)
+                      16                      seed of the stream            (party 1)
+
+Arrays are in C order: level by level and within a level slot by slot for the keys, slot by slot for rows.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from secemb_shared.dpf import CorrectionWords, HeldKeys, RingArray, SessionKeys, expand_roots
+from secemb_shared.dpf.backend import Words32
+from secemb_shared.errors import EncodingError, SpecError
+from secemb_shared.messages.canonical import digest
+from secemb_shared.messages.envelope import ENVELOPE_BYTES, Kind, envelope, open_envelope
+from secemb_shared.messages.spec import RoundSpec, TaskSpec
+
+SEED_BYTES = 16
+EXPLICIT_PARTY = 0  # gets the explicit share of a secure sum; the other expands a seed
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The exact length of every message of a task, envelopes included."""
+
+    keys: int
+    answer: int
+    update: tuple[int, int]  # by party
+
+    @classmethod
+    def of(cls, task: TaskSpec) -> "Sizes":
+        """Return the lengths that the task's public parameters fix."""
+        slots, element = task.geometry.slots, task.ring.element_bytes
+        words = slots * task.row_width * element
+        return cls(
+            keys=ENVELOPE_BYTES + SEED_BYTES + _public_keys_bytes(task),
+            answer=ENVELOPE_BYTES + slots * (task.row_width + 1) * 4,
+            update=(ENVELOPE_BYTES + words + task.dense_size * element, ENVELOPE_BYTES + words),
+        )
+
+    @property
+    def upload(self) -> int:
+        """Return what a device sends in a round when it talks to both servers."""
+        return 2 * self.keys + sum(self.update)
+
+    @property
+    def download(self) -> int:
+        """Return what a device receives in a round when it talks to both servers."""
+        return 2 * self.answer
+
+
+def _public_keys_bytes(task: TaskSpec) -> int:
+    words = task.geometry.depth * task.geometry.slots
+    return words * 16 + -(-words // 8)
+
+
+def encode_keys(round_: RoundSpec, session_id: bytes, party: int, seed: bytes, words: CorrectionWords) -> bytes:
+    """Return the KEYS message for one party."""
+    if len(seed) != SEED_BYTES:
+        raise SpecError("a master seed is 16 bytes")
+    bits = np.packbits(words.right, bitorder="little").tobytes()
+    return envelope(round_, session_id, Kind.KEYS, party) + seed + words.left.tobytes() + bits
+
+
+def decode_keys(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> HeldKeys:
+    """Return what the party needs to evaluate the session."""
+    geometry, label = round_.task.geometry, round_.label(session_id)
+    expected = envelope(round_, session_id, Kind.KEYS, party)
+    body = open_envelope(data, expected, SEED_BYTES + _public_keys_bytes(round_.task))
+    count = geometry.depth * geometry.slots
+    packed = np.frombuffer(body, dtype=np.uint8, offset=SEED_BYTES + count * 16)
+    if packed.size and int(packed[-1]) >> ((count - 1) % 8 + 1):
+        raise EncodingError("the bits after the last control bit must be zero")
+    words = CorrectionWords(
+        np.frombuffer(body, np.uint8, count * 16, SEED_BYTES).reshape(geometry.depth, geometry.slots, 16),
+        np.unpackbits(packed, count=count, bitorder="little").reshape(geometry.depth, geometry.slots),
+    )
+    roots = expand_roots(label, bytes(body[:SEED_BYTES]), geometry.slots)
+    return HeldKeys.of(party, SessionKeys.of(label), roots, words)
+
+
+def public_keys_digest(data: bytes) -> bytes:
+    """Return the SHA-256 of a KEYS message's public part, which must be the same for both parties."""
+    return digest(data[ENVELOPE_BYTES + SEED_BYTES :])
+
+
+def encode_answer(round_: RoundSpec, session_id: bytes, party: int, answer: Words32) -> bytes:
+    """Return the ANSWER message from one party."""
+    return envelope(round_, session_id, Kind.ANSWER, party) + answer.astype("<u4", copy=False).tobytes()
+
+
+def decode_answer(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> Words32:
+    """Return the (slots, width + 1) words of one party's answer."""
+    task = round_.task
+    shape = (task.geometry.slots, task.row_width + 1)
+    expected = envelope(round_, session_id, Kind.ANSWER, party)
+    body = open_envelope(data, expected, shape[0] * shape[1] * 4)
+    return _aligned(np.frombuffer(body, dtype="<u4").reshape(shape), np.dtype(np.uint32))
+
+
+def encode_update(
+    round_: RoundSpec, session_id: bytes, party: int, words: RingArray, dense_share: RingArray | None
+) -> bytes:
+    """Return the UPDATE message for one party; only party 0 gets an explicit dense share."""
+    if (dense_share is not None) != (party == EXPLICIT_PARTY):
+        raise SpecError("the explicit dense share goes to party 0 and to nobody else")
+    dense = b"" if dense_share is None else _little(dense_share)
+    return envelope(round_, session_id, Kind.UPDATE, party) + _little(words) + dense
+
+
+def decode_update(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> tuple[RingArray, RingArray | None]:
+    """Return the (slots, width) correction words and, for party 0, the explicit dense share."""
+    task = round_.task
+    shape = (task.geometry.slots, task.row_width)
+    count, dense = shape[0] * shape[1], task.dense_size if party == EXPLICIT_PARTY else 0
+    expected = envelope(round_, session_id, Kind.UPDATE, party)
+    body = open_envelope(data, expected, (count + dense) * task.ring.element_bytes)
+    numbers = _aligned(np.frombuffer(body, dtype=task.ring.dtype.newbyteorder("<")), task.ring.dtype)
+    return numbers[:count].reshape(shape), numbers[count:] if party == EXPLICIT_PARTY else None
+
+
+def public_update_digest(round_: RoundSpec, data: bytes) -> bytes:
+    """Return the SHA-256 of an UPDATE message's public part, which must be the same for both parties."""
+    task = round_.task
+    words = task.geometry.slots * task.row_width * task.ring.element_bytes
+    return digest(data[ENVELOPE_BYTES : ENVELOPE_BYTES + words])
+
+
+def encode_sum_share(round_: RoundSpec, session_id: bytes, party: int, share: RingArray | bytes) -> bytes:
+    """Return the SUM_SHARE message: numbers for party 0, the seed for party 1."""
+    body = share if isinstance(share, bytes) else _little(share)
+    if isinstance(share, bytes) != (party != EXPLICIT_PARTY) or (isinstance(share, bytes) and len(share) != SEED_BYTES):
+        raise SpecError("party 0 gets the explicit share and party 1 the 16-byte seed")
+    return envelope(round_, session_id, Kind.SUM_SHARE, party) + body
+
+
+def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: bytes, count: int) -> RingArray | bytes:
+    """Return the explicit share of `count` numbers (party 0) or the seed (party 1)."""
+    task = round_.task
+    expected = envelope(round_, session_id, Kind.SUM_SHARE, party)
+    if party != EXPLICIT_PARTY:
+        return bytes(open_envelope(data, expected, SEED_BYTES))
+    body = open_envelope(data, expected, count * task.ring.element_bytes)
+    return _aligned(np.frombuffer(body, dtype=task.ring.dtype.newbyteorder("<")), task.ring.dtype)
+
+
+def _little(numbers: RingArray) -> bytes:
+    return numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _aligned(numbers: RingArray, dtype: np.dtype[np.unsignedinteger]) -> RingArray:
+    """Return the numbers in this machine's order and aligned, as the kernel wants them."""
+    return np.require(numbers.astype(dtype, copy=False), requirements=["C", "A"])

@@ -1,0 +1,167 @@
+"""The public specification of a task and of a round: every length and every derivation follows from it."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, Self
+
+from secemb_shared.dpf import LeafTable
+from secemb_shared.errors import SecEmbError, SpecError
+from secemb_shared.labels import PROTOCOL, Label
+from secemb_shared.layout import Geometry, Layout, layout_for
+from secemb_shared.messages import canonical
+from secemb_shared.ring import Ring
+
+SMALLEST_COHORT = 2  # a sum over one session is that session
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """One training job. Immutable: `task_id` is the SHA-256 of the canonical form."""
+
+    name: str
+    items: int  # m, rows of the table
+    row_width: int  # w, numbers a row
+    dense_size: int  # numbers outside the table
+    capacity: int  # m', items of a device that take part in a round
+    tables: int  # layout: 1 table with 1 bin is the paper's direct layout
+    bins: int
+    ring_bits: int
+    fraction_bits: int
+    bound: int  # largest absolute element of one device's update, in the ring's smallest steps
+    cohort: int  # most sessions of a round
+    min_cohort: int  # fewest sessions that either server opens a sum for
+
+    def __post_init__(self) -> None:
+        try:
+            self._check()
+            canonical.encode(self._fields())
+        except SpecError:
+            raise
+        except SecEmbError as error:
+            raise SpecError(str(error)) from error
+
+    @cached_property
+    def task_id(self) -> bytes:
+        """Return the 32 bytes that name this task."""
+        return canonical.digest(self.encode())
+
+    @cached_property
+    def geometry(self) -> Geometry:
+        """Return the shape that every device fills."""
+        direct = self.tables == 1 and self.bins == 1
+        slots_per_bin = self.capacity if direct else 1
+        return Geometry(items=self.items, tables=self.tables, bins=self.bins, slots_per_bin=slots_per_bin)
+
+    @cached_property
+    def ring(self) -> Ring:
+        """Return the ring that updates are added in."""
+        return Ring(bits=self.ring_bits, fraction_bits=self.fraction_bits)
+
+    def encode(self) -> bytes:
+        """Return the canonical form."""
+        return canonical.encode(self._fields())
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the canonical form; unknown and missing fields are refused."""
+        return cls(**_expect(canonical.decode(data), {field.name: field.type for field in fields(cls)}))
+
+    def _fields(self) -> dict[str, Any]:
+        return {"protocol": PROTOCOL.decode(), **asdict(self)}
+
+    def _check(self) -> None:
+        if not 1 <= len(self.name) <= 100:
+            raise SpecError("a task needs a name of 1 to 100 characters")
+        if not 1 <= self.row_width <= 2**16 or not 0 <= self.dense_size <= 2**31:
+            raise SpecError("row width must be 1 to 65,536 and dense size 0 to 2^31")
+        if not 1 <= self.capacity <= self.items:
+            raise SpecError("capacity (m') must be at least 1 and at most the number of items")
+        if not SMALLEST_COHORT <= self.min_cohort <= self.cohort:
+            raise SpecError(f"min_cohort must be at least {SMALLEST_COHORT} and at most the cohort")
+        self.ring.check_budget(cohort=self.cohort, bound=self.bound)
+        _ = self.geometry  # refuses a shape that cannot be
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundSpec:
+    """One round of a task: which model version devices read and the place of everything derived in it."""
+
+    task: TaskSpec
+    number: int
+    model_version: int
+    model_digest: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.model_digest) != 32:
+            raise SpecError("model_digest must be 32 bytes, the SHA-256 of the published model")
+        for value in (self.number, self.model_version):
+            if not 0 <= value <= canonical.LARGEST_NUMBER:
+                raise SpecError("round and model version must be whole numbers below 2^53")
+
+    def encode(self) -> bytes:
+        """Return the canonical form; the task stands in it by its id."""
+        return canonical.encode(
+            {
+                "model_digest": self.model_digest.hex(),
+                "model_version": self.model_version,
+                "protocol": PROTOCOL.decode(),
+                "round": self.number,
+                "task": self.task.task_id.hex(),
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, task: TaskSpec) -> Self:
+        """Read the canonical form of a round of `task`."""
+        names = {"model_digest": str, "model_version": int, "round": int, "task": str}
+        found = _expect(canonical.decode(data), names)
+        if found["task"] != task.task_id.hex():
+            raise SpecError("this round belongs to another task")
+        digest = found["model_digest"]
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+            raise SpecError("model_digest must be 64 lower-case hexadecimal digits")
+        return cls(
+            task=task,
+            number=found["round"],
+            model_version=found["model_version"],
+            model_digest=bytes.fromhex(digest),
+        )
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return the 32 bytes that name this round."""
+        return canonical.digest(self.encode())
+
+    def label(self, session_id: bytes) -> Label:
+        """Return the place of everything derived for one session."""
+        return Label(self.task.task_id, self.number, session_id)
+
+    @property
+    def model_label(self) -> Label:
+        """Return the place of everything derived for the model version, the same in every round that reads it."""
+        return Label(self.task.task_id, self.model_version)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Return where items sit in this round; the permutations change every round."""
+        label = Label(self.task.task_id, self.number)
+        return layout_for(self.task.geometry, capacity=self.task.capacity, label=label)
+
+    @cached_property
+    def leaf_table(self) -> LeafTable:
+        """Return which item every leaf is; servers need it, devices do not."""
+        return LeafTable(self.task.geometry, self.layout.order())
+
+
+def _expect(found: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the named fields with the right types, and nothing else was there."""
+    rest = dict(found)
+    if rest.pop("protocol", None) != PROTOCOL.decode():
+        raise SpecError(f"not a specification of protocol {PROTOCOL.decode()}")
+    if rest.keys() != names.keys():
+        raise SpecError("a specification has unknown or missing fields")
+    for name, kind in names.items():
+        if type(rest[name]) is not kind:
+            raise SpecError(f"field {name} has the wrong type")
+    return rest

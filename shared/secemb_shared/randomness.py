@@ -1,0 +1,28 @@
+"""Protocol randomness: bytes from `secrets`, and the few draws made from them.
+
+Every function takes the source of bytes as an argument so that test vectors can be made; the default is
+`secrets.token_bytes`, and nothing in the protocol draws from anywhere else.
+"""
+
+import secrets
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+RandomBytes = Callable[[int], bytes]
+Indices = npt.NDArray[np.int64]
+
+secure_bytes: RandomBytes = secrets.token_bytes
+
+
+def draw_below(bounds: Indices, random_bytes: RandomBytes = secure_bytes) -> Indices:
+    """Return one number below each bound; 64 random bits make the bias at most bound / 2^64."""
+    words = np.frombuffer(random_bytes(8 * bounds.size), dtype="<u8").reshape(bounds.shape)
+    return (words % bounds.astype(np.uint64)).astype(np.int64)
+
+
+def sample(population: Indices, count: int, random_bytes: RandomBytes = secure_bytes) -> Indices:
+    """Return `count` different members in random order (a Fisher-Yates shuffle by sorting random keys)."""
+    keys = np.frombuffer(random_bytes(8 * population.size), dtype="<u8")
+    return population[np.argsort(keys, kind="stable")[:count]]

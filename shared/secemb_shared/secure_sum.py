@@ -1,0 +1,18 @@
+"""Sums of private vectors: one party's share is a stream from a seed, the other's is the value minus it.
+
+The same primitive carries the dense gradient, the survey that picks m' and private evaluation.
+"""
+
+from secemb_shared.dpf import Backend, RingArray, default_backend
+
+
+def hide(key: bytes, values: RingArray, backend: Backend | None = None) -> RingArray:
+    """Return the explicit share: values − stream(key)."""
+    share = values.copy()
+    (backend or default_backend()).add_stream(key, share, negative=True)
+    return share
+
+
+def add_seeded(key: bytes, sums: RingArray, backend: Backend | None = None) -> None:
+    """Add the share that stands behind a seed to `sums` in place."""
+    (backend or default_backend()).add_stream(key, sums, negative=False)
