@@ -76,7 +76,7 @@ class DeviceSession:
 
     def _open(self) -> tuple[Messages, PathSecret]:
         geometry, label = self.round.task.geometry, self.round.label(self.session_id)
-        roots = [expand_roots(label, seed, geometry.slots) for seed in self._seeds]
+        roots = [expand_roots(label, seed, geometry.slots, self._backend) for seed in self._seeds]
         words, leaf0, leaf1 = self._backend.generate(
             SessionKeys.of(label), roots[0], roots[1], self._placement.leaves, geometry.depth
         )

@@ -11,7 +11,7 @@ from secemb_shared.dpf import Backend, HeldKeys, RingArray, default_backend
 from secemb_shared.errors import SpecError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, decode_keys, decode_update, encode_answer
-from secemb_shared.messages.codec import EXPLICIT_PARTY
+from secemb_shared.messages.codec import EXPLICIT_PARTY, master_seed
 
 _BATCH = 32  # sessions evaluated together: enough to keep a bin's sums in cache, few enough to bound memory
 
@@ -44,8 +44,7 @@ class PartyRound:
     def keys(self, session_id: bytes, data: bytes) -> bytes:
         """Take a session's KEYS message and return its ANSWER."""
         held = decode_keys(self.round, session_id, self.party, data)
-        seed = data[24:40]
-        dense_key = self.round.label(session_id).key(Purpose.DENSE_SHARE, seed)
+        dense_key = self.round.label(session_id).key(Purpose.DENSE_SHARE, master_seed(data))
         self._sessions[session_id] = _Session(held, dense_key)
         words = reading.answer(self.round, held, self._tagged, self._backend)
         return encode_answer(self.round, session_id, self.party, words[0])

@@ -35,6 +35,11 @@ def instruction_sets() -> list[str]:
     return _kernel.instruction_sets() if native_available() else []
 
 
+def select_instruction_set(name: str) -> None:
+    """Make every native backend use this instruction set from now on; for tests and measurements."""
+    _kernel.select(name)
+
+
 def _spread(begin: int, end: int, parts: int, step: int) -> list[tuple[int, int]]:
     """Cut [begin, end) into at most `parts` ranges that begin at multiples of `step` from `begin`."""
     size = max(step, -(-(end - begin) // (parts * step)) * step)
@@ -68,6 +73,7 @@ class Native:
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
+        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     @property
     def name(self) -> str:
@@ -77,8 +83,12 @@ class Native:
     def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:
         """Return H_K of every block."""
         out = np.empty(blocks.shape, dtype=np.uint8)
-        _kernel.hash_blocks(key, np.ascontiguousarray(blocks), out)
+        self.hash_into(key, np.ascontiguousarray(blocks), out)
         return out
+
+    def hash_into(self, key: bytes, blocks: Blocks, out: Blocks) -> None:
+        """Write H_K of every block to `out`: the bare loop that everything else is measured against."""
+        _kernel.hash_blocks(key, blocks, out)
 
     def add_stream(self, key: bytes, values: RingArray, *, negative: bool) -> None:
         """Add the stream of `key` to `values` in place, or subtract it."""
@@ -106,8 +116,12 @@ class Native:
     def expand(self, held: HeldKeys, leaves: int) -> Blocks:
         """FSS.PathEval of the first `leaves` leaves of every slot of one session."""
         states = np.empty((-(-held.slots // 4), leaves, 4, BLOCK), dtype=np.uint8)
-        _kernel.expand(_sessions(held), leaves, states)
+        self.expand_groups(held, states)
         return states.transpose(1, 0, 2, 3).reshape(leaves, -1, BLOCK)[:, : held.slots]
+
+    def expand_groups(self, held: HeldKeys, states: Blocks) -> None:
+        """Write the nodes as the kernel has them: (groups of four slots, leaves, 4, 16)."""
+        _kernel.expand(_sessions(held), states.shape[1], states)
 
     def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
         """Return the XOR of the rows whose control bit is set."""
@@ -138,11 +152,11 @@ class Native:
         return tags
 
     def _run(self, work: Callable[[Part], None], parts: list[Part]) -> None:
-        if len(parts) == 1:
-            work(parts[0])
-            return
-        with ThreadPoolExecutor(len(parts)) as pool:
-            list(pool.map(work, parts))
+        if self._pool is None or len(parts) == 1:
+            for part in parts:
+                work(part)
+        else:
+            list(self._pool.map(work, parts))
 
 
 def _sessions(held: HeldKeys) -> tuple[int, Blocks, Blocks, Blocks, npt.NDArray[np.uint8], int, int, int]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from secemb_shared.errors import PathSpentError
 from secemb_shared.labels import Label, Purpose
-from secemb_shared.prg import BLOCK, Bits, Blocks, hash_blocks, stream
+from secemb_shared.prg import BLOCK, Bits, Blocks, hash_blocks
 from secemb_shared.randomness import Indices
 
 SEED_BITS = np.array([0xFE] + [0xFF] * 15, dtype=np.uint8)
@@ -128,11 +128,6 @@ class PathSecret:
             raise PathSpentError("this path has been used; resend the same bytes, or start a new session")
         leaves, self._leaves = self._leaves, None
         return leaves
-
-
-def expand_roots(label: Label, seed: bytes, slots: int) -> Blocks:
-    """Return the (slots, 16) root seeds that stand for one party's 16-byte master seed."""
-    return stream(label.key(Purpose.ROOTS, seed), slots) & SEED_BITS
 
 
 def control_bits(nodes: Blocks) -> Bits:

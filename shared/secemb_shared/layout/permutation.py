@@ -8,10 +8,10 @@ from collections.abc import Callable
 from math import isqrt
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secemb_shared.errors import LayoutError
 from secemb_shared.layout.geometry import MOST_ITEMS
+from secemb_shared.prg import stream
 from secemb_shared.randomness import Indices
 
 ROUNDS = 6
@@ -86,16 +86,6 @@ def _round_tables(rows: int, columns: int, key: bytes) -> list[Indices]:
     """Return F_0 … F_5 of `Permutation`; a word's remainder is off uniform by at most sqrt(items) / 2^32."""
     sizes = [columns, rows] * (ROUNDS // 2)
     moduli = [rows, columns] * (ROUNDS // 2)
-    words = np.split(_stream_words(key, sum(sizes)), np.cumsum(sizes)[:-1])
-    return [word % modulus for word, modulus in zip(words, moduli, strict=True)]
-
-
-def _stream_words(key: bytes, count: int) -> Indices:
-    """Return the first `count` 32-bit words of the key's AES-CTR stream."""
-    counters = np.zeros((-(-count // 4), 2), dtype="<u8")
-    counters[:, 0] = np.arange(len(counters))
-    # ECB is right here: the blocks are distinct counters, so this *is* counter mode, but with the little-endian
-    # counter that the rest of the protocol uses (`modes.CTR` counts in big-endian).
-    encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
-    stream = encryptor.update(counters.tobytes()) + encryptor.finalize()
-    return np.frombuffer(stream, dtype="<u4")[:count].astype(np.int64)
+    words = stream(key, -(-sum(sizes) // 4)).reshape(-1).view("<u4").astype(np.int64)
+    parts = np.split(words[: sum(sizes)], np.cumsum(sizes)[:-1])
+    return [part % modulus for part, modulus in zip(parts, moduli, strict=True)]

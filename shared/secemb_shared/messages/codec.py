@@ -57,17 +57,37 @@ class Sizes:
         return 2 * self.answer
 
 
+def packed_bytes(depth: int, slots: int) -> int:
+    """Return the size of packed correction words: 129 bits a level and slot, rounded up to whole bytes once."""
+    return depth * slots * 16 + -(-depth * slots // 8)
+
+
+def pack_words(words: CorrectionWords) -> bytes:
+    """Return the public part of the keys: all left words, then the right control bits, lowest bit first."""
+    return b"".join((words.left.data, np.packbits(words.right, bitorder="little").data))
+
+
+def unpack_words(data: memoryview, depth: int, slots: int) -> CorrectionWords:
+    """Read `pack_words`; bits after the last one must be zero, so that there is one encoding only."""
+    count = depth * slots
+    packed = np.frombuffer(data, dtype=np.uint8, offset=count * 16)
+    if packed.size and int(packed[-1]) >> ((count - 1) % 8 + 1):
+        raise EncodingError("the bits after the last control bit must be zero")
+    return CorrectionWords(
+        np.frombuffer(data, np.uint8, count * 16).reshape(depth, slots, 16),
+        np.unpackbits(packed, count=count, bitorder="little").reshape(depth, slots),
+    )
+
+
 def _public_keys_bytes(task: TaskSpec) -> int:
-    words = task.geometry.depth * task.geometry.slots
-    return words * 16 + -(-words // 8)
+    return packed_bytes(task.geometry.depth, task.geometry.slots)
 
 
 def encode_keys(round_: RoundSpec, session_id: bytes, party: int, seed: bytes, words: CorrectionWords) -> bytes:
     """Return the KEYS message for one party."""
     if len(seed) != SEED_BYTES:
         raise SpecError("a master seed is 16 bytes")
-    bits = np.packbits(words.right, bitorder="little").tobytes()
-    return envelope(round_, session_id, Kind.KEYS, party) + seed + words.left.tobytes() + bits
+    return envelope(round_, session_id, Kind.KEYS, party) + seed + pack_words(words)
 
 
 def decode_keys(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> HeldKeys:
@@ -75,16 +95,14 @@ def decode_keys(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -
     geometry, label = round_.task.geometry, round_.label(session_id)
     expected = envelope(round_, session_id, Kind.KEYS, party)
     body = open_envelope(data, expected, SEED_BYTES + _public_keys_bytes(round_.task))
-    count = geometry.depth * geometry.slots
-    packed = np.frombuffer(body, dtype=np.uint8, offset=SEED_BYTES + count * 16)
-    if packed.size and int(packed[-1]) >> ((count - 1) % 8 + 1):
-        raise EncodingError("the bits after the last control bit must be zero")
-    words = CorrectionWords(
-        np.frombuffer(body, np.uint8, count * 16, SEED_BYTES).reshape(geometry.depth, geometry.slots, 16),
-        np.unpackbits(packed, count=count, bitorder="little").reshape(geometry.depth, geometry.slots),
-    )
+    words = unpack_words(body[SEED_BYTES:], geometry.depth, geometry.slots)
     roots = expand_roots(label, bytes(body[:SEED_BYTES]), geometry.slots)
     return HeldKeys.of(party, SessionKeys.of(label), roots, words)
+
+
+def master_seed(data: bytes) -> bytes:
+    """Return the seed in a KEYS message that `decode_keys` has accepted."""
+    return data[ENVELOPE_BYTES : ENVELOPE_BYTES + SEED_BYTES]
 
 
 def public_keys_digest(data: bytes) -> bytes:
@@ -94,7 +112,7 @@ def public_keys_digest(data: bytes) -> bytes:
 
 def encode_answer(round_: RoundSpec, session_id: bytes, party: int, answer: Words32) -> bytes:
     """Return the ANSWER message from one party."""
-    return envelope(round_, session_id, Kind.ANSWER, party) + answer.astype("<u4", copy=False).tobytes()
+    return b"".join((envelope(round_, session_id, Kind.ANSWER, party), _little(answer)))
 
 
 def decode_answer(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> Words32:
@@ -112,8 +130,8 @@ def encode_update(
     """Return the UPDATE message for one party; only party 0 gets an explicit dense share."""
     if (dense_share is not None) != (party == EXPLICIT_PARTY):
         raise SpecError("the explicit dense share goes to party 0 and to nobody else")
-    dense = b"" if dense_share is None else _little(dense_share)
-    return envelope(round_, session_id, Kind.UPDATE, party) + _little(words) + dense
+    head = envelope(round_, session_id, Kind.UPDATE, party)
+    return b"".join((head, _little(words), b"" if dense_share is None else _little(dense_share)))
 
 
 def decode_update(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> tuple[RingArray, RingArray | None]:
@@ -139,7 +157,7 @@ def encode_sum_share(round_: RoundSpec, session_id: bytes, party: int, share: Ri
     body = share if isinstance(share, bytes) else _little(share)
     if isinstance(share, bytes) != (party != EXPLICIT_PARTY) or (isinstance(share, bytes) and len(share) != SEED_BYTES):
         raise SpecError("party 0 gets the explicit share and party 1 the 16-byte seed")
-    return envelope(round_, session_id, Kind.SUM_SHARE, party) + body
+    return b"".join((envelope(round_, session_id, Kind.SUM_SHARE, party), body))
 
 
 def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: bytes, count: int) -> RingArray | bytes:
@@ -152,8 +170,9 @@ def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: byt
     return _aligned(np.frombuffer(body, dtype=task.ring.dtype.newbyteorder("<")), task.ring.dtype)
 
 
-def _little(numbers: RingArray) -> bytes:
-    return numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes()
+def _little(numbers: RingArray) -> memoryview:
+    """Return the numbers' bytes as they travel, copied only where this machine stores them otherwise."""
+    return np.ascontiguousarray(numbers, dtype=numbers.dtype.newbyteorder("<")).data
 
 
 def _aligned(numbers: RingArray, dtype: np.dtype[np.unsignedinteger]) -> RingArray:

@@ -1,0 +1,1 @@
+"""The `secemb` command: demonstration, benchmarks, test vectors and reports."""

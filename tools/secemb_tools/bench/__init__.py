@@ -1,0 +1,33 @@
+"""Measurements: the kernel against the AES limit, and the constructions on the paper's catalogues."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from secemb_tools.bench import catalogues, kernel, report, sharing
+from secemb_tools.bench.machine import describe_machine
+
+
+def run(output: Path, seconds: float) -> dict[str, Any]:
+    """Measure everything, print tables and write the figures as JSON."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=150)  # the tables are for reading in a file, then
+    machine = describe_machine()
+    console.print(" · ".join(f"{name} {value}" for name, value in machine.items()), style="dim")
+    figures: dict[str, Any] = {"machine": machine}
+    figures["kernel"] = kernel.measure(console, seconds)
+    report.show_kernel(console, figures["kernel"])
+    with console.status("the device's cryptography"):
+        figures["sharing"] = sharing.measure(seconds / 2)
+    report.show_sharing(console, figures["sharing"])
+    figures["catalogues"] = catalogues.measure(console, seconds)
+    report.show_catalogues(console, figures["catalogues"])
+    figures["bars"] = report.bars(figures)
+    report.show_bars(console, figures["bars"])
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(figures, indent=1) + "\n")
+    console.print(f"figures in {output}")
+    return figures

@@ -1,0 +1,78 @@
+"""Vectors of task and round specifications: canonical form, names, shapes, lengths and layouts."""
+
+import hashlib
+
+import numpy as np
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+
+from secemb_tools.vectors.document import Json
+from secemb_tools.vectors.source import Source
+
+_WRITTEN_OUT = 100  # items; the leaves of larger catalogues are given by a digest
+
+
+def binned(**changes: int | str) -> TaskSpec:
+    """Return a small task in the default layout: 20 slots of 5 leaves, some bins one leaf short."""
+    return _task({"name": "binned", "items": 23, "capacity": 12, "tables": 4, "bins": 5, "row_width": 5}, changes)
+
+
+def direct(**changes: int | str) -> TaskSpec:
+    """Return a small task in the paper's layout: 4 slots of 11 leaves, in the 64-bit ring."""
+    sizes: dict[str, int | str] = {"name": "direct", "items": 11, "capacity": 4, "tables": 1, "bins": 1, "row_width": 3}
+    return _task({**sizes, "ring_bits": 64, "fraction_bits": 24, "bound": 2**40}, changes)
+
+
+def _task(sizes: dict[str, int | str], changes: dict[str, int | str]) -> TaskSpec:
+    rest: dict[str, int | str] = {"dense_size": 3, "ring_bits": 32, "fraction_bits": 16, "bound": 2**20}
+    return TaskSpec(**{**rest, "cohort": 1000, "min_cohort": 2, **sizes, **changes})  # type: ignore[arg-type]
+
+
+def specs() -> Json:
+    """Tasks of every shape, each with the rounds that follow from it."""
+    source = Source("specs")
+    tasks = [
+        binned(),
+        direct(),
+        direct(name="one item", items=1, capacity=1, row_width=1, dense_size=0),
+        binned(name="a bin for each item", tables=1, bins=23),
+        binned(name="two tables with one bin", tables=2, bins=1, capacity=2),
+        binned(name="~largest numbers!", bound=2**53 - 1, cohort=2**10 - 1, ring_bits=64, fraction_bits=62),
+        binned(name="ML1M", items=3883, capacity=300, tables=4, bins=82, row_width=65, dense_size=0),
+    ]
+    return {"tasks": [_described(source, task) for task in tasks]}
+
+
+def _described(source: Source, task: TaskSpec) -> Json:
+    geometry, sizes = task.geometry, Sizes.of(task)
+    sizes_of_bins = geometry.leaves_by_slot()[: geometry.bins * geometry.slots_per_bin : geometry.slots_per_bin]
+    return {
+        "canonical": task.encode().decode("ascii"),
+        "task_id": task.task_id.hex(),
+        "slots": geometry.slots,
+        "slots_per_bin": geometry.slots_per_bin,
+        "leaves": geometry.leaves,
+        "depth": geometry.depth,
+        "bin_sizes": sizes_of_bins.tolist(),
+        "message_bytes": {"keys": sizes.keys, "answer": sizes.answer, "update": list(sizes.update)},
+        "rounds": [_round(source, task, number, version) for number, version in ((1, 1), (2**53 - 1, 0))],
+    }
+
+
+def _round(source: Source, task: TaskSpec, number: int, version: int) -> Json:
+    round_ = RoundSpec(task=task, number=number, model_version=version, model_digest=source(32))
+    some = np.unique(source.below(task.items, 8))
+    slots, positions = round_.layout.locate(some)
+    order = round_.layout.order()
+    leaves = (
+        {"order": order.tolist()}
+        if task.items <= _WRITTEN_OUT
+        else {"order_i32_sha256": hashlib.sha256(order.astype("<i4").tobytes()).hexdigest()}
+    )
+    return {
+        "canonical": round_.encode().decode("ascii"),
+        "digest": round_.digest.hex(),
+        "items": some.tolist(),
+        "first_slots": slots.tolist(),
+        "positions": positions.tolist(),
+        **leaves,
+    }
