@@ -24,7 +24,7 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench vectors check lint format format-check types kernel which-kernel sanitize constraints clean
+.PHONY: help demo test bench vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,6 +66,21 @@ kernel: $(RUN) ## rebuild the C kernel in place
 
 which-kernel: $(KERNEL)
 	@$(BIN)/python -m secemb_tools kernel
+
+# Every instruction set must give the same digests. ARMv8 runs under an emulator where both tools are installed.
+ARM_CC ?= aarch64-linux-gnu-gcc
+ARM_RUN ?= qemu-aarch64
+
+kernel-check: ## compare the kernel's instruction sets, ARMv8 too where it can be emulated (needs gcc)
+	@mkdir -p build/kernel-check
+	@$${CC:-gcc} -O2 -Wall -Wextra -Werror shared/native/kernel_check.c -o build/kernel-check/here
+	@build/kernel-check/here >build/kernel-check/here.txt
+	@if command -v $(ARM_CC) >/dev/null && command -v $(ARM_RUN) >/dev/null; then \
+		$(ARM_CC) -O2 -Wall -Wextra -Werror -static shared/native/kernel_check.c -o build/kernel-check/arm \
+		&& $(ARM_RUN) build/kernel-check/arm >build/kernel-check/arm.txt; \
+	else echo 'ARMv8 was not compared; on Debian: apt install gcc-aarch64-linux-gnu qemu-user'; rm -f build/kernel-check/arm.txt; fi
+	@cat build/kernel-check/*.txt | awk '/^# run/ { n = 0; runs++; next } { n++; if (runs == 1) want[n] = $$0; else if (want[n] != $$0) bad = 1 } \
+		END { if (bad) { print "the instruction sets differ"; exit 1 } print runs " instruction sets agree on " n " digests" }'
 
 sanitize: $(DEV) ## run the kernel's tests with AddressSanitizer and UndefinedBehaviorSanitizer (needs gcc)
 	@command -v gcc >/dev/null || { echo 'make sanitize needs gcc' >&2; exit 1; }
