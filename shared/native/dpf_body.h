@@ -607,71 +607,93 @@ TARGET static int NAME(accumulate)(const paths_t *p, const table_t *table, const
     return 0;
 }
 
-/* ---- Convert on its own, and FSS.ConvertGen ---- */
+/* ---- FSS.ConvertGen ---- */
 
-/* Convert of `count` states, each into row.blocks * 16 bytes. */
-TARGET static void NAME(convert_rows)(const NAME(converter) *c, const uint8_t *states, size_t count, row_t row,
-                                      uint8_t *out) {
-    const size_t stride = row.blocks * BLOCK;
-    for (size_t at = 0; at < count; at += IN_FLIGHT) {
-        const size_t some = smaller(IN_FLIGHT, count - at);
-        V4 s[IN_FLIGHT], x[IN_FLIGHT];
-        for (size_t j = 0; j < IN_FLIGHT; j++)
-            s[j] = NAME(sigma_seed)(NAME(v_bcast)(states + (at + smaller(j, some - 1)) * BLOCK));
-        for (size_t v = 0; v < row.full; v++) {
-            NAME(convert_some)(c, v, s, x, IN_FLIGHT);
-            for (size_t j = 0; j < IN_FLIGHT; j++)
-                if (j < some) NAME(v_store)(out + (at + j) * stride + v * VECTOR, x[j]);
-        }
+/* (-1)^t1 * (payload - c0 + c1), without a branch on t1: `sign` is all ones where it is set. */
+LANE_FN V4 NAME(correct)(V4 payload, V4 c0, V4 c1, V4 sign, const size_t element) {
+    const V4 word = NAME(ring_add)(NAME(ring_sub)(payload, c0, element), c1, element);
+    return NAME(ring_sub)(NAME(v_xor)(word, sign), sign, element);
+}
+
+LANE_FN V4 NAME(load_some)(const uint8_t *from, size_t bytes) {
+    uint8_t four[VECTOR] = {0};
+    if (bytes >= VECTOR) return NAME(v_load)(from);
+    memcpy(four, from, bytes);
+    return NAME(v_load)(four);
+}
+
+LANE_FN void NAME(store_some)(uint8_t *to, size_t bytes, V4 x) {
+    uint8_t four[VECTOR];
+    if (bytes >= VECTOR) {
+        NAME(v_store)(to, x);
+        return;
     }
-    for (size_t at = 0; at < count; at += GROUP) {
-        const V4 s = NAME(sigma_seed)(NAME(load_group)(states + at * BLOCK, count - at));
-        for (size_t v = 0; v < row.tail; v++) {
-            uint8_t four[VECTOR];
-            V4 x;
-            NAME(convert_some)(c, row.full + v, &s, &x, 1);
-            NAME(v_store)(four, x);
-            for (size_t j = 0; j < smaller(GROUP, count - at); j++)
-                memcpy(out + (at + j) * stride + row.full * VECTOR + v * BLOCK, four + j * BLOCK, BLOCK);
+    NAME(v_store)(four, x);
+    memcpy(to, four, bytes);
+}
+
+#define PAIRS (IN_FLIGHT / 2)
+
+/* The full vectors of all slots: both parties' seeds of PAIRS slots at a time. */
+LANE_FN void NAME(full_words)(const NAME(converter) *c, row_t row, const uint8_t *leaf0, const uint8_t *leaf1,
+                              const uint8_t *payload, size_t slots, uint8_t *words, const size_t element) {
+    for (size_t at = 0; row.full && at < slots; at += PAIRS) {
+        V4 s[IN_FLIGHT], sign[PAIRS];
+        for (size_t j = 0; j < PAIRS; j++) {
+            const size_t slot = smaller(at + j, slots - 1);
+            const V4 second = NAME(v_bcast)(leaf1 + slot * BLOCK);
+            s[2 * j] = NAME(sigma_seed)(NAME(v_bcast)(leaf0 + slot * BLOCK));
+            s[2 * j + 1] = NAME(sigma_seed)(second);
+            sign[j] = NAME(v_control)(second);
+        }
+        for (size_t v = 0; v < row.full; v++) {
+            const size_t offset = v * VECTOR, bytes = row.bytes - offset;
+            V4 x[IN_FLIGHT];
+            NAME(convert_some)(c, v, s, x, IN_FLIGHT);
+            for (size_t j = 0; j < PAIRS; j++) {
+                const size_t place = smaller(at + j, slots - 1) * row.bytes + offset;
+                const V4 value = NAME(load_some)(payload + place, bytes);
+                NAME(store_some)(words + place, bytes, NAME(correct)(value, x[2 * j], x[2 * j + 1], sign[j], element));
+            }
         }
     }
 }
 
-/* (-1)^t1 * (payload - c0 + c1) for one row, without a branch on t1. */
-LANE_FN void NAME(correct_row)(const uint8_t *payload, const uint8_t *c0, const uint8_t *c1, uint64_t t1, row_t row,
-                               uint8_t *word) {
-    const uint64_t sign = 0 - t1;
-    for (size_t i = 0; i < row.width; i++) {
-        if (row.element == 8) {
-            const uint64_t x = ((const uint64_t *)payload)[i] - ((const uint64_t *)c0)[i] + ((const uint64_t *)c1)[i];
-            ((uint64_t *)word)[i] = (x ^ sign) - sign;
-        } else {
-            const uint32_t x = ((const uint32_t *)payload)[i] - ((const uint32_t *)c0)[i] + ((const uint32_t *)c1)[i];
-            ((uint32_t *)word)[i] = (x ^ (uint32_t)sign) - (uint32_t)sign;
+/* The tail vectors: one counter, four slots at a time. */
+LANE_FN void NAME(tail_words)(const NAME(converter) *c, row_t row, const uint8_t *leaf0, const uint8_t *leaf1,
+                              const uint8_t *payload, size_t slots, uint8_t *words, const size_t element) {
+    for (size_t at = 0; row.tail && at < slots; at += GROUP) {
+        const V4 second = NAME(load_group)(leaf1 + at * BLOCK, slots - at), sign = NAME(v_control)(second);
+        const V4 s[2] = {NAME(sigma_seed)(NAME(load_group)(leaf0 + at * BLOCK, slots - at)), NAME(sigma_seed)(second)};
+        for (size_t v = 0; v < row.tail; v++) {
+            const size_t offset = row.full * VECTOR + v * BLOCK, bytes = smaller(BLOCK, row.bytes - offset);
+            uint8_t four[VECTOR] = {0};
+            V4 x[2];
+            NAME(convert_some)(c, row.full + v, s, x, 2);
+            for (size_t j = 0; j < smaller(GROUP, slots - at); j++)
+                memcpy(four + j * BLOCK, payload + (at + j) * row.bytes + offset, bytes);
+            NAME(v_store)(four, NAME(correct)(NAME(v_load)(four), x[0], x[1], sign, element));
+            for (size_t j = 0; j < smaller(GROUP, slots - at); j++)
+                memcpy(words + (at + j) * row.bytes + offset, four + j * BLOCK, bytes);
         }
     }
 }
 
 TARGET static int NAME(convert_gen)(const uint8_t *bytes, const uint8_t *leaf0, const uint8_t *leaf1,
                                     const uint8_t *payload, size_t slots, row_t row, uint8_t *words) {
-    enum { BATCH = 32 };
-    const size_t folded = (row.full + row.tail) * sizeof(V4), stride = row.blocks * BLOCK;
-    uint8_t *memory = take_lines(2 * folded + 2 * BATCH * stride);
+    const size_t folded = (row.full + row.tail) * sizeof(V4);
+    uint8_t *memory = take_lines(2 * folded);
     if (!memory) return 1;
     const NAME(key) key = NAME(make_key)(bytes);
     const NAME(converter) c = {&key, (V4 *)memory, (V4 *)(memory + folded)};
-    uint8_t *c0 = memory + 2 * folded, *c1 = c0 + BATCH * stride;
     NAME(fold_counters)(&c, row);
-    for (size_t at = 0; at < slots; at += BATCH) {
-        const size_t some = smaller(BATCH, slots - at);
-        NAME(convert_rows)(&c, leaf0 + at * BLOCK, some, row, c0);
-        NAME(convert_rows)(&c, leaf1 + at * BLOCK, some, row, c1);
-        for (size_t i = 0; i < some; i++)
-            NAME(correct_row)(payload + (at + i) * row.bytes, c0 + i * stride, c1 + i * stride,
-                              leaf1[(at + i) * BLOCK] & 1, row, words + (at + i) * row.bytes);
+    if (row.element == 8) {
+        NAME(full_words)(&c, row, leaf0, leaf1, payload, slots, words, 8);
+        NAME(tail_words)(&c, row, leaf0, leaf1, payload, slots, words, 8);
+    } else {
+        NAME(full_words)(&c, row, leaf0, leaf1, payload, slots, words, 4);
+        NAME(tail_words)(&c, row, leaf0, leaf1, payload, slots, words, 4);
     }
-    /* The pads are secret until the words are sent, and useless to anyone after that; leave none behind. */
-    memset(memory, 0, 2 * folded + 2 * BATCH * stride);
     free(memory);
     return 0;
 }
@@ -721,5 +743,6 @@ static const kernel_t NAME(kernel) = {
 #undef AES_MIDDLE
 #undef GEN_GROUPS
 #undef PARENTS
+#undef PAIRS
 #undef SCHEDULES
 #undef NODE_BYTES

@@ -47,9 +47,6 @@ LANE_FN V4 NAME(v_bit)(V4 a, int bit) {
 /* All ones in every block whose lowest bit is set. */
 LANE_FN V4 NAME(v_control)(V4 a) { return NAME(v_bit)(a, 0); }
 
-/* Four blocks from four places. */
-LANE_FN V4 NAME(v_gather)(const uint8_t *const p[4]) { EACH(vld1q_u8(p[i])); }
-
 /* SubWord of a word that stands in all four columns: with equal columns ShiftRows changes nothing. */
 LANE_FN uint32_t NAME(sub_word)(uint32_t word) {
     return vgetq_lane_u32(AS32(vaeseq_u8(FROM32(vdupq_n_u32(word)), vdupq_n_u8(0))), 0);

@@ -109,13 +109,6 @@ LANE_FN V4 NAME(v_bit)(V4 a, int bit) {
     EACH(R_OP(srai_epi32)(R_OP(sll_epi32)(R_FIRST(a.r[i]), _mm_cvtsi32_si128(31 - bit)), 31));
 }
 
-/* Four blocks from four places. */
-LANE_FN V4 NAME(v_gather)(const uint8_t *const p[4]) {
-    uint8_t four[64];
-    for (int i = 0; i < 4; i++) _mm_storeu_si128((__m128i *)(four + 16 * i), _mm_loadu_si128((const __m128i *)p[i]));
-    return NAME(v_load)(four);
-}
-
 /* SubWord of a word that stands in all four columns: with equal columns ShiftRows changes nothing. */
 LANE_FN uint32_t NAME(sub_word)(uint32_t word) {
     return (uint32_t)_mm_cvtsi128_si32(_mm_aesenclast_si128(_mm_set1_epi32((int)word), _mm_setzero_si128()));
