@@ -36,12 +36,17 @@ def kernel() -> None:
 @app.command()
 def bench(
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/bench.json"),
-    seconds: Annotated[float, typer.Option(min=0.05, help="Time for each group of measurements.")] = 2.0,
+    seconds: Annotated[float, typer.Option(min=0.01, help="Time for each group of measurements.")] = 2.0,
+    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
 ) -> None:
     """Measure the kernel against the AES limit and the constructions against each other."""
     from secemb_tools.bench import run
+    from secemb_tools.bench.catalogues import CATALOGUES
 
-    run(output, seconds)
+    known = {one.name: one for one in CATALOGUES}
+    if unknown := set(catalogue or ()) - known.keys():
+        raise typer.BadParameter(f"no catalogue {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    run(output, seconds, [known[name] for name in catalogue or known])
 
 
 @app.command()

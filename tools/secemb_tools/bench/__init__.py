@@ -7,10 +7,11 @@ from typing import Any
 from rich.console import Console
 
 from secemb_tools.bench import catalogues, kernel, report, sharing
+from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
 
 
-def run(output: Path, seconds: float) -> dict[str, Any]:
+def run(output: Path, seconds: float, chosen: list[Catalogue]) -> dict[str, Any]:
     """Measure everything, print tables and write the figures as JSON."""
     console = Console()
     if not console.is_terminal:
@@ -21,9 +22,9 @@ def run(output: Path, seconds: float) -> dict[str, Any]:
     figures["kernel"] = kernel.measure(console, seconds)
     report.show_kernel(console, figures["kernel"])
     with console.status("the device's cryptography"):
-        figures["sharing"] = sharing.measure(seconds / 2)
+        figures["sharing"] = sharing.measure(chosen, seconds / 2)
     report.show_sharing(console, figures["sharing"])
-    figures["catalogues"] = catalogues.measure(console, seconds)
+    figures["catalogues"] = catalogues.measure(console, chosen, seconds)
     report.show_catalogues(console, figures["catalogues"])
     figures["bars"] = report.bars(figures)
     report.show_bars(console, figures["bars"])

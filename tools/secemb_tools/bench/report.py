@@ -135,14 +135,20 @@ def _sharing_bars(rows: list[Row]) -> list[Row]:
 
 def _catalogue_bars(rows: list[Row]) -> list[Row]:
     of = {(row["catalogue"], row["construction"]): row for row in rows}
-    found = []
-    for name in ("ML1M", "ML10M"):
-        direct, binned = of[name, "SecEmb, direct"], of[name, "SecEmb, binned"]
-        ratio = (direct["answer_ms"] + direct["add_ms"]) / (binned["answer_ms"] + binned["add_ms"])
-        found.append(_bar(f"server work, direct over binned, {name}", ratio, 50, more=True))
-    for name, (up, down) in RELAYED_MB.items():
-        row = of[name, "SecEmb, binned"]
-        sent, received = (round(row[key] / 2 / 1e6, 3) for key in ("upload_bytes", "download_bytes"))
-        found.append(_bar(f"upload to each server, MB, {name}", sent, up, more=False))
-        found.append(_bar(f"download from each server, MB, {name}", received, down, more=False))
-    return found
+    names = list(dict.fromkeys(row["catalogue"] for row in rows))
+    work = [_work_bar(name, of) for name in names if name in ("ML1M", "ML10M")]  # the catalogues with m' = 300
+    return work + [bar for name in names for bar in _byte_bars(name, of[name, "SecEmb, binned"])]
+
+
+def _work_bar(name: str, of: dict[tuple[str, str], Row]) -> Row:
+    direct, binned = of[name, "SecEmb, direct"], of[name, "SecEmb, binned"]
+    ratio = (direct["answer_ms"] + direct["add_ms"]) / (binned["answer_ms"] + binned["add_ms"])
+    return _bar(f"server work, direct over binned, {name}", ratio, 50, more=True)
+
+
+def _byte_bars(name: str, row: Row) -> list[Row]:
+    (up, down), (sent, received) = RELAYED_MB[name], (row["upload_bytes"], row["download_bytes"])
+    return [
+        _bar(f"upload to each server, MB, {name}", round(sent / 2e6, 3), up, more=False),
+        _bar(f"download from each server, MB, {name}", round(received / 2e6, 3), down, more=False),
+    ]

@@ -13,7 +13,7 @@ from secemb_shared.dpf import SessionKeys, default_backend, expand_roots
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Geometry, plan
 
-from secemb_tools.bench.catalogues import CATALOGUES, WIDTH, Catalogue
+from secemb_tools.bench.catalogues import WIDTH, Catalogue
 from secemb_tools.bench.timing import Work, fastest
 
 LABEL = Label(bytes(32), 1, bytes(16))
@@ -36,9 +36,9 @@ class Sharing:
         return self.full_fresh_us / self.secemb_us
 
 
-def measure(seconds: float) -> list[dict[str, Any]]:
-    """Measure every catalogue."""
-    return [_with_ratios(_sharing(catalogue, seconds)) for catalogue in CATALOGUES]
+def measure(chosen: list[Catalogue], seconds: float) -> list[dict[str, Any]]:
+    """Measure every chosen catalogue."""
+    return [_with_ratios(_sharing(catalogue, seconds)) for catalogue in chosen]
 
 
 def _with_ratios(sharing: Sharing) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""The `secemb` command as people type it, in a process of its own."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from secemb_party.round import PartyRound, Share
+from secemb_tools import demo
+
+
+def secemb(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "secemb_tools", *words], capture_output=True, text=True, check=False)
+
+
+def test_the_demo_runs_a_round_and_says_that_all_is_well() -> None:
+    done = secemb("demo", "--devices", "3", "--items", "200")
+    assert done.returncode == 0, done.stderr
+    for sentence in ("bit-exact float32", "equals the plain sum", "noticed by the row tag", "All as it must be."):
+        assert sentence in done.stdout
+
+
+def test_the_demo_fails_when_a_sum_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forgets_one_session(self: PartyRound, session_ids: list[bytes]) -> Share:
+        return share(self, session_ids[1:] if self.party else session_ids)
+
+    share = PartyRound.share
+    monkeypatch.setattr(PartyRound, "share", forgets_one_session)
+    assert demo.run(devices=4, items=100, seed=1) == 1
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_the_kernel_line_names_what_does_the_work() -> None:
+    line = secemb("kernel").stdout
+    assert line.startswith(("kernel: native (", "kernel: portable, "))
+    assert line.count("\n") == 1
+
+
+def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
+    output = tmp_path / "figures" / "bench.json"
+    done = secemb("bench", "--seconds", "0.01", "--catalogue", "ML100K", "--output", str(output))
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(output.read_text())
+    assert {row["construction"] for row in figures["catalogues"]} == {
+        "SecEmb-Init, direct",
+        "SecEmb-RowEnc, direct",
+        "SecEmb, direct",
+        "SecEmb, binned",
+        "full matrix",
+    }
+    assert figures["kernel"]["operations"]
+    assert all(bar["name"].split(",")[0] in done.stdout for bar in figures["bars"])
+
+
+def test_an_unknown_catalogue_is_refused_with_the_known_ones() -> None:
+    done = secemb("bench", "--catalogue", "ML2M")
+    assert done.returncode == 2
+    assert "ML1M" in done.stderr
