@@ -63,7 +63,7 @@ class Construction(ABC):
 
     def answer(self, party: int, session_id: bytes, request: bytes, tagged: Words32) -> bytes:
         """Return a server's answer to one read request."""
-        held = codec.decode_keys(self.round, session_id, party, request)
+        held = codec.decode_keys(self.round, session_id, party, request, self.backend)
         words = reading.answer(self.round, held, tagged, self.backend)
         return codec.encode_answer(self.round, session_id, party, words[0])
 
@@ -95,7 +95,7 @@ class Construction(ABC):
         return first, codec.encode_update(self.round, session_id, 1, words, None)
 
     def _accumulate(self, party: int, received: Sequence[Received], sums: RingArray) -> None:
-        held = [codec.decode_keys(self.round, one.session_id, party, one.request) for one in received]
+        held = [codec.decode_keys(self.round, one.session_id, party, one.request, self.backend) for one in received]
         words = [codec.decode_update(self.round, one.session_id, party, one.update)[0] for one in received]
         writing.accumulate(self.round, HeldKeys.together(held), np.stack(words), sums, self.backend)
 
@@ -163,7 +163,8 @@ class Init(Construction):
         size = codec.packed_bytes(depth, paths)
         words = codec.unpack_words(memoryview(one.update)[16 : 16 + size], depth, paths)
         values = np.frombuffer(one.update, dtype=task.ring.dtype, offset=16 + size).copy()
-        held = HeldKeys.of(party, SessionKeys.of(label), expand_roots(label, one.update[:16], paths), words)
+        roots = expand_roots(label, one.update[:16], paths, self.backend)
+        held = HeldKeys.of(party, SessionKeys.of(label), roots, words)
         for column in range(task.row_width):
             some = slice(column * slots, (column + 1) * slots)
             part = HeldKeys(party, held.keys, held.roots[:, some], held.left[:, :, some], held.right[:, :, some])

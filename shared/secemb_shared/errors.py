@@ -7,6 +7,7 @@ SecEmbError
 │   └── OverflowBudgetError    a whole cohort could wrap around
 ├── LayoutError            catalogue, capacity or placement that cannot be
 ├── PathSpentError         a path secret was asked for a second time
+├── SessionError           a session that is unknown, not complete, or used again with other bytes
 ├── SpecError              a task or round specification that is not valid
 ├── MessageError           bytes from outside that are not what the round asks for
 │   ├── LengthError            too short, too long, trailing bytes
@@ -46,6 +47,10 @@ class LayoutError(SecEmbError, ValueError):
 
 class PathSpentError(SecEmbError, RuntimeError):
     """A path secret was used before: a second correction word would reveal the difference of two payloads."""
+
+
+class SessionError(SecEmbError, RuntimeError):
+    """A session is unknown or not complete, or was used before with other bytes."""
 
 
 class SpecError(SecEmbError, ValueError):

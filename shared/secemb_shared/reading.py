@@ -42,7 +42,7 @@ def recover(
     items, words = placement.collect(answers[0] ^ answers[1])
     bits = np.ascontiguousarray(words[:, :-1])
     if items.size and not np.array_equal(_tags(round_, bits, items, backend), words[:, -1]):
-        raise RowTagError("a row is altered, stale or not the one asked for; upload zeros and report the round")
+        raise RowTagError("a row is altered, stale or not the one asked for; do not train on it, upload zeros")
     return items, bits.view(np.float32)
 
 

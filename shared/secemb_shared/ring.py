@@ -48,13 +48,16 @@ class Ring:
     def encode(self, values: npt.ArrayLike, *, bound: int | None = None) -> RingArray:
         """Return the nearest ring elements; refuse NaN, infinity and anything beyond `bound` units or the ring."""
         floats = np.asarray(values)
+        if floats.dtype.kind not in "fiub":
+            raise RingError("only real numbers can be encoded")
         if floats.dtype not in (np.float32, np.float64):
             floats = floats.astype(np.float64)
         # A power of two scales exactly (for float32 too), so rounding is the only loss. Overflow to infinity in the
         # scaling is an out-of-range value like any other, and is refused below.
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.rint(floats * floats.dtype.type(2.0**self.fraction_bits))
-            lowest, highest = (scaled.min(), scaled.max()) if scaled.size else (0.0, 0.0)
+            # Python compares a float with an int exactly; NumPy would round the bound to float32 first.
+            lowest, highest = (float(scaled.min()), float(scaled.max())) if scaled.size else (0.0, 0.0)
         limit = self.half if bound is None else bound
         if not (-limit <= lowest and highest <= limit and highest < self.half):
             self._refuse(floats)

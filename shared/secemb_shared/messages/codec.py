@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secemb_shared.dpf import CorrectionWords, HeldKeys, RingArray, SessionKeys, expand_roots
+from secemb_shared.dpf import Backend, CorrectionWords, HeldKeys, RingArray, SessionKeys, expand_roots
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import EncodingError, SpecError
 from secemb_shared.messages.canonical import digest
@@ -90,13 +90,15 @@ def encode_keys(round_: RoundSpec, session_id: bytes, party: int, seed: bytes, w
     return envelope(round_, session_id, Kind.KEYS, party) + seed + pack_words(words)
 
 
-def decode_keys(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> HeldKeys:
+def decode_keys(
+    round_: RoundSpec, session_id: bytes, party: int, data: bytes, backend: Backend | None = None
+) -> HeldKeys:
     """Return what the party needs to evaluate the session."""
     geometry, label = round_.task.geometry, round_.label(session_id)
     expected = envelope(round_, session_id, Kind.KEYS, party)
     body = open_envelope(data, expected, SEED_BYTES + _public_keys_bytes(round_.task))
     words = unpack_words(body[SEED_BYTES:], geometry.depth, geometry.slots)
-    roots = expand_roots(label, bytes(body[:SEED_BYTES]), geometry.slots)
+    roots = expand_roots(label, bytes(body[:SEED_BYTES]), geometry.slots, backend)
     return HeldKeys.of(party, SessionKeys.of(label), roots, words)
 
 

@@ -11,7 +11,7 @@ The receiver knows the round, so it knows the whole envelope and the exact lengt
 
 from enum import IntEnum
 
-from secemb_shared.errors import BindingError, EncodingError, KindError, LengthError, VersionError
+from secemb_shared.errors import BindingError, EncodingError, KindError, LengthError, SpecError, VersionError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages.spec import RoundSpec
 
@@ -31,6 +31,8 @@ class Kind(IntEnum):
 
 def envelope(round_: RoundSpec, session_id: bytes, kind: Kind, party: int) -> bytes:
     """Return the envelope of one message to or from `party`."""
+    if party not in (0, 1):
+        raise SpecError("there are two parties, 0 and 1")
     context = round_.digest + bytes([kind, party])
     binding = round_.label(session_id).derive(Purpose.BINDING, context)[:16]
     return MAGIC + bytes([VERSION, kind]) + binding

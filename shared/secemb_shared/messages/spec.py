@@ -13,6 +13,7 @@ from secemb_shared.messages import canonical
 from secemb_shared.ring import Ring
 
 SMALLEST_COHORT = 2  # a sum over one session is that session
+LARGEST_MESSAGE = 2**28  # bytes: what a server may be made to hold for one session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +74,17 @@ class TaskSpec:
     def _check(self) -> None:
         if not 1 <= len(self.name) <= 100:
             raise SpecError("a task needs a name of 1 to 100 characters")
-        if not 1 <= self.row_width <= 2**16 or not 0 <= self.dense_size <= 2**31:
-            raise SpecError("row width must be 1 to 65,536 and dense size 0 to 2^31")
+        if not 1 <= self.row_width <= 2**16 or not 0 <= self.dense_size <= 2**26:
+            raise SpecError("row width must be 1 to 65,536 and dense size 0 to 2^26")
         if not 1 <= self.capacity <= self.items:
             raise SpecError("capacity (m') must be at least 1 and at most the number of items")
         if not SMALLEST_COHORT <= self.min_cohort <= self.cohort:
             raise SpecError(f"min_cohort must be at least {SMALLEST_COHORT} and at most the cohort")
         self.ring.check_budget(cohort=self.cohort, bound=self.bound)
-        _ = self.geometry  # refuses a shape that cannot be
+        width = max(self.row_width * self.ring.element_bytes, 4 * (self.row_width + 1))
+        slots, depth = self.geometry.slots, self.geometry.depth  # refuses a shape that cannot be
+        if slots * max(width, 17 * depth) + self.dense_size * self.ring.element_bytes > LARGEST_MESSAGE:
+            raise SpecError(f"a message would be longer than {LARGEST_MESSAGE} bytes; use fewer slots or shorter rows")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ class _Paths:
     def __init__(self, label: Label, seeds: tuple[bytes, bytes], alpha: Indices, depth: int) -> None:
         self.label, self.seeds, self.alpha, self.depth = label, seeds, alpha, depth
         self.keys = SessionKeys.of(label)
-        self.roots = [expand_roots(label, seed, alpha.size) for seed in seeds]
+        self.roots = [expand_roots(label, seed, alpha.size, Portable()) for seed in seeds]
         generated = Portable().generate(self.keys, self.roots[0], self.roots[1], alpha, depth)
         self.words: CorrectionWords = generated[0]
         self.ends = generated[1:]

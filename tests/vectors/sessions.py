@@ -1,0 +1,154 @@
+"""Whole rounds against their vectors: every message, both shares and the sum."""
+
+import numpy as np
+import numpy.typing as npt
+from secemb_party.round import PartyRound
+from secemb_sdk.flow import DeviceSession
+from secemb_shared import reading, secure_sum, writing
+from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots
+from secemb_shared.labels import Purpose
+from secemb_shared.layout import Placement
+from secemb_shared.messages import (
+    RoundSpec,
+    TaskSpec,
+    decode_answer,
+    decode_sum_share,
+    encode_keys,
+    encode_sum_share,
+    encode_update,
+    public_keys_digest,
+    public_update_digest,
+)
+from secemb_tools.vectors.document import each, plain
+from secemb_tools.vectors.source import Replay
+
+from tests.vectors.values import Case, elements, numbers, raw, words32
+
+
+class Round:
+    """One round as the file describes it, and two parties that take part in it now."""
+
+    def __init__(self, case: Case, backend: Backend) -> None:
+        self.case, self.backend = case, backend
+        self.task = TaskSpec.decode(case["task"].encode("ascii"))
+        self.round = RoundSpec.decode(case["round"].encode("ascii"), self.task)
+        table = np.stack([words32(row) for row in case["table"]]).view(np.float32)
+        self.parties = [PartyRound(self.round, party, table, backend=backend) for party in (0, 1)]
+        assert each(reading.tag_rows(self.round, table, backend)[:, -1]) == case["tags"]
+        assert self.round.layout.order().tolist() == case["order"]
+        assert self.task.name == case["name"]
+        self.sums = [np.zeros(0, dtype=self.task.ring.dtype)] * 2
+
+    def check(self) -> None:
+        for session in self.case["sessions"]:
+            self._check_device(session)
+            self._check_from_explicit_inputs(session)
+            self._check_secure_sum(session)
+        counted = [raw(name) for name in self.case["counted"]]
+        assert [party.complete() for party in self.parties] == [counted, counted]
+        total = {"rows": np.zeros((self.task.items, self.task.row_width), dtype=self.task.ring.dtype)}
+        total["dense"] = np.zeros(self.task.dense_size, dtype=self.task.ring.dtype)
+        for party, expected in zip(self.parties, self.case["shares"], strict=True):
+            share = party.share(counted)
+            assert {"rows": each(share.rows), "dense": plain(share.dense)} == expected
+            total["rows"] += share.rows
+            total["dense"] += share.dense
+        assert {"rows": each(total["rows"]), "dense": plain(total["dense"])} == self.case["sum"]
+        self._check_plain_sum(total)
+        secure = {"shares": [plain(share) for share in self.sums], "sum": plain(self.sums[0] + self.sums[1])}
+        assert secure == self.case["secure_sum"]
+
+    def _check_device(self, case: Case) -> None:
+        """Play the session with the bytes that were drawn."""
+        items = numbers(case["items"])
+        replay = Replay(raw(case["drawn"]))
+        device = DeviceSession(self.round, items, random_bytes=replay, backend=self.backend)
+        assert device.session_id == raw(case["session_id"])
+        assert device.truncated == case["truncated"]
+        assert [message.hex() for message in device.keys] == case["keys"]
+        answers = [party.keys(device.session_id, key) for party, key in zip(self.parties, device.keys, strict=True)]
+        assert [answer.hex() for answer in answers] == case["answers"]
+        read_items, rows = device.read((answers[0], answers[1]))
+        assert (read_items.tolist(), each(rows)) == (case["read_items"], case["read_rows"])
+        assert each(rows) == [self.case["table"][item] for item in read_items]
+        updates = device.write(items, self._updates(case), self._dense(case))
+        assert [message.hex() for message in updates] == case["update"]
+        for party, message in zip(self.parties, updates, strict=True):
+            party.update(device.session_id, message)
+
+    def _check_from_explicit_inputs(self, case: Case) -> None:
+        """Make the messages again from seeds, leaves and payload alone, as another implementation would."""
+        session_id, seeds = raw(case["session_id"]), [raw(seed) for seed in case["seeds"]]
+        label, geometry, ring = self.round.label(session_id), self.task.geometry, self.task.ring
+        placement = self._placement(case)
+        roots = [expand_roots(label, seed, geometry.slots, self.backend) for seed in seeds]
+        words, *ends = self.backend.generate(
+            SessionKeys.of(label), roots[0], roots[1], placement.leaves, geometry.depth
+        )
+        keys = [encode_keys(self.round, session_id, party, seeds[party], words) for party in (0, 1)]
+        assert [message.hex() for message in keys] == case["keys"]
+        assert {public_keys_digest(message).hex() for message in keys} == {case["keys_digest"]}
+        payload = np.stack([elements(row, ring) for row in case["payload"]])
+        encoded = ring.encode(self._updates(case), bound=self.task.bound)
+        assert np.array_equal(placement.arrange(numbers(case["items"]), encoded), payload)
+        dense = ring.encode(self._dense(case), bound=self.task.bound)
+        assert plain(dense) == case["dense_elements"]
+        correction = writing.correction_words(PathSecret(ends[0], ends[1]), label, payload, self.backend)
+        hidden = secure_sum.hide(label.key(Purpose.DENSE_SHARE, seeds[1]), dense, self.backend)
+        updates = [
+            encode_update(self.round, session_id, 0, correction, hidden),
+            encode_update(self.round, session_id, 1, correction, None),
+        ]
+        assert [message.hex() for message in updates] == case["update"]
+        assert {public_update_digest(self.round, message).hex() for message in updates} == {case["update_digest"]}
+        answers = [decode_answer(self.round, session_id, b, raw(case["answers"][b])) for b in (0, 1)]
+        items, rows = reading.recover(self.round, placement, (answers[0], answers[1]), self.backend)
+        assert (items.tolist(), each(rows)) == (case["read_items"], case["read_rows"])
+
+    def _check_secure_sum(self, session: Case) -> None:
+        case, session_id = session["secure_sum"], raw(session["session_id"])
+        seed, values = raw(case["seed"]), elements(case["values"], self.task.ring)
+        key = self.round.label(session_id).key(Purpose.SUM_SHARE, seed)
+        share = secure_sum.hide(key, values, self.backend)
+        messages = [
+            encode_sum_share(self.round, session_id, 0, share),
+            encode_sum_share(self.round, session_id, 1, seed),
+        ]
+        assert [message.hex() for message in messages] == case["messages"]
+        assert np.array_equal(decode_sum_share(self.round, session_id, 0, messages[0], values.size), share)
+        assert decode_sum_share(self.round, session_id, 1, messages[1], values.size) == seed
+        self.sums = [some if some.size else np.zeros_like(values) for some in self.sums]
+        self.sums[0] = self.sums[0] + share
+        secure_sum.add_seeded(key, self.sums[1], self.backend)
+
+    def _check_plain_sum(self, total: dict[str, RingArray]) -> None:
+        """Add the payloads up in the open."""
+        ring = self.task.ring
+        rows, dense = np.zeros_like(total["rows"]), np.zeros_like(total["dense"])
+        for session in self.case["sessions"]:
+            for item, row in zip(session["slot_items"], session["payload"], strict=True):
+                if item < 0:
+                    assert not any(raw(row))
+                else:
+                    rows[item] += elements(row, ring)
+            dense += elements(session["dense_elements"], ring)
+        assert np.array_equal(rows, total["rows"])
+        assert np.array_equal(dense, total["dense"])
+
+    def _placement(self, case: Case) -> Placement:
+        items, leaves = numbers(case["slot_items"]), numbers(case["slot_leaves"])
+        order, per_bin = numbers(self.case["order"]), self.task.geometry.slots_per_bin
+        for slot, item in enumerate(items):
+            assert item in (-1, order[slot // per_bin, leaves[slot]])
+        return Placement(items=items, leaves=leaves, truncated=case["truncated"])
+
+    def _updates(self, case: Case) -> npt.NDArray[np.float64]:
+        values = [[float.fromhex(value) for value in row] for row in case["updates"]]
+        return np.array(values, dtype=np.float64).reshape(len(case["items"]), self.task.row_width)
+
+    def _dense(self, case: Case) -> npt.NDArray[np.float64]:
+        return np.array([float.fromhex(value) for value in case["dense"]], dtype=np.float64)
+
+
+def check_session(case: Case, backend: Backend) -> None:
+    Round(case, backend).check()
