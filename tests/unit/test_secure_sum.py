@@ -1,0 +1,89 @@
+"""Sums of private vectors: shares add up, and the party with the seed sees nothing of the value."""
+
+import numpy as np
+import pytest
+from secemb_shared import secure_sum
+from secemb_shared.dpf import Backend
+
+from tests.unit import reference
+from tests.unit.sessions import BACKENDS, backend_name, random_ring, rng_of
+
+KEY = b"sixteen byte key"
+EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
+RINGS = pytest.mark.parametrize("bits", [32, 64])
+
+
+@EACH_BACKEND
+@RINGS
+@pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 1000])
+def test_the_two_shares_add_up(backend: Backend, bits: int, count: int) -> None:
+    values = random_ring(rng_of(count), count, bits)
+    sums = secure_sum.hide(KEY, values, backend)
+    secure_sum.add_seeded(KEY, sums, backend)
+    assert np.array_equal(sums, values)
+
+
+@EACH_BACKEND
+@RINGS
+def test_hiding_leaves_the_values_alone(backend: Backend, bits: int) -> None:
+    values = random_ring(rng_of(1), 50, bits)
+    before = values.copy()
+    share = secure_sum.hide(KEY, values, backend)
+    assert np.array_equal(values, before)
+    assert share.dtype == values.dtype
+    assert not (share == values).any()
+
+
+@EACH_BACKEND
+@RINGS
+def test_many_sessions_add_up(backend: Backend, bits: int) -> None:
+    rng = rng_of(2)
+    values = random_ring(rng, (20, 33), bits)
+    keys = [rng.bytes(16) for _ in values]
+    explicit, seeded = np.zeros_like(values[0]), np.zeros_like(values[0])
+    for key, value in zip(keys, values, strict=True):
+        explicit += secure_sum.hide(key, value, backend)
+        secure_sum.add_seeded(key, seeded, backend)
+    assert np.array_equal(explicit + seeded, values.sum(axis=0, dtype=values.dtype))
+
+
+@EACH_BACKEND
+@RINGS
+def test_the_seeded_share_is_the_stream_whatever_the_value(backend: Backend, bits: int) -> None:
+    share = np.zeros(37, dtype=np.uint32 if bits == 32 else np.uint64)
+    secure_sum.add_seeded(KEY, share, backend)
+    assert share.tolist() == reference.stream(KEY, 37, bits)
+
+
+@EACH_BACKEND
+@RINGS
+def test_the_explicit_share_is_the_value_moved_by_the_stream(backend: Backend, bits: int) -> None:
+    """Two values shift the same uniform pad, so the share alone is uniform for each of them."""
+    one, other = random_ring(rng_of(3), (2, 37), bits)
+    shares = [secure_sum.hide(KEY, value, backend) for value in (one, other)]
+    assert np.array_equal(shares[0] - shares[1], one - other)
+    assert (one - shares[0]).tolist() == reference.stream(KEY, 37, bits)
+
+
+@RINGS
+def test_the_explicit_share_is_even_over_the_ring_whatever_the_value(bits: int) -> None:
+    rng = rng_of(4)
+    dtype = np.uint32 if bits == 32 else np.uint64
+    for value in (np.zeros(8, dtype=dtype), np.full(8, 12345, dtype=dtype)):
+        shares = np.array([secure_sum.hide(rng.bytes(16), value) for _ in range(2000)])
+        ones = np.unpackbits(shares.view(np.uint8), axis=1).mean(axis=0)
+        assert np.abs(ones - 0.5).max() < 6 * 0.5 / np.sqrt(2000)
+
+
+@EACH_BACKEND
+def test_shapes_are_kept(backend: Backend) -> None:
+    values = random_ring(rng_of(5), (4, 7), 32)
+    share = secure_sum.hide(KEY, values, backend)
+    assert share.shape == values.shape
+    secure_sum.add_seeded(KEY, share, backend)
+    assert np.array_equal(share, values)
+
+
+def test_two_keys_give_two_shares() -> None:
+    values = random_ring(rng_of(6), 100, 32)
+    assert not (secure_sum.hide(KEY, values) == secure_sum.hide(bytes(16), values)).any()

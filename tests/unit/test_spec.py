@@ -1,0 +1,347 @@
+"""Specifications: one byte string for each, a digest that every field moves, and nothing else is accepted."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+from secemb_shared.errors import EncodingError, SecEmbError, SpecError
+from secemb_shared.labels import Purpose
+from secemb_shared.messages import RoundSpec, TaskSpec, canonical
+
+from tests.unit.sessions import direct, make_round, make_task
+
+TASK = make_task()
+LONGEST_DENSE = (2**28 - 12 * 17 * 3) // 4  # beside 12 slots of 3 levels, in messages of at most 2^28 bytes
+ROUND = make_round(TASK, digest=bytes(range(32)))
+OTHER_TASK_FIELDS: dict[str, Any] = {
+    "name": "books",
+    "items": 24,
+    "row_width": 6,
+    "dense_size": 4,
+    "capacity": 7,
+    "tables": 4,
+    "bins": 5,
+    "ring_bits": 64,
+    "fraction_bits": 13,
+    "bound": 2**20 - 1,
+    "cohort": 399,
+    "min_cohort": 3,
+}
+
+
+def document(data: bytes = TASK.encode()) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(data)
+    return found
+
+
+def written(content: object) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def decode_round(data: bytes) -> RoundSpec:
+    return RoundSpec.decode(data, TASK)
+
+
+EITHER = pytest.mark.parametrize(
+    ("decode", "good"), [(TaskSpec.decode, TASK.encode()), (decode_round, ROUND.encode())], ids=["task", "round"]
+)
+Decode = Callable[[bytes], object]
+
+
+def test_a_task_is_sorted_json_without_spaces() -> None:
+    expected = (
+        b'{"bins":4,"bound":1048576,"capacity":6,"cohort":400,"dense_size":3,"fraction_bits":12,"items":23,'
+        b'"min_cohort":2,"name":"films","protocol":"secemb/1","ring_bits":32,"row_width":5,"tables":3}'
+    )
+    assert TASK.encode() == expected
+    assert TASK.task_id == hashlib.sha256(expected).digest()
+
+
+def test_a_round_names_its_task_by_the_digest() -> None:
+    expected = (
+        f'{{"model_digest":"{bytes(range(32)).hex()}","model_version":3,"protocol":"secemb/1","round":7,'
+        f'"task":"{TASK.task_id.hex()}"}}'
+    ).encode()
+    assert ROUND.encode() == expected
+    assert ROUND.digest == hashlib.sha256(expected).digest()
+
+
+@pytest.mark.parametrize("task", [TASK, direct(), make_task(ring_bits=64, dense_size=0), make_task(name="a b/c's {1}")])
+def test_what_was_encoded_is_decoded(task: TaskSpec) -> None:
+    assert TaskSpec.decode(task.encode()) == task
+    assert TaskSpec.decode(task.encode()).task_id == task.task_id
+    round_ = make_round(task, number=2**53 - 1, model_version=0, digest=bytes(range(32)))
+    assert RoundSpec.decode(round_.encode(), task) == round_
+
+
+def test_every_field_of_a_task_changes_its_id() -> None:
+    assert OTHER_TASK_FIELDS.keys() == {field.name for field in fields(TaskSpec)}
+    changed = [replace(TASK, **{name: value}).task_id for name, value in OTHER_TASK_FIELDS.items()]
+    assert len({TASK.task_id, *changed}) == len(changed) + 1
+
+
+def test_every_field_of_a_round_changes_its_digest() -> None:
+    changed = [
+        replace(ROUND, task=direct()),
+        replace(ROUND, number=8),
+        replace(ROUND, model_version=4),
+        replace(ROUND, model_digest=bytes(32)),
+    ]
+    assert len(changed) == len(fields(RoundSpec))
+    assert len({ROUND.digest, *(round_.digest for round_ in changed)}) == len(changed) + 1
+
+
+def test_a_round_of_another_task_is_refused() -> None:
+    with pytest.raises(SpecError):
+        RoundSpec.decode(ROUND.encode(), direct())
+
+
+@EITHER
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda good: good.replace(b",", b", ", 1),
+        lambda good: good.replace(b":", b": ", 1),
+        lambda good: b" " + good,
+        lambda good: good + b"\n",
+        lambda good: good + b"\x00",
+        lambda good: good[:-1],
+        lambda good: good[1:],
+        lambda good: good + good,
+        lambda good: b"\xef\xbb\xbf" + good,
+        lambda good: good.decode().encode("utf-16"),
+        lambda good: good.replace(b'"secemb/1"', b'"secemb\\/1"'),
+        lambda good: good.replace(b'"secemb/1"', b'"secemb\\u002f1"'),
+        lambda good: good.replace(b"secemb", b"s\xc3\xa9cemb"),
+        lambda good: good.replace(b'"protocol"', b'"\\u0070rotocol"'),
+        lambda good: good[:-1] + b',"tables":3}' if b"bins" in good else good[:-1] + b',"task":"x"}',
+        lambda good: b'{"zzz":1,' + good[1:],
+        lambda good: good.replace(b"{", b'{"a":1,"a":1,'),
+        lambda good: good.replace(b"3", b"3.0"),
+        lambda good: good.replace(b"3", b"03"),
+        lambda good: good.replace(b"3", b"3e0"),
+        lambda good: good.replace(b"3", b"+3"),
+        lambda good: good.replace(b"3", b"-0"),
+        lambda good: good.replace(b":3", b":true"),
+        lambda good: good.replace(b":3", b":null"),
+        lambda good: good.replace(b":3", b":NaN"),
+        lambda good: good.replace(b":3", b":Infinity"),
+        lambda good: good.replace(b":3", b":[3]"),
+        lambda good: good.replace(b":3", b":9007199254740992"),
+        lambda good: good.replace(b":3", b":-9007199254740992"),
+        lambda good: good.replace(b":3", b":" + b"9" * 5000),
+        lambda good: good.replace(b":3", b":1e999"),
+        lambda good: b"",
+        lambda good: b"null",
+        lambda good: b"7",
+        lambda good: b"[]",
+        lambda good: b'"secemb/1"',
+        lambda good: b"[" * 100_000,
+        lambda good: b'{"a":' * 100_000,
+        lambda good: b'{"a":' * 900 + b"1" + b"}" * 900,
+        lambda good: b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    ],
+)
+def test_what_is_not_canonical_is_refused(decode: Decode, good: bytes, spoil: Callable[[bytes], bytes]) -> None:
+    decode(good)
+    assert spoil(good) != good
+    with pytest.raises((EncodingError, SpecError)):
+        decode(spoil(good))
+
+
+@EITHER
+def test_unknown_and_missing_fields_are_refused(decode: Decode, good: bytes) -> None:
+    content = document(good)
+    for name in content:
+        with pytest.raises(SpecError):
+            decode(written({key: value for key, value in content.items() if key != name}))
+    for name in ("aaa", "zzz", "Name", "items ", ""):
+        with pytest.raises(SpecError):
+            decode(written(content | {name: 1}))
+
+
+@EITHER
+def test_fields_of_another_type_are_refused(decode: Decode, good: bytes) -> None:
+    content = document(good)
+    for name, value in content.items():
+        for wrong in ("3" if isinstance(value, int) else 3, {}, {"a": 1}):
+            with pytest.raises(SpecError):
+                decode(written(content | {name: wrong}))
+        for odd in (None, True, False, [], [1], 1.5):
+            with pytest.raises((EncodingError, SpecError)):
+                decode(written(content | {name: odd}))
+
+
+@EITHER
+def test_another_protocol_is_refused(decode: Decode, good: bytes) -> None:
+    for name in ("secemb/2", "secemb/1 ", "SECEMB/1", ""):
+        with pytest.raises(SpecError):
+            decode(written(document(good) | {"protocol": name}))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": ""},
+        {"name": "x" * 101},
+        {"name": 'a"b'},
+        {"name": "a\\b"},
+        {"name": "a\nb"},
+        {"name": "café"},
+        {"name": "a\x7f"},
+        {"items": 0},
+        {"items": -1},
+        {"items": 2**31},
+        {"items": 2**60},
+        {"row_width": 0},
+        {"row_width": -1},
+        {"row_width": 2**16 + 1},
+        {"dense_size": -1},
+        {"dense_size": 2**31 + 1},
+        {"dense_size": LONGEST_DENSE + 1},
+        {"row_width": 2**16, "tables": 255, "bins": 5},
+        {"capacity": 0},
+        {"capacity": -1},
+        {"capacity": 24},
+        {"tables": 0},
+        {"tables": -1},
+        {"tables": 256},
+        {"bins": 0},
+        {"bins": -1},
+        {"bins": 24},
+        {"ring_bits": 16},
+        {"ring_bits": 33},
+        {"ring_bits": -32},
+        {"fraction_bits": -1},
+        {"fraction_bits": 31},
+        {"bound": 0},
+        {"bound": -1},
+        {"bound": 2**31 // 400 + 1},
+        {"bound": 2**53, "ring_bits": 64},
+        {"cohort": 0},
+        {"cohort": 1},
+        {"cohort": 2048},
+        {"min_cohort": 0},
+        {"min_cohort": 1},
+        {"min_cohort": -2},
+        {"min_cohort": 401},
+    ],
+    ids=str,
+)
+def test_a_task_that_cannot_be_is_refused_however_it_comes(changes: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        replace(TASK, **changes)
+    with pytest.raises((SpecError, EncodingError)):
+        TaskSpec.decode(written(document() | changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "x"},
+        {"name": "x" * 100},
+        {"name": " ~!#[]^_`{|}"},
+        {"row_width": 2**16},
+        {"dense_size": LONGEST_DENSE},
+        {"dense_size": 0},
+        {"capacity": 23},
+        {"capacity": 1},
+        {"tables": 255},
+        {"bins": 23},
+        {"fraction_bits": 30},
+        {"fraction_bits": 0},
+        {"cohort": 2047},
+        {"cohort": 2},
+        {"min_cohort": 400},
+        {"bound": 2**53 - 1, "ring_bits": 64},
+    ],
+    ids=str,
+)
+def test_the_last_values_that_can_be_are_accepted(changes: dict[str, Any]) -> None:
+    task = replace(TASK, **changes)
+    assert TaskSpec.decode(task.encode()) == task
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"number": -1},
+        {"number": 2**53},
+        {"model_version": -1},
+        {"model_version": 2**53},
+        {"model_digest": bytes(31)},
+        {"model_digest": bytes(33)},
+        {"model_digest": b""},
+    ],
+    ids=str,
+)
+def test_a_round_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        replace(ROUND, **changes)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"round": -1},
+        {"model_version": -1},
+        {"model_digest": ""},
+        {"model_digest": "00" * 31},
+        {"model_digest": "00" * 33},
+        {"model_digest": "AB" * 32},
+        {"model_digest": "g0" * 32},
+        {"model_digest": " " * 64},
+        {"model_digest": "00 " * 21 + "0"},
+        {"task": ""},
+        {"task": "00" * 32},
+        {"task": TASK.task_id.hex().upper()},
+    ],
+    ids=str,
+)
+def test_a_round_that_says_something_impossible_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SpecError):
+        decode_round(written(document(ROUND.encode()) | changes))
+
+
+def test_a_task_cannot_be_changed() -> None:
+    for name in OTHER_TASK_FIELDS:
+        with pytest.raises(AttributeError):
+            setattr(TASK, name, 1)
+
+
+def test_the_layout_follows_from_the_sizes() -> None:
+    assert (TASK.geometry.slots, TASK.geometry.leaves, TASK.geometry.depth) == (12, 6, 3)
+    assert (direct().geometry.slots, direct().geometry.leaves, direct().geometry.depth) == (6, 23, 5)
+    assert direct().geometry.is_direct
+    assert ROUND.leaf_table.order.shape == (12, 6)
+
+
+def test_two_rounds_deal_the_catalogue_differently() -> None:
+    orders = [make_round(TASK, number=number).layout.order().tobytes() for number in range(20)]
+    assert len(set(orders)) == 20
+
+
+def test_tags_belong_to_the_version_and_sessions_to_the_round() -> None:
+    later = replace(ROUND, number=8)
+    assert later.model_label.key(Purpose.ROW_TAG) == ROUND.model_label.key(Purpose.ROW_TAG)
+    assert later.label(bytes(16)).key(Purpose.CONVERT) != ROUND.label(bytes(16)).key(Purpose.CONVERT)
+
+
+@pytest.mark.parametrize("value", [1.5, None, [1], {"a": (1,)}, {"a": {"b": b"x"}}, {"é": 1}, {"a": "é"}, {"a": True}])
+def test_the_canonical_form_has_numbers_text_and_groups_only(value: Any) -> None:
+    with pytest.raises(SpecError):
+        canonical.encode(value if isinstance(value, dict) else {"value": value})
+
+
+def test_nested_groups_come_back() -> None:
+    content: dict[str, Any] = {"a": {"c": 1, "b": "x"}, "A": -5, "": {}}
+    assert canonical.encode(content) == b'{"":{},"A":-5,"a":{"b":"x","c":1}}'
+    assert canonical.decode(canonical.encode(content)) == content
+
+
+def test_a_specification_error_is_one_of_the_tree() -> None:
+    with pytest.raises(SecEmbError):
+        replace(TASK, ring_bits=7)
