@@ -17,10 +17,16 @@ static int refuse(const char *what) {
     return 0;
 }
 
+/* A product that cannot wrap around: what does not fit is larger than any buffer. */
+static size_t times(size_t a, size_t b) {
+    size_t product;
+    return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+
 /* A buffer must have exactly the size that the other arguments imply, and be aligned for its elements. */
 static int fits(const Py_buffer *buffer, size_t count, size_t each, size_t alignment, const char *name) {
-    if ((size_t)buffer->len != count * each) {
-        PyErr_Format(PyExc_ValueError, "kernel: %s has %zd bytes, expected %zu", name, buffer->len, count * each);
+    if ((size_t)buffer->len != times(count, each)) {
+        PyErr_Format(PyExc_ValueError, "kernel: %s has %zd bytes, expected %zu", name, buffer->len, times(count, each));
         return 0;
     }
     if ((uintptr_t)buffer->buf % alignment) return refuse("a buffer is not aligned to its elements");
@@ -55,10 +61,10 @@ static void release_sessions(session_arguments *a) {
 static int check_sessions(const session_arguments *a, paths_t *p) {
     if (a->sessions < 0 || a->slots < 1 || a->depth < 0 || a->depth > MAX_DEPTH || (a->party & ~1))
         return refuse("sessions, slots, depth or party out of range");
-    const size_t slots = (size_t)a->sessions * (size_t)a->slots, words = slots * (size_t)a->depth;
+    const size_t slots = times((size_t)a->sessions, (size_t)a->slots), words = times(slots, (size_t)a->depth);
     *p = (paths_t){a->keys.buf, a->roots.buf, a->left.buf, a->right.buf, (size_t)a->sessions, (size_t)a->slots,
                    a->depth, a->party};
-    return fits(&a->keys, (size_t)a->sessions * 3, BLOCK, 1, "keys") && fits(&a->roots, slots, BLOCK, 1, "roots") &&
+    return fits(&a->keys, times((size_t)a->sessions, 3), BLOCK, 1, "keys") && fits(&a->roots, slots, BLOCK, 1, "roots") &&
            fits(&a->left, words, BLOCK, 1, "left") && fits(&a->right, words, 1, 1, "right");
 }
 
@@ -73,7 +79,7 @@ static int check_table(const Py_buffer *order, Py_ssize_t leaves, Py_ssize_t slo
         return refuse("slots per bin or items out of range");
     const size_t bins = p->slots / (size_t)slots_per_bin;
     *table = (table_t){order->buf, bins, (size_t)leaves, (size_t)slots_per_bin, (size_t)items};
-    return check_leaves(leaves, p->depth) && fits(order, bins * (size_t)leaves, 4, 4, "order");
+    return check_leaves(leaves, p->depth) && fits(order, times(bins, (size_t)leaves), 4, 4, "order");
 }
 
 static int check_part(const Py_ssize_t part[4], const paths_t *p, const table_t *table, part_t *out) {
@@ -162,7 +168,7 @@ static PyObject *py_generate(PyObject *self, PyObject *args) {
     const int ok = ((slots >= 1 && depth >= 0 && depth <= MAX_DEPTH) || refuse("slots or depth out of range")) &&
                    fits(&keys, 3, BLOCK, 1, "keys") && fits(&roots0, n, BLOCK, 1, "roots0") &&
                    fits(&roots1, n, BLOCK, 1, "roots1") && fits(&alpha, n, 8, 8, "alpha") &&
-                   fits(&left, n * (size_t)depth, BLOCK, 1, "left") && fits(&right, n * (size_t)depth, 1, 1, "right") &&
+                   fits(&left, times(n, (size_t)depth), BLOCK, 1, "left") && fits(&right, times(n, (size_t)depth), 1, 1, "right") &&
                    fits(&leaf0, n, BLOCK, 1, "leaf0") && fits(&leaf1, n, BLOCK, 1, "leaf1");
     if (ok) {
         Py_BEGIN_ALLOW_THREADS
@@ -210,7 +216,7 @@ static PyObject *py_expand(PyObject *self, PyObject *args) {
         return NULL;
     const int ok = check_sessions(&a, &paths) && (a.sessions == 1 || refuse("expand takes one session")) &&
                    check_leaves(leaves, a.depth) &&
-                   fits(&states, round_up(paths.slots, GROUP) * (size_t)leaves, BLOCK, 1, "states");
+                   fits(&states, times(round_up(paths.slots, GROUP), (size_t)leaves), BLOCK, 1, "states");
     if (ok) {
         Py_BEGIN_ALLOW_THREADS failed = active->expand(&paths, (size_t)leaves, states.buf);
         Py_END_ALLOW_THREADS
@@ -234,8 +240,8 @@ static PyObject *py_answer(PyObject *self, PyObject *args) {
         return NULL;
     const int ok = check_sessions(&a, &paths) && check_table(&order, leaves, slots_per_bin, items, &paths, &table) &&
                    check_part(part, &paths, &table, &work) && (columns >= 1 || refuse("no columns")) &&
-                   fits(&rows, (size_t)items * (size_t)columns, 4, 4, "rows") &&
-                   fits(&answers, paths.sessions * paths.slots * (size_t)columns, 4, 4, "answers");
+                   fits(&rows, times((size_t)items, (size_t)columns), 4, 4, "rows") &&
+                   fits(&answers, times(times(paths.sessions, paths.slots), (size_t)columns), 4, 4, "answers");
     if (ok) {
         Py_BEGIN_ALLOW_THREADS
         failed = active->answer(&paths, &table, &work, rows.buf, (size_t)columns, answers.buf);
@@ -261,7 +267,7 @@ static PyObject *py_accumulate(PyObject *self, PyObject *args) {
         return NULL;
     const int ok = check_sessions(&a, &paths) && check_table(&order, leaves, slots_per_bin, items, &paths, &table) &&
                    check_part(part, &paths, &table, &work) && row_shape(width, element, &row) &&
-                   fits(&words, paths.sessions * paths.slots, row.bytes, row.element, "words") &&
+                   fits(&words, times(paths.sessions, paths.slots), row.bytes, row.element, "words") &&
                    fits(&sums, (size_t)items, row.bytes, row.element, "sums");
     if (ok) {
         Py_BEGIN_ALLOW_THREADS

@@ -1,5 +1,6 @@
 """Fixed-point numbers in Z_2^32 or Z_2^64: two's complement with `fraction_bits` bits behind the point."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +42,11 @@ class Ring:
 
     def units(self, value: float) -> int:
         """Return a bound as a whole number of the ring's smallest steps, rounded up."""
-        if not np.isfinite(value):
+        if not math.isfinite(value):
             raise NotFiniteError("a bound must be finite")
-        return int(np.ceil(value * 2.0**self.fraction_bits))
+        if abs(value) >= 2.0 ** (self.bits - 1 - self.fraction_bits):
+            raise OutOfRangeError("a bound must lie inside the ring; use fewer fraction bits or the 64-bit ring")
+        return math.ceil(value * 2.0**self.fraction_bits)
 
     def encode(self, values: npt.ArrayLike, *, bound: int | None = None) -> RingArray:
         """Return the nearest ring elements; refuse NaN, infinity and anything beyond `bound` units or the ring."""

@@ -437,3 +437,12 @@ def test_errors_name_no_item_and_no_value(name: str) -> None:
     with pytest.raises(SecEmbError) as caught:
         make_session().write(*arguments)
     assert not any(character.isdigit() for character in str(caught.value))
+
+
+def test_a_list_that_changes_after_its_sum_does_not_open_the_round_again() -> None:
+    parties, names = filled(3)
+    opened = sorted(names[:2])
+    parties[0].share(opened)
+    opened[:] = sorted(names)
+    with pytest.raises(SessionError):
+        parties[0].share(opened)

@@ -352,6 +352,14 @@ def test_what_cannot_be_written_is_not_written(make: Callable[[], Call]) -> None
         assert not call.arguments[name].any()
 
 
+def test_a_size_that_would_wrap_around_is_refused() -> None:
+    empty = np.empty(0, np.uint32)
+    with pytest.raises(ValueError, match="expected"):
+        _kernel.convert_gen(bytes(16), b"", b"", empty, 2**60, 4, 4, empty)
+    with pytest.raises(ValueError, match="expected"):
+        _kernel.expand((0, bytes(48), b"", b"", b"", 1, 2**60, 2), 4, empty)
+
+
 def test_an_instruction_set_that_is_not_there_is_refused() -> None:
     for name in ("", "sse2", "AESNI", "vaes1024"):
         with pytest.raises(ValueError, match="no instruction set"):

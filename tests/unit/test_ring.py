@@ -151,6 +151,12 @@ def test_a_bound_cannot_widen_the_ring() -> None:
         Ring(32, 0).encode([2.0**31], bound=2**40)
 
 
+@pytest.mark.parametrize("value", [1e308, 2.0**15, -(2.0**15)])
+def test_a_bound_outside_the_ring_is_refused(value: float) -> None:
+    with pytest.raises(OutOfRangeError):
+        Ring(bits=32, fraction_bits=16).units(value)
+
+
 def test_a_real_bound_is_rounded_up_to_units() -> None:
     ring = Ring(32, 4)
     assert [ring.units(value) for value in (0.0, 1.0, 1.01, 0.0625, 0.06)] == [0, 16, 17, 1, 1]

@@ -80,7 +80,7 @@ class PartyRound:
         share = Share(writing.empty_sums(self.round), np.zeros(task.dense_size, dtype=task.ring.dtype))
         for first in range(0, len(sessions), _BATCH):
             self._add(sessions[first : first + _BATCH], share)
-        self._opened = session_ids
+        self._opened = list(session_ids)
         return share
 
     def _known(self, session_id: bytes) -> _Session:

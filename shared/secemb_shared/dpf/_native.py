@@ -72,6 +72,8 @@ class Native:
     """The kernel; `threads` workers share the evaluation of large batches (the GIL is released)."""
 
     def __init__(self, *, threads: int = 1) -> None:
+        if threads < 1:
+            raise ValueError("at least one thread does the work")
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 

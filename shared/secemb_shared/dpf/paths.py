@@ -23,7 +23,7 @@ SEED_BITS = np.array([0xFE] + [0xFF] * 15, dtype=np.uint8)
 LOWEST_BIT = np.array([0x01] + [0x00] * 15, dtype=np.uint8)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SessionKeys:
     """The three public AES keys of a session: left child, right child and Convert."""
 
