@@ -101,14 +101,12 @@ constraints: ## resolve the newest versions that pyproject.toml allows and pin t
 	@echo 'resolving in a fresh environment, build/constraints (about a minute)'
 	@rm -rf build/constraints && mkdir -p build && $(PYTHON) -m venv build/constraints
 	@$(PYTHON) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); e = p['project']['optional-dependencies']; \
-		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['dev'], sep='\n')" \
+		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['train'], *e['dev'], sep='\n')" \
 		>build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check -qq install --upgrade -r build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check check
 	@build/constraints/bin/python -m pip --disable-pip-version-check freeze --all --exclude pip >build/constraints/frozen.txt
-	@{ sed -n '/^#/p' constraints.txt; echo; { cat build/constraints/frozen.txt; \
-		$(PYTHON) -c "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['train'], sep='\n')"; \
-		} | LC_ALL=C sort -f; } >build/constraints/constraints.txt
+	@{ sed -n '/^#/p' constraints.txt; echo; sed 's/+cpu$$//' build/constraints/frozen.txt | LC_ALL=C sort -f; } >build/constraints/constraints.txt
 	@! grep -n ' @ \|://' build/constraints/frozen.txt || { echo 'a pin names a place instead of a version' >&2; exit 1; }
 	@mv build/constraints/constraints.txt constraints.txt
 	@echo "constraints.txt: $$(grep -c == constraints.txt) pins"
@@ -138,7 +136,7 @@ $(RUN): $(PINNED) | $(CREATED)
 $(DEV): $(PINNED) | $(CREATED)
 	@echo 'installing into $(VENV), with what the tests need (a minute the first time)'
 	@$(INSTALL) setuptools
-	@$(EDITABLE) '.[server,tools,dev]'
+	@$(EDITABLE) '.[server,tools,train,dev]'
 	@touch $(RUN) $@
 
 # Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.

@@ -9,6 +9,7 @@ A session is never recomputed: to send again, send the same bytes again.
 
 import numpy as np
 import numpy.typing as npt
+
 from secemb_shared import reading, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
 from secemb_shared.errors import SpecError
@@ -37,6 +38,7 @@ class DeviceSession:
         self._placement = round_.layout.place(items, random_bytes)
         self._seeds = (random_bytes(SEED_BYTES), random_bytes(SEED_BYTES))
         self.keys, self._secret = self._open()
+        self.update: Messages | None = None  # what `write` made: to send again is to send this again
 
     def __repr__(self) -> str:
         return f"<DeviceSession of round {self.round.number}>"
@@ -64,10 +66,11 @@ class DeviceSession:
         hidden = self._hide_dense(task.ring.encode(dense, bound=task.bound))
         label = self.round.label(self.session_id)
         words = writing.correction_words(self._secret, label, rows, self._backend)
-        return (
+        self.update = (
             encode_update(self.round, self.session_id, 0, words, hidden),
             encode_update(self.round, self.session_id, 1, words, None),
         )
+        return self.update
 
     def write_nothing(self) -> Messages:
         """Return the messages of a device whose training failed: zeros, because absence must not speak."""

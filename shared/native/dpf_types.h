@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the kernel reads numbers as they travel, little-endian; the portable backend serves this processor"
+#endif
+
 enum { BLOCK = 16, GROUP = 4, VECTOR = BLOCK * GROUP, ROUNDS = 10, MAX_DEPTH = 31, CHUNK_LEAVES = 256 };
 
 /* The keys that one party holds of several sessions. */

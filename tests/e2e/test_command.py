@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from secemb_party.round import PartyRound, Share
+
+from secemb_party.evaluation import Share
+from secemb_party.round import PartyRound
 from secemb_tools import demo
 
 

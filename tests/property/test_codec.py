@@ -2,18 +2,22 @@
 
 import json
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.unit.sessions import make_round, make_task, random_blocks, random_ring, rng_of
+
 from secemb_shared.dpf import CorrectionWords, expand_roots
-from secemb_shared.errors import LengthError, SecEmbError
+from secemb_shared.errors import LengthError, SecEmbError, SpecError
 from secemb_shared.messages import (
     RoundSpec,
     Sizes,
     TaskSpec,
+    canonical,
     decode_answer,
     decode_keys,
     decode_sum_share,
@@ -24,12 +28,10 @@ from secemb_shared.messages import (
     encode_update,
 )
 from secemb_shared.messages.envelope import Kind, envelope
-
-from tests.unit.sessions import make_round, make_task, random_blocks, random_ring, rng_of
+from secemb_shared.messages.spec import EVALUATE, OPTIMISERS, SUM_SIZES
 
 SESSION = bytes(range(16))
-COUNT = 3
-FIXED = make_round(make_task())
+FIXED = make_round(make_task(), kind=EVALUATE)
 
 
 @st.composite
@@ -52,14 +54,37 @@ def tasks(draw: st.DrawFn) -> TaskSpec:
         bound=draw(st.integers(1, (2**31 - 1) // cohort)),
         cohort=cohort,
         min_cohort=draw(st.integers(2, cohort)),
+        **draw(training()),
     )
+
+
+@st.composite
+def decimals(draw: st.DrawFn) -> str:
+    """Draw a number as text: no zero leads, and none ends what is behind the point."""
+    whole, behind = draw(st.integers(0, 10**9 - 1)), draw(st.integers(0, 10**12 - 1))
+    return f"{whole}.{behind:012}".rstrip("0").rstrip(".")
+
+
+@st.composite
+def training(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw what servers train with, and deadlines."""
+    upload = draw(st.integers(1, 30 * 86_400))
+    return {
+        "rounds": draw(st.integers(1, 2**32)),
+        "join_seconds": draw(st.integers(1, upload)),
+        "upload_seconds": upload,
+        "optimiser": draw(st.sampled_from(OPTIMISERS)),
+        "seed": draw(st.integers(0, 2**53 - 1)),
+        **{name: draw(decimals()) for name in ("row_rate", "dense_rate", "initial_scale")},
+    }
 
 
 @st.composite
 def rounds(draw: st.DrawFn) -> RoundSpec:
     number, version = draw(st.integers(0, 2**53 - 1)), draw(st.integers(0, 2**53 - 1))
     digest = draw(st.binary(min_size=32, max_size=32))
-    return make_round(draw(tasks()), number=number, model_version=version, digest=digest)
+    kind = draw(st.sampled_from(sorted(SUM_SIZES)))
+    return make_round(draw(tasks()), number=number, model_version=version, digest=digest, kind=kind)
 
 
 PARTIES = st.integers(0, 1)
@@ -75,7 +100,7 @@ def make_messages(round_: RoundSpec, session_id: bytes, party: int, seed: int) -
     rows = random_ring(rng, (geometry.slots, task.row_width), bits)
     answer = random_ring(rng, (geometry.slots, task.row_width + 1), 32)
     dense = None if party else random_ring(rng, task.dense_size, bits)
-    share = rng.bytes(16) if party else random_ring(rng, COUNT, bits)
+    share = rng.bytes(16) if party else random_ring(rng, round_.sum_size, 64)
     return {
         Kind.KEYS: encode_keys(round_, session_id, party, rng.bytes(16), words),
         Kind.ANSWER: encode_answer(round_, session_id, party, answer),
@@ -93,7 +118,7 @@ def decode(kind: Kind, round_: RoundSpec, session_id: bytes, party: int, data: b
         case Kind.UPDATE:
             return decode_update(round_, session_id, party, data)
         case Kind.SUM_SHARE:
-            return decode_sum_share(round_, session_id, party, data, COUNT)
+            return decode_sum_share(round_, session_id, party, data)
 
 
 def encode(kind: Kind, round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> bytes:
@@ -117,11 +142,12 @@ def test_decoding_and_encoding_give_the_same_bytes(round_: RoundSpec, session: b
 
 
 @given(rounds(), SESSIONS, PARTIES)
-def test_lengths_follow_from_the_task(round_: RoundSpec, session: bytes, party: int) -> None:
+def test_lengths_follow_from_the_round(round_: RoundSpec, session: bytes, party: int) -> None:
     messages, sizes = make_messages(round_, session, party, 0), Sizes.of(round_.task)
     assert len(messages[Kind.KEYS]) == sizes.keys
     assert len(messages[Kind.ANSWER]) == sizes.answer
     assert len(messages[Kind.UPDATE]) == sizes.update[party]
+    assert len(messages[Kind.SUM_SHARE]) == 24 + (16 if party else 8 * round_.sum_size)
 
 
 @given(rounds(), PARTIES, st.data())
@@ -180,6 +206,24 @@ def test_specifications_come_back(round_: RoundSpec) -> None:
 def test_two_specifications_have_two_digests(one: RoundSpec, other: RoundSpec) -> None:
     assert (one == other) == (one.digest == other.digest)
     assert (one.task == other.task) == (one.task.task_id == other.task.task_id)
+
+
+@given(decimals(), decimals())
+def test_two_texts_are_two_decimals(one: str, other: str) -> None:
+    assert (Fraction(one) == Fraction(other)) == (one == other)
+    assert canonical.decimal(one) == float(Fraction(one))
+
+
+@given(st.text("0123456789.-+eE_ ", max_size=12))
+@example("0.0250")
+@example("00.1")
+def test_a_text_is_refused_or_is_the_only_one_for_its_number(text: str) -> None:
+    try:
+        canonical.decimal(text)
+    except SpecError:
+        return
+    whole, _, behind = text.partition(".")
+    assert text == (f"{int(whole)}." + behind.rstrip("0")).rstrip(".")
 
 
 def read_round(data: bytes) -> RoundSpec:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
+
 from secemb_shared.labels import Label
 from secemb_shared.layout import PADDING, Geometry, Layout, Placement, layout_for
 from secemb_shared.randomness import Indices

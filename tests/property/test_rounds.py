@@ -4,10 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from secemb_shared.dpf import Backend
-from secemb_shared.dpf.convert import convert_eval
-from secemb_shared.messages import TaskSpec
-
 from tests.unit.sessions import (
     BACKENDS,
     backend_name,
@@ -23,6 +19,10 @@ from tests.unit.sessions import (
     rng_of,
     seeded,
 )
+
+from secemb_shared.dpf import Backend
+from secemb_shared.dpf.convert import convert_eval
+from secemb_shared.messages import TaskSpec
 
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from secemb_party.round import PartyRound
 from secemb_sdk.flow import DeviceSession
 from secemb_shared.dpf import Backend, HeldKeys, LeafTable, RingArray, SessionKeys
@@ -17,6 +18,7 @@ from secemb_shared.dpf._portable import Portable
 from secemb_shared.labels import Label
 from secemb_shared.layout import PADDING, Geometry, plan
 from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import Indices, RandomBytes
 from secemb_shared.reading import Rows
 
@@ -148,8 +150,10 @@ def planned(*, items: int, capacity: int, row_width: int = 5, **changes: Any) ->
     return make_task(**sizes, tables=geometry.tables, bins=geometry.bins, **changes)
 
 
-def make_round(task: TaskSpec, *, number: int = 7, model_version: int = 3, digest: bytes = bytes(32)) -> RoundSpec:
-    return RoundSpec(task=task, number=number, model_version=model_version, model_digest=digest)
+def make_round(
+    task: TaskSpec, *, number: int = 7, model_version: int = 3, digest: bytes = bytes(32), kind: str = TRAIN
+) -> RoundSpec:
+    return RoundSpec(task=task, number=number, model_version=model_version, model_digest=digest, kind=kind)
 
 
 def bit_table(task: TaskSpec, seed: int = 0) -> Rows:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.sessions import direct, make_round, make_task, random_blocks, random_ring, rng_of
+
 from secemb_shared.dpf import CorrectionWords, RingArray, expand_roots
 from secemb_shared.errors import BindingError, EncodingError, KindError, LengthError, SpecError, VersionError
 from secemb_shared.messages import (
@@ -25,12 +27,10 @@ from secemb_shared.messages import (
     public_update_digest,
 )
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
-
-from tests.unit.sessions import direct, make_round, make_task, random_blocks, random_ring, rng_of
+from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, SURVEY, TRAIN
 
 SESSION = bytes(range(16))
 SEED = b"sixteen byte key"
-COUNT = 4  # numbers of a sum share
 TASKS = {
     "binned": make_task(),  # 3 · 12 control bits: four padding bits
     "no padding bits": make_task(tables=2),
@@ -59,11 +59,18 @@ def dense_of(task: TaskSpec, party: int) -> RingArray | None:
 
 @dataclass(frozen=True)
 class Format:
-    """One message: how it is made and how it is read."""
+    """One message: how it is made and how it is read, and in which kind of round."""
 
     kind: Kind
     encode: Callable[[RoundSpec, bytes, int], bytes]
     decode: Callable[[RoundSpec, bytes, int, bytes], object]
+    round_kind: str = TRAIN
+
+    def __str__(self) -> str:
+        return f"{self.kind.name} {self.round_kind}"
+
+    def round(self, task: TaskSpec | None = None) -> RoundSpec:
+        return make_round(task or make_task(), kind=self.round_kind)
 
 
 def make_keys(round_: RoundSpec, session_id: bytes, party: int) -> bytes:
@@ -79,21 +86,18 @@ def make_update(round_: RoundSpec, session_id: bytes, party: int) -> bytes:
 
 
 def make_sum_share(round_: RoundSpec, session_id: bytes, party: int) -> bytes:
-    share = SEED if party else random_ring(rng_of(3), COUNT, round_.task.ring_bits)
+    share = SEED if party else random_ring(rng_of(3), round_.sum_size, 64)
     return encode_sum_share(round_, session_id, party, share)
-
-
-def read_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> object:
-    return decode_sum_share(round_, session_id, party, data, COUNT)
 
 
 FORMATS = [
     Format(Kind.KEYS, make_keys, decode_keys),
     Format(Kind.ANSWER, make_answer, decode_answer),
     Format(Kind.UPDATE, make_update, decode_update),
-    Format(Kind.SUM_SHARE, make_sum_share, read_sum_share),
+    *(Format(Kind.SUM_SHARE, make_sum_share, decode_sum_share, kind) for kind in SUM_SIZES),
 ]
-EACH_FORMAT = pytest.mark.parametrize("message", FORMATS, ids=lambda message: message.kind.name)
+EACH_FORMAT = pytest.mark.parametrize("message", FORMATS, ids=str)
+EACH_KIND = pytest.mark.parametrize("kind", SUM_SIZES)
 PARTIES = pytest.mark.parametrize("party", [0, 1])
 
 
@@ -138,15 +142,33 @@ def test_answers_and_updates_come_back(task: TaskSpec, party: int) -> None:
         assert np.array_equal(dense, random_ring(rng_of(2), task.dense_size, task.ring_bits))
 
 
-@pytest.mark.parametrize("bits", [32, 64])
-@pytest.mark.parametrize("count", [0, 1, 9])
-def test_sum_shares_come_back(bits: int, count: int) -> None:
-    round_ = make_round(make_task(ring_bits=bits))
-    numbers = random_ring(rng_of(3), count, bits)
-    explicit = decode_sum_share(round_, SESSION, 0, encode_sum_share(round_, SESSION, 0, numbers), count)
+@EACH_TASK
+@EACH_KIND
+def test_sum_shares_come_back_in_their_own_ring(task: TaskSpec, kind: str) -> None:
+    round_ = make_round(task, kind=kind)
+    numbers = random_ring(rng_of(3), SUM_SIZES[kind], 64)
+    explicit = decode_sum_share(round_, SESSION, 0, encode_sum_share(round_, SESSION, 0, numbers))
     assert isinstance(explicit, np.ndarray)
+    assert explicit.dtype == np.uint64
     assert np.array_equal(explicit, numbers)
-    assert decode_sum_share(round_, SESSION, 1, encode_sum_share(round_, SESSION, 1, SEED), count) == SEED
+    assert decode_sum_share(round_, SESSION, 1, encode_sum_share(round_, SESSION, 1, SEED)) == SEED
+
+
+@pytest.mark.parametrize(("kind", "count"), [(TRAIN, 0), (SURVEY, 1), (EVALUATE, 6)])
+def test_the_length_of_a_sum_share_follows_from_the_kind_of_the_round(kind: str, count: int) -> None:
+    round_ = make_round(make_task(), kind=kind)
+    assert round_.sum_size == count
+    assert [len(make_sum_share(round_, SESSION, party)) for party in (0, 1)] == [24 + 8 * count, 40]
+
+
+def test_the_sum_share_of_a_training_round_has_no_numbers() -> None:
+    round_ = make_round(make_task())
+    data = make_sum_share(round_, SESSION, 0)
+    nothing = decode_sum_share(round_, SESSION, 0, data)
+    assert isinstance(nothing, np.ndarray)
+    assert nothing.shape == (0,)
+    with pytest.raises(LengthError):
+        decode_sum_share(round_, SESSION, 0, data + bytes(8))
 
 
 def test_the_bytes_of_a_keys_message_stand_where_the_text_says() -> None:
@@ -166,7 +188,10 @@ def test_numbers_are_little_endian() -> None:
     round_ = make_round(direct(capacity=1, row_width=1, dense_size=1))
     words, dense = np.array([[0x01020304]], dtype=np.uint32), np.array([5], dtype=np.uint32)
     assert encode_update(round_, SESSION, 0, words, dense)[24:] == b"\x04\x03\x02\x01\x05\x00\x00\x00"
-    assert encode_sum_share(round_, SESSION, 0, words[0])[24:] == b"\x04\x03\x02\x01"
+    counted = np.array([0x0102030405060708], dtype=np.uint64)
+    for numbers in (counted, counted.astype(">u8")):
+        share = encode_sum_share(replace(round_, kind=SURVEY), SESSION, 0, numbers)
+        assert share[24:] == b"\x08\x07\x06\x05\x04\x03\x02\x01"
     answer = np.array([[0x01020304, 6]], dtype=np.uint32)
     assert encode_answer(round_, SESSION, 0, answer)[24:] == b"\x04\x03\x02\x01\x06\x00\x00\x00"
     swapped = words.astype(">u4")
@@ -177,7 +202,7 @@ def test_numbers_are_little_endian() -> None:
 @EACH_FORMAT
 @PARTIES
 def test_a_cut_or_an_extra_byte_is_refused(task: TaskSpec, message: Format, party: int) -> None:
-    round_ = make_round(task)
+    round_ = message.round(task)
     data = message.encode(round_, SESSION, party)
     message.decode(round_, SESSION, party, data)
     for wrong in (data[:-1], data[1:], data + b"\0", b"\0" + data, data[:ENVELOPE_BYTES], data[:7], b"", data * 2):
@@ -189,7 +214,7 @@ def test_a_cut_or_an_extra_byte_is_refused(task: TaskSpec, message: Format, part
 @EACH_FORMAT
 @PARTIES
 def test_a_wrong_beginning_is_refused_by_name(message: Format, party: int) -> None:
-    round_ = make_round(make_task())
+    round_ = message.round()
     data = message.encode(round_, SESSION, party)
     for at in range(ENVELOPE_BYTES):
         expected = EncodingError if at < 6 else VersionError if at == 6 else KindError if at == 7 else BindingError
@@ -203,7 +228,7 @@ def test_a_wrong_beginning_is_refused_by_name(message: Format, party: int) -> No
 @EACH_FORMAT
 @PARTIES
 def test_another_kind_is_refused_even_with_the_right_length(message: Format, party: int) -> None:
-    round_ = make_round(make_task())
+    round_ = message.round()
     data = message.encode(round_, SESSION, party)
     for kind in Kind:
         if kind != message.kind:
@@ -214,14 +239,15 @@ def test_another_kind_is_refused_even_with_the_right_length(message: Format, par
 @EACH_FORMAT
 @PARTIES
 def test_a_message_for_another_place_is_refused(message: Format, party: int) -> None:
-    round_ = make_round(make_task())
+    round_ = message.round()
     data = message.encode(round_, SESSION, party)
     others = [
         replace(round_, number=8),
         replace(round_, model_version=4),
         replace(round_, model_digest=bytes(31) + b"\1"),
-        make_round(make_task(name="books")),
-        make_round(make_task(min_cohort=3)),
+        message.round(make_task(name="books")),
+        message.round(make_task(min_cohort=3)),
+        message.round(make_task(seed=1)),
     ]
     for other in others:
         with pytest.raises(BindingError):
@@ -234,8 +260,29 @@ def test_a_message_for_another_place_is_refused(message: Format, party: int) -> 
         message.decode(round_, SESSION, party, borrowed)
 
 
+@EACH_FORMAT
+@EACH_KIND
+@PARTIES
+def test_a_message_for_another_kind_of_round_is_refused(message: Format, kind: str, party: int) -> None:
+    round_, other = message.round(), make_round(make_task(), kind=kind)
+    if round_ == other:
+        return
+    data = message.encode(round_, SESSION, party)
+    longer = message.kind == Kind.SUM_SHARE and party == 0
+    with pytest.raises(LengthError if longer else BindingError):
+        message.decode(other, SESSION, party, data)
+    body = message.encode(other, SESSION, party)[ENVELOPE_BYTES:]
+    with pytest.raises(BindingError):
+        message.decode(other, SESSION, party, data[:ENVELOPE_BYTES] + body)
+
+
 def test_no_two_envelopes_are_alike() -> None:
-    rounds = [make_round(make_task(name=name), number=number) for name in ("films", "books") for number in (1, 2)]
+    rounds = [
+        make_round(make_task(name=name), number=number, kind=kind)
+        for name in ("films", "books")
+        for number in (1, 2)
+        for kind in SUM_SIZES
+    ]
     sessions = [bytes(16), SESSION]
     made = {
         envelope(round_, session, kind, party)
@@ -268,7 +315,7 @@ def test_where_no_bits_are_left_over_every_last_byte_is_good() -> None:
 @EACH_FORMAT
 @PARTIES
 def test_a_message_may_lie_anywhere_in_memory(task: TaskSpec, message: Format, party: int) -> None:
-    round_ = make_round(task)
+    round_ = message.round(task)
     data = message.encode(round_, SESSION, party)
     straight = message.decode(round_, SESSION, party, data)
     for offset in range(1, 9):
@@ -323,8 +370,8 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 def test_shares_for_the_wrong_party_are_not_encoded() -> None:
-    round_ = make_round(make_task())
-    rows, numbers = random_rows(round_.task), random_ring(rng_of(3), COUNT, 32)
+    round_ = make_round(make_task(), kind=EVALUATE)
+    rows, numbers = random_rows(round_.task), random_ring(rng_of(3), round_.sum_size, 64)
     with pytest.raises(SpecError):
         encode_update(round_, SESSION, 0, rows, None)
     with pytest.raises(SpecError):
@@ -333,6 +380,24 @@ def test_shares_for_the_wrong_party_are_not_encoded() -> None:
         encode_sum_share(round_, SESSION, 0, SEED)
     with pytest.raises(SpecError):
         encode_sum_share(round_, SESSION, 1, numbers)
+
+
+@EACH_KIND
+@pytest.mark.parametrize("count", range(8))
+def test_a_sum_share_of_another_length_is_not_encoded(kind: str, count: int) -> None:
+    round_, numbers = make_round(make_task(), kind=kind), random_ring(rng_of(3), count, 64)
+    if count == SUM_SIZES[kind]:
+        encode_sum_share(round_, SESSION, 0, numbers)
+        return
+    with pytest.raises(SpecError):
+        encode_sum_share(round_, SESSION, 0, numbers)
+
+
+@pytest.mark.parametrize("shape", [6, 12, (2, 3)])
+def test_a_sum_share_of_another_ring_or_shape_is_not_encoded(shape: int | tuple[int, ...]) -> None:
+    bits = 64 if isinstance(shape, tuple) else 32
+    with pytest.raises(SpecError):
+        encode_sum_share(make_round(make_task(), kind=EVALUATE), SESSION, 0, random_ring(rng_of(3), shape, bits))
 
 
 @pytest.mark.parametrize("seed", [b"", SEED[:-1], SEED + b"x"])
@@ -347,7 +412,7 @@ def test_a_seed_of_another_length_is_not_encoded(seed: bytes) -> None:
 @EACH_FORMAT
 @pytest.mark.parametrize("session_id", [b"", bytes(15), bytes(17)])
 def test_a_session_id_of_another_length_is_refused(message: Format, session_id: bytes) -> None:
-    round_ = make_round(make_task())
+    round_ = message.round()
     with pytest.raises(SpecError):
         message.encode(round_, session_id, 0)
     with pytest.raises(SpecError):
@@ -357,7 +422,7 @@ def test_a_session_id_of_another_length_is_refused(message: Format, session_id: 
 @EACH_FORMAT
 @pytest.mark.parametrize("party", [-1, 2, 255, 256])
 def test_there_is_no_third_party(message: Format, party: int) -> None:
-    round_ = make_round(make_task())
+    round_ = message.round()
     with pytest.raises(SpecError):
         message.encode(round_, SESSION, party)
     with pytest.raises(SpecError):

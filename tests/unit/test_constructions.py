@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from secemb_shared import reading, writing
 from secemb_shared.constructions import ABLATION, Construction, FullMatrix, Init, PathShared, Received, RowEncoded
 from secemb_shared.dpf import default_backend

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from tests.unit import reference
+from tests.unit.sessions import BACKENDS, backend_name, both_keys, random_blocks, random_ring, rng_of
+
 from secemb_shared.dpf import Backend, convert_eval, convert_gen
 from secemb_shared.dpf.convert import convert
 from secemb_shared.dpf.paths import SEED_BITS
 from secemb_shared.ring import Ring
-
-from tests.unit import reference
-from tests.unit.sessions import BACKENDS, backend_name, both_keys, random_blocks, random_ring, rng_of
 
 KEY = b"sixteen byte key"
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)

@@ -7,23 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from secemb_party.round import PartyRound, Share
-from secemb_sdk.flow import DeviceSession
-from secemb_shared.dpf import Backend
-from secemb_shared.errors import (
-    BindingError,
-    LayoutError,
-    LengthError,
-    NotFiniteError,
-    OutOfRangeError,
-    PathSpentError,
-    RowTagError,
-    SecEmbError,
-    SessionError,
-    SpecError,
-)
-from secemb_shared.messages import RoundSpec, Sizes, TaskSpec, public_keys_digest, public_update_digest
-
 from tests.unit.sessions import (
     BACKENDS,
     Floats,
@@ -38,6 +21,24 @@ from tests.unit.sessions import (
     play,
     seeded,
 )
+
+from secemb_party.evaluation import Share
+from secemb_party.round import PartyRound
+from secemb_sdk.flow import DeviceSession
+from secemb_shared.dpf import Backend
+from secemb_shared.errors import (
+    BindingError,
+    LayoutError,
+    LengthError,
+    NotFiniteError,
+    OutOfRangeError,
+    PathSpentError,
+    RowTagError,
+    SecEmbError,
+    SessionError,
+    SpecError,
+)
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec, decode_keys, public_keys_digest, public_update_digest
 
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 WIDE_RING = {"ring_bits": 64, "fraction_bits": 30, "bound": 2**40}
@@ -423,7 +424,14 @@ def test_nothing_secret_is_printed() -> None:
     share = Share(np.full((2, 2), 123, dtype=np.uint32), np.full(2, 45, dtype=np.uint32))
     assert repr(session) == str(session) == "<DeviceSession of round 7>"
     inner = next(iter(parties[0]._sessions.values()))
-    for silent in (parties[0], share, inner, session._placement, session._secret, inner.held):
+    for silent in (
+        parties[0],
+        share,
+        inner,
+        session._placement,
+        session._secret,
+        decode_keys(session.round, session.session_id, 0, session.keys[0]),
+    ):
         assert repr(silent) == str(silent)
         assert "array" not in repr(silent)
     assert repr(share) == object.__repr__(share)

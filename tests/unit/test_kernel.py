@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.unit import reference
+from tests.unit.sessions import ENGINES, leaf_table, random_blocks, random_keys, random_ring, rng_of
+
 from secemb_shared.dpf import Backend, HeldKeys, LeafTable, RingArray, SessionKeys, default_backend
 from secemb_shared.dpf._native import Native, instruction_sets, native_available
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.layout import Geometry
-
-from tests.unit import reference
-from tests.unit.sessions import ENGINES, leaf_table, random_blocks, random_keys, random_ring, rng_of
 
 KEY = bytes(range(16))
 WIDTHS = [1, 3, 4, 5, 12, 16, 17, 33, 65, 130]

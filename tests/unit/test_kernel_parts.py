@@ -5,12 +5,12 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.unit.sessions import Engine, leaf_table, random_keys, random_ring, rng_of
+
 from secemb_shared.dpf import HeldKeys, LeafTable
 from secemb_shared.dpf._native import _conflict_free, _slot_parts, instruction_sets, native_available
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.layout import Geometry
-
-from tests.unit.sessions import Engine, leaf_table, random_keys, random_ring, rng_of
 
 if native_available():
     from secemb_shared.dpf import _kernel

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tests.unit.sessions import ENGINES, leaf_table, random_keys, random_ring, rng_of
+
 from secemb_shared.dpf import Backend
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.layout import Geometry
-
-from tests.unit.sessions import ENGINES, leaf_table, random_keys, random_ring, rng_of
 
 PORTABLE = Portable()
 

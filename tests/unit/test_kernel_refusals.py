@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from secemb_shared.dpf._native import instruction_sets, native_available
-
 from tests.unit.sessions import Engine, random_blocks, random_ring, rng_of
+
+from secemb_shared.dpf._native import instruction_sets, native_available
 
 if native_available():
     from secemb_shared.dpf import _kernel

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from secemb_shared.errors import LayoutError
 from secemb_shared.labels import Label
 from secemb_shared.layout import BinnedLayout, DirectLayout, Geometry, layout_for

@@ -6,6 +6,7 @@ from math import comb, prod, sqrt
 
 import numpy as np
 import pytest
+
 from secemb_shared.labels import Label
 from secemb_shared.layout import BinnedLayout, Geometry, loss_bound
 from secemb_shared.layout import loss as loss_module

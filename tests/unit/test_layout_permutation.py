@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy.stats import chi2
+
 from secemb_shared.errors import LayoutError
 from secemb_shared.layout import Permutation
 from secemb_shared.randomness import Indices

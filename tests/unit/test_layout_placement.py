@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+
 from secemb_shared.errors import LayoutError
 from secemb_shared.labels import Label
 from secemb_shared.layout import PADDING, BinnedLayout, DirectLayout, Geometry, Layout, Placement
 from secemb_shared.layout.matching import UNMATCHED, maximum_matching
-from secemb_shared.randomness import Indices, RandomBytes
+from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 
 def binned(*, items: int = 100, tables: int = 4, bins: int = 5, capacity: int = 12, number: int = 1) -> BinnedLayout:
@@ -170,3 +171,16 @@ def test_items_beyond_the_capacity_do_not_favour_low_numbers(layout: Layout) -> 
     placed = np.concatenate([layout.place(asked, seeded(seed)).items for seed in range(300)])
     counts = np.bincount(placed[placed != PADDING], minlength=100)
     assert abs(unevenness(counts)) < 4
+
+
+def test_padding_of_a_huge_catalogue_does_not_list_it() -> None:
+    drawn: list[int] = []
+
+    def count_bytes(size: int) -> bytes:
+        drawn.append(size)
+        return secure_bytes(size)
+
+    layout = DirectLayout(Geometry(items=2**31 - 1, tables=1, bins=1, slots_per_bin=20))
+    placement = layout.place(np.arange(5, dtype=np.int64), count_bytes)
+    assert sum(drawn) < 10_000
+    assert np.unique(placement.leaves).size == 20

@@ -16,6 +16,8 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.unit.sessions import direct, ids, make_round, make_task, seeded
+
 from secemb_sdk.flow import DeviceSession, Messages
 from secemb_shared.dpf import Backend, Blocks, CorrectionWords, PathSecret, RingArray, SessionKeys, default_backend
 from secemb_shared.dpf._portable import Portable
@@ -23,8 +25,6 @@ from secemb_shared.dpf.paths import control_bits
 from secemb_shared.layout import PADDING
 from secemb_shared.messages import RoundSpec, decode_keys, decode_update, encode_keys
 from secemb_shared.randomness import Indices, RandomBytes
-
-from tests.unit.sessions import direct, ids, make_round, make_task, seeded
 
 Bits = npt.NDArray[np.uint8]
 CHANCE = 1e-6

@@ -4,9 +4,9 @@ import secrets
 
 import numpy as np
 import pytest
-from secemb_shared.randomness import draw_below, sample, secure_bytes
-
 from tests.unit.sessions import ids, seeded
+
+from secemb_shared.randomness import draw_below, sample, secure_bytes
 
 
 def test_the_default_source_is_secrets() -> None:

@@ -5,16 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from secemb_shared import reading
-from secemb_shared.dpf import Backend, HeldKeys
-from secemb_shared.dpf.backend import Words32
-from secemb_shared.errors import RowTagError, SpecError
-from secemb_shared.labels import Purpose
-from secemb_shared.layout import PADDING, Placement
-from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.randomness import Indices
-from secemb_shared.reading import Rows
-
 from tests.unit import reference
 from tests.unit.sessions import (
     BACKENDS,
@@ -29,6 +19,16 @@ from tests.unit.sessions import (
     rng_of,
     seeded,
 )
+
+from secemb_shared import reading
+from secemb_shared.dpf import Backend, HeldKeys
+from secemb_shared.dpf.backend import Words32
+from secemb_shared.errors import RowTagError, SpecError
+from secemb_shared.labels import Purpose
+from secemb_shared.layout import PADDING, Placement
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.randomness import Indices
+from secemb_shared.reading import Rows
 
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 TASKS = {

@@ -5,6 +5,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 import pytest
+
 from secemb_shared.errors import NotFiniteError, OutOfRangeError, OverflowBudgetError, RingError, SecEmbError
 from secemb_shared.ring import Ring
 

@@ -1,12 +1,17 @@
 """Sums of private vectors: shares add up, and the party with the seed sees nothing of the value."""
 
+import math
+
 import numpy as np
 import pytest
-from secemb_shared import secure_sum
-from secemb_shared.dpf import Backend
-
 from tests.unit import reference
 from tests.unit.sessions import BACKENDS, backend_name, random_ring, rng_of
+
+from secemb_shared import secure_sum
+from secemb_shared.dpf import Backend
+from secemb_shared.errors import OutOfRangeError, OverflowBudgetError
+from secemb_shared.messages.codec import SUM_BOUND, SUM_RING
+from secemb_shared.messages.spec import LARGEST_SUM
 
 KEY = b"sixteen byte key"
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
@@ -87,3 +92,26 @@ def test_shapes_are_kept(backend: Backend) -> None:
 def test_two_keys_give_two_shares() -> None:
     values = random_ring(rng_of(6), 100, 32)
     assert not (secure_sum.hide(KEY, values) == secure_sum.hide(bytes(16), values)).any()
+
+
+def test_the_largest_secure_sum_is_just_within_the_budget_of_its_ring() -> None:
+    SUM_RING.check_budget(cohort=LARGEST_SUM, bound=SUM_BOUND)
+    with pytest.raises(OverflowBudgetError):
+        SUM_RING.check_budget(cohort=LARGEST_SUM + 1, bound=SUM_BOUND)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_secure_sum_does_not_wrap_around(sign: int) -> None:
+    largest = SUM_RING.encode(np.array([sign * 2.0**24]), bound=SUM_BOUND)
+    assert SUM_RING.decode(largest * np.uint64(LARGEST_SUM)) == sign * 2.0**24 * LARGEST_SUM
+    assert SUM_RING.decode(largest * np.uint64(LARGEST_SUM + 1)) == -(2.0**47)  # for +: the sign has turned
+    with pytest.raises(OutOfRangeError):
+        SUM_RING.encode(np.array([sign * (2.0**24 + 2.0**-16)]), bound=SUM_BOUND)
+
+
+def test_counts_are_exact_and_measures_are_good_to_half_a_step_each_in_a_secure_sum() -> None:
+    rng = rng_of(7)
+    counts, measures = rng.integers(0, 10_000, 1000).astype(np.float64), rng.uniform(-100, 100, 1000)
+    totals = [SUM_RING.decode(SUM_RING.encode(values, bound=SUM_BOUND).sum()) for values in (counts, measures)]
+    assert float(totals[0]) == math.fsum(counts)
+    assert abs(float(totals[1]) - math.fsum(measures)) <= 1000 * 2.0**-17

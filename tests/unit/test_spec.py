@@ -7,11 +7,12 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from tests.unit.sessions import direct, make_round, make_task
+
 from secemb_shared.errors import EncodingError, SecEmbError, SpecError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, TaskSpec, canonical
-
-from tests.unit.sessions import direct, make_round, make_task
+from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, SURVEY, TRAIN
 
 TASK = make_task()
 LONGEST_DENSE = (2**28 - 12 * 17 * 3) // 4  # beside 12 slots of 3 levels, in messages of at most 2^28 bytes
@@ -29,7 +30,51 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "bound": 2**20 - 1,
     "cohort": 399,
     "min_cohort": 3,
+    "rounds": 101,
+    "join_seconds": 61,
+    "upload_seconds": 601,
+    "optimiser": "sgd",
+    "row_rate": "0.026",
+    "dense_rate": "0.002",
+    "seed": 1,
+    "initial_scale": "0.02",
 }
+RATES = ("row_rate", "dense_rate", "initial_scale")
+DECIMALS = {
+    "0": 0.0,
+    "1": 1.0,
+    "10": 10.0,
+    "0.5": 0.5,
+    "0.025": 0.025,
+    "0.10203": 0.10203,
+    "12.5": 12.5,
+    "0.000000000001": 1e-12,
+    "999999999.999999999999": 999999999.999999999999,
+}
+NOT_DECIMALS = [
+    *(
+        "",
+        " ",
+        ".",
+        "0.0250",
+        "0.0",
+        "1.0",
+        "0.",
+        "5.",
+        ".5",
+        "1e-3",
+        "1E3",
+        "-1",
+        "-0",
+        "-0.5",
+        "+1",
+        "00.1",
+        "00",
+        "01",
+    ),
+    *("1,5", "1_000", " 1", "1 ", "0.5f", "0x1", "1/2", "0.2.5", "nan", "inf", "a", "1000000000", "0.0000000000001"),
+]
+NOT_DECIMALS_AND_NOT_ASCII = ["1\n", "\n1", "0.5\n", "\u0661", "0.\u0665", "\uff11", "0\u066b5", "1\x00"]
 
 
 def document(data: bytes = TASK.encode()) -> dict[str, Any]:
@@ -53,8 +98,10 @@ Decode = Callable[[bytes], object]
 
 def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
-        b'{"bins":4,"bound":1048576,"capacity":6,"cohort":400,"dense_size":3,"fraction_bits":12,"items":23,'
-        b'"min_cohort":2,"name":"films","protocol":"secemb/1","ring_bits":32,"row_width":5,"tables":3}'
+        b'{"bins":4,"bound":1048576,"capacity":6,"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,'
+        b'"initial_scale":"0.01","items":23,"join_seconds":60,"min_cohort":2,"name":"films","optimiser":"adam",'
+        b'"protocol":"secemb/1","ring_bits":32,"rounds":100,"row_rate":"0.025","row_width":5,"seed":0,"tables":3,'
+        b'"upload_seconds":600}'
     )
     assert TASK.encode() == expected
     assert TASK.task_id == hashlib.sha256(expected).digest()
@@ -62,8 +109,8 @@ def test_a_task_is_sorted_json_without_spaces() -> None:
 
 def test_a_round_names_its_task_by_the_digest() -> None:
     expected = (
-        f'{{"model_digest":"{bytes(range(32)).hex()}","model_version":3,"protocol":"secemb/1","round":7,'
-        f'"task":"{TASK.task_id.hex()}"}}'
+        f'{{"kind":"train","model_digest":"{bytes(range(32)).hex()}","model_version":3,"protocol":"secemb/1",'
+        f'"round":7,"task":"{TASK.task_id.hex()}"}}'
     ).encode()
     assert ROUND.encode() == expected
     assert ROUND.digest == hashlib.sha256(expected).digest()
@@ -73,8 +120,9 @@ def test_a_round_names_its_task_by_the_digest() -> None:
 def test_what_was_encoded_is_decoded(task: TaskSpec) -> None:
     assert TaskSpec.decode(task.encode()) == task
     assert TaskSpec.decode(task.encode()).task_id == task.task_id
-    round_ = make_round(task, number=2**53 - 1, model_version=0, digest=bytes(range(32)))
-    assert RoundSpec.decode(round_.encode(), task) == round_
+    for kind in SUM_SIZES:
+        round_ = make_round(task, number=2**53 - 1, model_version=0, digest=bytes(range(32)), kind=kind)
+        assert RoundSpec.decode(round_.encode(), task) == round_
 
 
 def test_every_field_of_a_task_changes_its_id() -> None:
@@ -89,8 +137,10 @@ def test_every_field_of_a_round_changes_its_digest() -> None:
         replace(ROUND, number=8),
         replace(ROUND, model_version=4),
         replace(ROUND, model_digest=bytes(32)),
+        replace(ROUND, kind=SURVEY),
     ]
     assert len(changed) == len(fields(RoundSpec))
+    changed.append(replace(ROUND, kind=EVALUATE))
     assert len({ROUND.digest, *(round_.digest for round_ in changed)}) == len(changed) + 1
 
 
@@ -228,6 +278,22 @@ def test_another_protocol_is_refused(decode: Decode, good: bytes) -> None:
         {"min_cohort": 1},
         {"min_cohort": -2},
         {"min_cohort": 401},
+        {"rounds": 0},
+        {"rounds": -1},
+        {"rounds": 2**32 + 1},
+        {"seed": -1},
+        {"seed": 2**53},
+        {"join_seconds": 0},
+        {"join_seconds": -1},
+        {"join_seconds": 601},
+        {"upload_seconds": 59},
+        {"upload_seconds": 0},
+        {"upload_seconds": 30 * 86_400 + 1},
+        {"join_seconds": 30 * 86_400 + 1, "upload_seconds": 30 * 86_400 + 1},
+        {"optimiser": ""},
+        {"optimiser": "adagrad"},
+        {"optimiser": "Adam"},
+        {"optimiser": "sgd "},
     ],
     ids=str,
 )
@@ -257,12 +323,43 @@ def test_a_task_that_cannot_be_is_refused_however_it_comes(changes: dict[str, An
         {"cohort": 2},
         {"min_cohort": 400},
         {"bound": 2**53 - 1, "ring_bits": 64},
+        {"rounds": 1},
+        {"rounds": 2**32},
+        {"seed": 2**53 - 1},
+        {"join_seconds": 1},
+        {"join_seconds": 600},
+        {"upload_seconds": 60},
+        {"upload_seconds": 30 * 86_400},
+        {"join_seconds": 1, "upload_seconds": 1},
+        {"join_seconds": 30 * 86_400, "upload_seconds": 30 * 86_400},
+        {"optimiser": "sgd"},
+        {"optimiser": "adam"},
     ],
     ids=str,
 )
 def test_the_last_values_that_can_be_are_accepted(changes: dict[str, Any]) -> None:
     task = replace(TASK, **changes)
     assert TaskSpec.decode(task.encode()) == task
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("text", DECIMALS)
+def test_a_rate_is_a_decimal_number_in_text(rate: str, text: str) -> None:
+    task = make_task(**{rate: text})
+    assert canonical.decimal(text) == DECIMALS[text]
+    assert TaskSpec.decode(task.encode()) == task
+    assert f'"{rate}":"{text}"'.encode() in task.encode()
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("text", NOT_DECIMALS + NOT_DECIMALS_AND_NOT_ASCII)
+def test_a_rate_in_any_other_form_is_refused(rate: str, text: str) -> None:
+    with pytest.raises(SpecError):
+        canonical.decimal(text)
+    with pytest.raises(SpecError):
+        make_task(**{rate: text})
+    with pytest.raises(SpecError if text in NOT_DECIMALS else EncodingError):
+        TaskSpec.decode(written(document() | {rate: text}))
 
 
 @pytest.mark.parametrize(
@@ -275,6 +372,10 @@ def test_the_last_values_that_can_be_are_accepted(changes: dict[str, Any]) -> No
         {"model_digest": bytes(31)},
         {"model_digest": bytes(33)},
         {"model_digest": b""},
+        {"kind": ""},
+        {"kind": "test"},
+        {"kind": "Train"},
+        {"kind": "train "},
     ],
     ids=str,
 )
@@ -298,12 +399,32 @@ def test_a_round_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
         {"task": ""},
         {"task": "00" * 32},
         {"task": TASK.task_id.hex().upper()},
+        {"kind": ""},
+        {"kind": "test"},
+        {"kind": "TRAIN"},
+        {"kind": " survey"},
     ],
     ids=str,
 )
 def test_a_round_that_says_something_impossible_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(SpecError):
         decode_round(written(document(ROUND.encode()) | changes))
+
+
+@pytest.mark.parametrize(("kind", "size"), [(TRAIN, 0), (SURVEY, 1), (EVALUATE, 6)])
+def test_the_kind_of_a_round_says_how_many_numbers_it_adds_up(kind: str, size: int) -> None:
+    assert replace(ROUND, kind=kind).sum_size == size
+
+
+@pytest.mark.parametrize("kind", [SURVEY, EVALUATE])
+def test_a_round_whose_secure_sum_could_wrap_around_is_refused(kind: str) -> None:
+    small, large = (make_task(bound=1, cohort=cohort) for cohort in (2**23 - 1, 2**23))
+    assert RoundSpec.decode(make_round(small, kind=kind).encode(), small).kind == kind
+    training = make_round(large)  # has no secure sum
+    with pytest.raises(SpecError):
+        replace(training, kind=kind)
+    with pytest.raises(SpecError):
+        RoundSpec.decode(written(document(training.encode()) | {"kind": kind}), large)
 
 
 def test_a_task_cannot_be_changed() -> None:

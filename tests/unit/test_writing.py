@@ -2,12 +2,6 @@
 
 import numpy as np
 import pytest
-from secemb_shared import writing
-from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, SessionKeys
-from secemb_shared.errors import PathSpentError, SpecError
-from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.randomness import Indices
-
 from tests.unit.sessions import (
     BACKENDS,
     backend_name,
@@ -20,6 +14,12 @@ from tests.unit.sessions import (
     rng_of,
     seeded,
 )
+
+from secemb_shared import writing
+from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, SessionKeys
+from secemb_shared.errors import PathSpentError, SpecError
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.randomness import Indices
 
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 TASKS = {

@@ -3,14 +3,14 @@
 import hashlib
 
 import numpy as np
+from tests.vectors.values import Case, blocks, elements, error_of, numbers, raw, words32
+
 from secemb_shared import prg, secure_sum
 from secemb_shared.dpf import Backend
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Permutation
 from secemb_shared.ring import Ring
 from secemb_tools.vectors.document import each, hex_floats, plain
-
-from tests.vectors.values import Case, blocks, elements, error_of, numbers, raw, words32
 
 
 def check_label(case: Case, _backend: Backend) -> None:

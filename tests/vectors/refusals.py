@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from tests.vectors.values import Case, error_of, numbers, raw
+
 from secemb_shared import reading
 from secemb_shared.dpf import Backend
 from secemb_shared.layout import Placement
@@ -13,8 +15,7 @@ from secemb_shared.messages import (
     decode_sum_share,
     decode_update,
 )
-
-from tests.vectors.values import Case, error_of, numbers, raw
+from secemb_shared.messages.spec import TRAIN
 
 
 class Refusals:
@@ -23,17 +24,16 @@ class Refusals:
     def __init__(self, document: Case, backend: Backend) -> None:
         self.backend = backend
         self.task = TaskSpec.decode(document["task"].encode("ascii"))
-        self.round = RoundSpec.decode(document["round"].encode("ascii"), self.task)
-        self.session_id, self.count = raw(document["session_id"]), int(document["sum_share_count"])
+        rounds = {kind: RoundSpec.decode(text.encode("ascii"), self.task) for kind, text in document["rounds"].items()}
+        assert all(round_.kind == kind for kind, round_ in rounds.items())
+        self.rounds, self.session_id = rounds, raw(document["session_id"])
         items, leaves = numbers(document["slot_items"]), numbers(document["slot_leaves"])
         self.placement = Placement(items=items, leaves=leaves, truncated=0)
         self.decoders: dict[str, Callable[[Case], object]] = {
-            "keys": lambda case: decode_keys(self.round, self.session_id, case["party"], raw(case["data"])),
-            "answer": lambda case: decode_answer(self.round, self.session_id, case["party"], raw(case["data"])),
-            "update": lambda case: decode_update(self.round, self.session_id, case["party"], raw(case["data"])),
-            "sum_share": lambda case: decode_sum_share(
-                self.round, self.session_id, case["party"], raw(case["data"]), self.count
-            ),
+            "keys": lambda case: decode_keys(*self._message(case)),
+            "answer": lambda case: decode_answer(*self._message(case)),
+            "update": lambda case: decode_update(*self._message(case)),
+            "sum_share": lambda case: decode_sum_share(*self._message(case)),
             "rows": self._recover,
             "task": lambda case: TaskSpec.decode(_text(case)),
             "round": lambda case: RoundSpec.decode(_text(case), self.task),
@@ -43,9 +43,13 @@ class Refusals:
         """An accepted case names no error."""
         assert error_of(lambda: self.decoders[case["decoder"]](case)) == case.get("error")
 
+    def _message(self, case: Case) -> tuple[RoundSpec, bytes, int, bytes]:
+        return self.rounds[case["round_kind"]], self.session_id, case["party"], raw(case["data"])
+
     def _recover(self, case: Case) -> object:
-        words = [decode_answer(self.round, self.session_id, b, raw(data)) for b, data in enumerate(case["answers"])]
-        return reading.recover(self.round, self.placement, (words[0], words[1]), self.backend)
+        round_ = self.rounds[TRAIN]
+        words = [decode_answer(round_, self.session_id, b, raw(data)) for b, data in enumerate(case["answers"])]
+        return reading.recover(round_, self.placement, (words[0], words[1]), self.backend)
 
 
 def _text(case: Case) -> bytes:

@@ -1,7 +1,9 @@
-"""Whole rounds against their vectors: every message, both shares and the sum."""
+"""Whole training rounds against their vectors: every message, both shares and the sum."""
 
 import numpy as np
 import numpy.typing as npt
+from tests.vectors.values import Case, elements, numbers, raw, words32
+
 from secemb_party.round import PartyRound
 from secemb_sdk.flow import DeviceSession
 from secemb_shared import reading, secure_sum, writing
@@ -12,17 +14,13 @@ from secemb_shared.messages import (
     RoundSpec,
     TaskSpec,
     decode_answer,
-    decode_sum_share,
     encode_keys,
-    encode_sum_share,
     encode_update,
     public_keys_digest,
     public_update_digest,
 )
 from secemb_tools.vectors.document import each, plain
 from secemb_tools.vectors.source import Replay
-
-from tests.vectors.values import Case, elements, numbers, raw, words32
 
 
 class Round:
@@ -37,13 +35,11 @@ class Round:
         assert each(reading.tag_rows(self.round, table, backend)[:, -1]) == case["tags"]
         assert self.round.layout.order().tolist() == case["order"]
         assert self.task.name == case["name"]
-        self.sums = [np.zeros(0, dtype=self.task.ring.dtype)] * 2
 
     def check(self) -> None:
         for session in self.case["sessions"]:
             self._check_device(session)
             self._check_from_explicit_inputs(session)
-            self._check_secure_sum(session)
         counted = [raw(name) for name in self.case["counted"]]
         assert [party.complete() for party in self.parties] == [counted, counted]
         total = {"rows": np.zeros((self.task.items, self.task.row_width), dtype=self.task.ring.dtype)}
@@ -55,8 +51,6 @@ class Round:
             total["dense"] += share.dense
         assert {"rows": each(total["rows"]), "dense": plain(total["dense"])} == self.case["sum"]
         self._check_plain_sum(total)
-        secure = {"shares": [plain(share) for share in self.sums], "sum": plain(self.sums[0] + self.sums[1])}
-        assert secure == self.case["secure_sum"]
 
     def _check_device(self, case: Case) -> None:
         """Play the session with the bytes that were drawn."""
@@ -104,22 +98,6 @@ class Round:
         answers = [decode_answer(self.round, session_id, b, raw(case["answers"][b])) for b in (0, 1)]
         items, rows = reading.recover(self.round, placement, (answers[0], answers[1]), self.backend)
         assert (items.tolist(), each(rows)) == (case["read_items"], case["read_rows"])
-
-    def _check_secure_sum(self, session: Case) -> None:
-        case, session_id = session["secure_sum"], raw(session["session_id"])
-        seed, values = raw(case["seed"]), elements(case["values"], self.task.ring)
-        key = self.round.label(session_id).key(Purpose.SUM_SHARE, seed)
-        share = secure_sum.hide(key, values, self.backend)
-        messages = [
-            encode_sum_share(self.round, session_id, 0, share),
-            encode_sum_share(self.round, session_id, 1, seed),
-        ]
-        assert [message.hex() for message in messages] == case["messages"]
-        assert np.array_equal(decode_sum_share(self.round, session_id, 0, messages[0], values.size), share)
-        assert decode_sum_share(self.round, session_id, 1, messages[1], values.size) == seed
-        self.sums = [some if some.size else np.zeros_like(values) for some in self.sums]
-        self.sums[0] = self.sums[0] + share
-        secure_sum.add_seeded(key, self.sums[1], self.backend)
 
     def _check_plain_sum(self, total: dict[str, RingArray]) -> None:
         """Add the payloads up in the open."""

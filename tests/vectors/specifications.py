@@ -3,10 +3,10 @@
 import hashlib
 
 import numpy as np
+from tests.vectors.values import Case, numbers, raw
+
 from secemb_shared.dpf import Backend
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
-
-from tests.vectors.values import Case, numbers, raw
 
 
 def check_task(case: Case, _backend: Backend) -> None:
@@ -27,6 +27,7 @@ def _check_round(task: TaskSpec, case: Case) -> None:
     round_ = RoundSpec.decode(case["canonical"].encode("ascii"), task)
     assert round_.encode().decode("ascii") == case["canonical"]
     assert round_.digest == hashlib.sha256(case["canonical"].encode("ascii")).digest() == raw(case["digest"])
+    assert round_.sum_size == case["sum_size"]
     slots, positions = round_.layout.locate(numbers(case["items"]))
     assert (slots.tolist(), positions.tolist()) == (case["first_slots"], case["positions"])
     order = round_.layout.order()

@@ -3,6 +3,8 @@
 import hashlib
 
 import numpy as np
+from tests.vectors.values import Case, blocks, elements, numbers, raw
+
 from secemb_shared.dpf import (
     Backend,
     CorrectionWords,
@@ -19,8 +21,6 @@ from secemb_shared.layout import Geometry
 from secemb_shared.prg import Blocks
 from secemb_shared.ring import Ring
 from secemb_tools.vectors.document import each, plain
-
-from tests.vectors.values import Case, blocks, elements, numbers, raw
 
 
 class Trees:

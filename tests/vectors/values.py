@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from secemb_shared.dpf import Backend, RingArray
 from secemb_shared.errors import SecEmbError
 from secemb_shared.prg import Blocks

@@ -15,7 +15,7 @@ _WORKING_BYTES = 1 << 25  # of pads at a time, so that large catalogues do not n
 
 
 class Portable:
-    """Runs anywhere; some 20 to 60 times slower than the kernel."""
+    """Runs anywhere; some 10 to 90 times slower than the kernel."""
 
     name = "portable"
 

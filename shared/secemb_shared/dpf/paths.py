@@ -103,7 +103,7 @@ class PathSecret:
     """Both parties' nodes at the chosen leaves: what FSS.ConvertGen needs, once.
 
     Two final correction words from one path would reveal the difference of their payloads to each server, so
-    the secret can be taken out a single time and is wiped then. It cannot be copied, pickled or printed.
+    the secret can be taken out a single time and is forgotten then. It cannot be copied, pickled or printed.
     """
 
     __slots__ = ("_leaves",)

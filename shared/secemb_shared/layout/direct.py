@@ -38,7 +38,19 @@ class DirectLayout(Layout):
     def _padding(self, chosen: Indices, random_bytes: RandomBytes) -> Indices:
         """Return random items for the slots left over: different ones from outside `chosen` while there are any."""
         missing = self.geometry.slots - chosen.size
+        if 2 * (missing + chosen.size) <= self.geometry.items:
+            return self._draw_others(chosen, missing, random_bytes)
         others = np.delete(np.arange(self.geometry.items, dtype=np.int64), chosen)
         fresh = sample(others, missing, random_bytes)
         repeats = np.full(missing - fresh.size, self.geometry.items, dtype=np.int64)
         return np.concatenate([fresh, draw_below(repeats, random_bytes)])
+
+    def _draw_others(self, chosen: Indices, missing: int, random_bytes: RandomBytes) -> Indices:
+        """Draw until there are enough different items; a phone need not list a catalogue of millions for that."""
+        found = chosen
+        while found.size < chosen.size + missing:
+            drawn = draw_below(np.full(missing, self.geometry.items, dtype=np.int64), random_bytes)
+            found = np.concatenate([found, drawn])
+            _, first = np.unique(found, return_index=True)
+            found = found[np.sort(first)]
+        return found[chosen.size : chosen.size + missing]

@@ -6,12 +6,14 @@ digests compare what they read.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from secemb_shared.errors import EncodingError, SpecError
 
 LARGEST_NUMBER = 2**53 - 1  # what every JSON reader keeps exactly
+_DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{0,11}[1-9])?")
 _PLAIN = frozenset(chr(code) for code in range(0x20, 0x7F)) - {'"', "\\"}
 
 Value = int | str | Mapping[str, Any]
@@ -37,6 +39,13 @@ def decode(data: bytes) -> dict[str, Any]:
 def digest(data: bytes) -> bytes:
     """Return the SHA-256 that names a specification or a public part."""
     return hashlib.sha256(data).digest()
+
+
+def decimal(text: str) -> float:
+    """Return a number that is written as text: digits, a point, no exponent and no trailing zero."""
+    if not _DECIMAL.fullmatch(text):
+        raise SpecError("a rate must be written like 0.025: digits and a point, no sign, exponent or trailing zero")
+    return float(text)
 
 
 def _check(value: Value) -> None:

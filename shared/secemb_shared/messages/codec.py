@@ -6,8 +6,8 @@ KEYS to party b       16                      master seed of party b        (pri
 ANSWER from party b   slots · (width + 1) · 4 rows and their tags, XOR-shared
 UPDATE to party b     slots · width · element correction words              (public)
                       dense · element         explicit dense share          (party 0 only, private)
-SUM_SHARE to party b  count · element         explicit share                (party 0)
-                      16                      seed of the stream            (party 1)
+SUM_SHARE to party b  sum size · 8            explicit share, private       (party 0)
+                      16                      seed of the stream, private   (party 1)
 
 Arrays are in C order: level by level and within a level slot by slot for the keys, slot by slot for rows.
 """
@@ -22,8 +22,11 @@ from secemb_shared.errors import EncodingError, SpecError
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, Kind, envelope, open_envelope
 from secemb_shared.messages.spec import RoundSpec, TaskSpec
+from secemb_shared.ring import Ring
 
 SEED_BYTES = 16
+SUM_RING = Ring(bits=64, fraction_bits=16)  # secure sums count and measure; they need range rather than short messages
+SUM_BOUND = 2**40  # in the ring's smallest steps: 16 million, and eight million sessions do not wrap around
 EXPLICIT_PARTY = 0  # gets the explicit share of a secure sum; the other expands a seed
 
 
@@ -155,21 +158,26 @@ def public_update_digest(round_: RoundSpec, data: bytes) -> bytes:
 
 
 def encode_sum_share(round_: RoundSpec, session_id: bytes, party: int, share: RingArray | bytes) -> bytes:
-    """Return the SUM_SHARE message: numbers for party 0, the seed for party 1."""
-    body = share if isinstance(share, bytes) else _little(share)
+    """Return the SUM_SHARE message: the round's numbers for party 0, the seed for party 1."""
     if isinstance(share, bytes) != (party != EXPLICIT_PARTY) or (isinstance(share, bytes) and len(share) != SEED_BYTES):
         raise SpecError("party 0 gets the explicit share and party 1 the 16-byte seed")
+    body = share if isinstance(share, bytes) else _sum_numbers(round_, share)
     return b"".join((envelope(round_, session_id, Kind.SUM_SHARE, party), body))
 
 
-def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: bytes, count: int) -> RingArray | bytes:
-    """Return the explicit share of `count` numbers (party 0) or the seed (party 1)."""
-    task = round_.task
+def _sum_numbers(round_: RoundSpec, share: RingArray) -> memoryview:
+    if share.shape != (round_.sum_size,) or share.itemsize != SUM_RING.element_bytes:
+        raise SpecError(f"the secure sum of this round has {round_.sum_size} numbers of {SUM_RING.bits} bits")
+    return _little(share)
+
+
+def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> RingArray | bytes:
+    """Return the explicit share of the round's numbers (party 0) or the seed (party 1)."""
     expected = envelope(round_, session_id, Kind.SUM_SHARE, party)
     if party != EXPLICIT_PARTY:
         return bytes(open_envelope(data, expected, SEED_BYTES))
-    body = open_envelope(data, expected, count * task.ring.element_bytes)
-    return _aligned(np.frombuffer(body, dtype=task.ring.dtype.newbyteorder("<")), task.ring.dtype)
+    body = open_envelope(data, expected, round_.sum_size * SUM_RING.element_bytes)
+    return _aligned(np.frombuffer(body, dtype=SUM_RING.dtype.newbyteorder("<")), SUM_RING.dtype)
 
 
 def _little(numbers: RingArray) -> memoryview:

@@ -13,7 +13,15 @@ from secemb_shared.messages import canonical
 from secemb_shared.ring import Ring
 
 SMALLEST_COHORT = 2  # a sum over one session is that session
-LARGEST_MESSAGE = 2**28  # bytes: what a server may be made to hold for one session
+OPTIMISERS = ("adam", "sgd")
+TRAIN, SURVEY, EVALUATE = "train", "survey", "evaluate"
+# How many numbers a round of this kind adds up in its secure sum: nothing; how many items a device has;
+# predictions, their squared and absolute errors, rankings, hits and gains among the first k.
+SUM_SIZES = {TRAIN: 0, SURVEY: 1, EVALUATE: 6}
+LARGEST_SUM = (
+    2**23 - 1
+)  # sessions that a secure sum takes without wrapping around: what its ring and bound leave room for
+LARGEST_MESSAGE = 2**28  # bytes of one message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +40,14 @@ class TaskSpec:
     bound: int  # largest absolute element of one device's update, in the ring's smallest steps
     cohort: int  # most sessions of a round
     min_cohort: int  # fewest sessions that either server opens a sum for
+    rounds: int = 100
+    join_seconds: int = 60  # how long a round takes sessions in
+    upload_seconds: int = 600  # how long after its opening updates may come
+    optimiser: str = "adam"
+    row_rate: str = "0.025"
+    dense_rate: str = "0.001"
+    seed: int = 0  # of the first weights
+    initial_scale: str = "0.01"  # standard deviation of the first weights
 
     def __post_init__(self) -> None:
         try:
@@ -72,6 +88,8 @@ class TaskSpec:
         return {"protocol": PROTOCOL.decode(), **asdict(self)}
 
     def _check(self) -> None:
+        if any(type(getattr(self, field.name)) is not field.type for field in fields(self)):
+            raise SpecError("a task's members are whole numbers and text")
         if not 1 <= len(self.name) <= 100:
             raise SpecError("a task needs a name of 1 to 100 characters")
         if not 1 <= self.row_width <= 2**16 or not 0 <= self.dense_size <= 2**26:
@@ -81,10 +99,21 @@ class TaskSpec:
         if not SMALLEST_COHORT <= self.min_cohort <= self.cohort:
             raise SpecError(f"min_cohort must be at least {SMALLEST_COHORT} and at most the cohort")
         self.ring.check_budget(cohort=self.cohort, bound=self.bound)
+        self._check_training()
         width = max(self.row_width * self.ring.element_bytes, 4 * (self.row_width + 1))
         slots, depth = self.geometry.slots, self.geometry.depth  # refuses a shape that cannot be
         if slots * max(width, 17 * depth) + self.dense_size * self.ring.element_bytes > LARGEST_MESSAGE:
             raise SpecError(f"a message would be longer than {LARGEST_MESSAGE} bytes; use fewer slots or shorter rows")
+
+    def _check_training(self) -> None:
+        if not 1 <= self.rounds <= 2**32 or self.seed < 0:
+            raise SpecError("a task has 1 to 2^32 rounds, and its seed is not negative")
+        if not 1 <= self.join_seconds <= self.upload_seconds <= 30 * 86_400:
+            raise SpecError("join_seconds must be at least 1, and upload_seconds at least that and at most 30 days")
+        if self.optimiser not in OPTIMISERS:
+            raise SpecError(f"the optimiser must be one of {', '.join(OPTIMISERS)}")
+        for rate in (self.row_rate, self.dense_rate, self.initial_scale):
+            canonical.decimal(rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +124,7 @@ class RoundSpec:
     number: int
     model_version: int
     model_digest: bytes
+    kind: str = TRAIN
 
     def __post_init__(self) -> None:
         if len(self.model_digest) != 32:
@@ -102,11 +132,16 @@ class RoundSpec:
         for value in (self.number, self.model_version):
             if not 0 <= value <= canonical.LARGEST_NUMBER:
                 raise SpecError("round and model version must be whole numbers below 2^53")
+        if self.kind not in SUM_SIZES:
+            raise SpecError(f"the kind of a round is one of {', '.join(SUM_SIZES)}")
+        if self.sum_size and self.task.cohort > LARGEST_SUM:
+            raise SpecError(f"a round with a secure sum needs a task with a cohort of at most {LARGEST_SUM:,}")
 
     def encode(self) -> bytes:
         """Return the canonical form; the task stands in it by its id."""
         return canonical.encode(
             {
+                "kind": self.kind,
                 "model_digest": self.model_digest.hex(),
                 "model_version": self.model_version,
                 "protocol": PROTOCOL.decode(),
@@ -118,7 +153,7 @@ class RoundSpec:
     @classmethod
     def decode(cls, data: bytes, task: TaskSpec) -> Self:
         """Read the canonical form of a round of `task`."""
-        names = {"model_digest": str, "model_version": int, "round": int, "task": str}
+        names = {"kind": str, "model_digest": str, "model_version": int, "round": int, "task": str}
         found = _expect(canonical.decode(data), names)
         if found["task"] != task.task_id.hex():
             raise SpecError("this round belongs to another task")
@@ -130,12 +165,18 @@ class RoundSpec:
             number=found["round"],
             model_version=found["model_version"],
             model_digest=bytes.fromhex(digest),
+            kind=found["kind"],
         )
 
     @cached_property
     def digest(self) -> bytes:
         """Return the 32 bytes that name this round."""
         return canonical.digest(self.encode())
+
+    @property
+    def sum_size(self) -> int:
+        """Return how many numbers the round's secure sum has; a training round has none."""
+        return SUM_SIZES[self.kind]
 
     def label(self, session_id: bytes) -> Label:
         """Return the place of everything derived for one session."""

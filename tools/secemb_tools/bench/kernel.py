@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+
 from secemb_shared.dpf import Backend, HeldKeys, LeafTable, SessionKeys
 from secemb_shared.dpf import _native as native
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.layout import Geometry
-
 from secemb_tools.bench.timing import Work, fastest
 
 WIDTH = 65

@@ -41,17 +41,15 @@ def show_kernel(console: Console, figures: dict[str, list[Row]]) -> None:
 def show_sharing(console: Console, figures: list[Row]) -> None:
     """Print the device's cryptography on its own."""
     table = Table(title="Keys and ConvertGen against full-matrix sharing, µs of a device", title_justify="left")
-    names = ("SecEmb, binned", "full matrix", "times", "full, reused buffers", "times", "AES blocks, times")
+    names = ("SecEmb, binned", "full matrix", "times", "AES blocks, times")
     for name in ("catalogue", *names):
         table.add_column(name, justify="left" if name == "catalogue" else "right")
     for row in figures:
         table.add_row(
             row["catalogue"],
             f"{row['secemb_us']:.1f}",
-            f"{row['full_fresh_us']:,.0f}",
+            f"{row['full_us']:,.0f}",
             f"{row['ratio']:.1f}",
-            f"{row['full_reused_us']:,.0f}",
-            f"{row['reused_ratio']:.1f}",
             f"{row['blocks_ratio']:.1f}",
         )
     console.print(table)

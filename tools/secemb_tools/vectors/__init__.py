@@ -6,7 +6,7 @@ A vector that changes is a protocol that changed.
 
 from pathlib import Path
 
-from secemb_tools.vectors import primitives, refusals, sessions, specifications, trees
+from secemb_tools.vectors import primitives, refusals, sessions, specifications, sums, trees
 from secemb_tools.vectors.document import Json, text
 
 __all__ = ["build", "write"]
@@ -21,6 +21,7 @@ _BUILDERS = {
     "convert": trees.convert,
     "specs": specifications.specs,
     "session": sessions.session,
+    "sums": sums.sums,
     "negative": refusals.negative,
 }
 

@@ -3,13 +3,14 @@
 import hashlib
 
 import numpy as np
+
 from secemb_shared import prg, secure_sum
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.errors import SecEmbError
 from secemb_shared.labels import NO_SESSION, Label, Purpose
 from secemb_shared.layout import Permutation
+from secemb_shared.messages.codec import SUM_BOUND, SUM_RING
 from secemb_shared.ring import Ring
-
 from secemb_tools.vectors.document import Json, each, plain
 from secemb_tools.vectors.source import Source
 
@@ -103,12 +104,14 @@ def ring() -> Json:
             *(_encoded(Ring(32, 16), value, None) for value in (*values, *edges[32])),
             *(_encoded(Ring(64, 16), value, None) for value in (*values[:6], *edges[64])),
             *(_encoded(Ring(*shape), value, None) for shape in ((32, 0), (32, 30), (64, 40)) for value in (0.7, -1.5)),
+            *(_encoded(SUM_RING, value, SUM_BOUND) for value in (2.0**24, 1e6 + 1 / 3)),
             *(_encoded(Ring(32, 16), value, 100) for value in (100 / 65536, -100.5 / 65536, -100 / 65536)),
         ],
         "refused": [
             *(_refused(Ring(bits, 16), value, None) for bits in (32, 64) for value in ("nan", "inf", "-inf", "1e300")),
             *(_refused(Ring(32, 16), value, None) for value in ("32768", "-32768.1")),
             *(_refused(Ring(64, 16), value, None) for value in ("140737488355328", "-140737488355328.1")),
+            *(_refused(SUM_RING, value, SUM_BOUND) for value in ("16777216.00001", "-16777217")),
             *(_refused(Ring(32, 16), value, 100) for value in ("0.00154", "-0.00154", "nan")),
         ],
         "decode": [
@@ -124,6 +127,8 @@ def ring() -> Json:
                 (32, 2, 2**30 - 1, 2),
                 (64, 2**10, 2**53 - 1, 0),
                 (64, 2**11, 2**53 - 1, 0),
+                (64, 2**23 - 1, SUM_BOUND, 0),
+                (64, 2**23, SUM_BOUND, 0),
                 (32, 0, 1, 0),
                 (32, 1, 0, 0),
                 (32, 1, 1, -1),

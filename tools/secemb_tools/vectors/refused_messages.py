@@ -4,23 +4,29 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+
 from secemb_party.round import PartyRound
 from secemb_sdk.flow import DeviceSession
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.messages import Kind, RoundSpec, decode_answer, encode_answer, encode_sum_share
+from secemb_shared.messages.codec import SUM_RING
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 from secemb_shared.reading import tag_rows
-
 from secemb_tools.vectors.document import Json
 from secemb_tools.vectors.source import Recorder, Replay, Source
 from secemb_tools.vectors.specifications import direct
 
-_COUNTED = 4  # as many numbers of 32 bits as the seed has bytes, so that lengths alone do not tell the two apart
+_KINDS = (TRAIN, SURVEY, EVALUATE)
+_Place = tuple[str, int, str]  # decoder, party, kind of the round
 
 
 class GoodRound:
-    """A session of which every message is right: three slots, and nine levels in all, so seven bits to spare."""
+    """A session of which every message is right: three slots, and nine levels in all, so seven bits to spare.
+
+    Its number and model are those of a training round, and of two rounds more that differ in nothing but their kind.
+    """
 
     def __init__(self) -> None:
         source = Source("negative")
@@ -34,29 +40,37 @@ class GoodRound:
         self.session_id = device.session_id
         self.placement = self.round.layout.place(self.asked, Replay(drawn.drawn[16:]))
         updates = device.write(self.asked, np.array([[0.01], [-0.01]]), np.array([0.005]))
-        numbers = np.frombuffer(source(4 * _COUNTED), dtype="<u4").astype(np.uint32)
-        shares = (numbers, source(16))
-        self.messages: dict[tuple[str, int], bytes] = {}
+        self.rounds = {kind: replace(self.round, kind=kind) for kind in _KINDS}
+        self.messages: dict[_Place, bytes] = {}
         for party in (0, 1):
-            self.messages["keys", party] = device.keys[party]
-            self.messages["answer", party] = self._party(self.round, party).keys(self.session_id, device.keys[party])
-            self.messages["update", party] = updates[party]
-            self.messages["sum_share", party] = encode_sum_share(self.round, self.session_id, party, shares[party])
+            self.messages["keys", party, TRAIN] = device.keys[party]
+            answer = self._party(self.round, party).keys(self.session_id, device.keys[party])
+            self.messages["answer", party, TRAIN] = answer
+            self.messages["update", party, TRAIN] = updates[party]
+        for kind in (SURVEY, EVALUATE):
+            self._add_sum_shares(self.rounds[kind], source)
+
+    def _add_sum_shares(self, round_: RoundSpec, source: Source) -> None:
+        size = round_.sum_size
+        numbers = np.frombuffer(source(SUM_RING.element_bytes * size), dtype="<u8").astype(SUM_RING.dtype)
+        shares = (numbers, source(16))
+        for party in (0, 1):
+            data = encode_sum_share(round_, self.session_id, party, shares[party])
+            self.messages["sum_share", party, round_.kind] = data
 
     def _party(self, round_: RoundSpec, party: int) -> PartyRound:
         return PartyRound(round_, party, self.table, backend=Portable())
 
     def words(self, party: int) -> Words32:
         """Return the numbers of one party's answer."""
-        return decode_answer(self.round, self.session_id, party, self.messages["answer", party])
+        return decode_answer(self.round, self.session_id, party, self.messages["answer", party, TRAIN])
 
     def described(self) -> Json:
         """Return what a decoder has to know."""
         return {
             "task": self.task.encode().decode("ascii"),
-            "round": self.round.encode().decode("ascii"),
+            "rounds": {kind: round_.encode().decode("ascii") for kind, round_ in self.rounds.items()},
             "session_id": self.session_id.hex(),
-            "sum_share_count": _COUNTED,
             "slot_items": self.placement.items.tolist(),
             "slot_leaves": self.placement.leaves.tolist(),
         }
@@ -64,26 +78,38 @@ class GoodRound:
 
 def accepted(good: GoodRound) -> Iterator[Json]:
     """Yield the good messages, so that each refusal is seen to be for its own fault."""
-    for (decoder, party), data in good.messages.items():
-        yield {"decoder": decoder, "party": party, "data": data.hex()}
-    yield {"decoder": "rows", "answers": [good.messages["answer", party].hex() for party in (0, 1)]}
+    for place, data in good.messages.items():
+        yield {**_named(place), "data": data.hex()}
+    yield {"decoder": "rows", "answers": [good.messages["answer", party, TRAIN].hex() for party in (0, 1)]}
 
 
 def refused(good: GoodRound) -> Iterator[Json]:
     """Yield every kind of message with every kind of fault."""
-    for (decoder, party), data in good.messages.items():
-        other = 1 - party
-        for name, wrong, error in (*_lengths(data), *_headers(data), *_bindings(good, decoder, party)):
-            yield _case(name, decoder, party, wrong, error)
-        same_length = len(data) == len(good.messages[decoder, other])
-        error = "BindingError" if same_length else "LengthError"
-        yield _case("the message of the other party", decoder, party, good.messages[decoder, other], error)
+    for place, data in good.messages.items():
+        decoder, party, kind = place
+        for name, wrong, error in (*_lengths(data), *_headers(data), *_bindings(good, place)):
+            yield _case(name, place, wrong, error)
+        others = good.messages[decoder, 1 - party, kind]
+        error = "BindingError" if len(data) == len(others) else "LengthError"
+        yield _case("the message of the other party", place, others, error)
     for party in (0, 1):
-        data = good.messages["keys", party]
-        yield _case("first bit behind the last", "keys", party, _changed(data, -1, data[-1] | 0x02), "EncodingError")
-        yield _case("last bit behind the last", "keys", party, _changed(data, -1, data[-1] | 0x80), "EncodingError")
-        cut = _changed(data, -1, data[-1] | 0x80)[:-1]
-        yield _case("length is checked before bits", "keys", party, cut, "LengthError")
+        yield from _spare_bits(("keys", party, TRAIN), good.messages["keys", party, TRAIN])
+        yield from _other_sums(good, party)
+
+
+def _spare_bits(place: _Place, data: bytes) -> Iterator[Json]:
+    yield _case("first bit behind the last", place, _changed(data, -1, data[-1] | 0x02), "EncodingError")
+    yield _case("last bit behind the last", place, _changed(data, -1, data[-1] | 0x80), "EncodingError")
+    cut = _changed(data, -1, data[-1] | 0x80)[:-1]
+    yield _case("length is checked before bits", place, cut, "LengthError")
+
+
+def _other_sums(good: GoodRound, party: int) -> Iterator[Json]:
+    """Yield shares that are right in a round of another kind; those of party 0 have another length there."""
+    error = "BindingError" if party else "LengthError"
+    for kind, other in ((TRAIN, SURVEY), (TRAIN, EVALUATE), (SURVEY, EVALUATE), (EVALUATE, SURVEY)):
+        data = good.messages["sum_share", party, other]
+        yield _case(f"a share of kind {other}", ("sum_share", party, kind), data, error)
 
 
 def _lengths(data: bytes) -> Iterator[tuple[str, bytes, str]]:
@@ -117,21 +143,22 @@ def _headers(data: bytes) -> Iterator[tuple[str, bytes, str]]:
     yield "length is checked before magic", bytes(len(data) - 1), "LengthError"
 
 
-def _bindings(good: GoodRound, decoder: str, party: int) -> Iterator[tuple[str, bytes, str]]:
+def _bindings(good: GoodRound, place: _Place) -> Iterator[tuple[str, bytes, str]]:
     """Yield messages that are right in another place."""
-    kind, body = Kind[decoder.upper()], good.messages[decoder, party][ENVELOPE_BYTES:]
-    other_task = replace(good.round, task=replace(good.task, name="another"))
+    decoder, party, round_kind = place
+    kind, body, right = Kind[decoder.upper()], good.messages[place][ENVELOPE_BYTES:], good.rounds[round_kind]
     rounds = {
-        "of another task": other_task,
-        "of another round": replace(good.round, number=9),
-        "of another model version": replace(good.round, model_version=6),
-        "of another model": replace(good.round, model_digest=bytes(32)),
+        "of another task": replace(right, task=replace(good.task, name="another")),
+        "of another round": replace(right, number=9),
+        "of a round of another kind": replace(right, kind=_KINDS[_KINDS.index(round_kind) - 1]),
+        "of another model version": replace(right, model_version=6),
+        "of another model": replace(right, model_digest=bytes(32)),
     }
     for name, round_ in rounds.items():
         yield name, envelope(round_, good.session_id, kind, party) + body, "BindingError"
-    yield "of another session", envelope(good.round, bytes(16), kind, party) + body, "BindingError"
-    yield "to the other party", envelope(good.round, good.session_id, kind, 1 - party) + body, "BindingError"
-    elsewhere = envelope(good.round, good.session_id, Kind(kind % 4 + 1), party)
+    yield "of another session", envelope(right, bytes(16), kind, party) + body, "BindingError"
+    yield "to the other party", envelope(right, good.session_id, kind, 1 - party) + body, "BindingError"
+    elsewhere = envelope(right, good.session_id, Kind(kind % 4 + 1), party)
     yield "with the binding of another kind", _changed(elsewhere, 7, kind) + body, "BindingError"
 
 
@@ -162,7 +189,7 @@ def refused_rows(good: GoodRound) -> Iterator[Json]:
         "two slots exchanged", good, _exchanged(words[0], first, second), _exchanged(words[1], first, second)
     )
     yield _rows_case("nothing at all", good, np.zeros_like(words[0]), np.zeros_like(words[1]))
-    answers = [good.messages["answer", 1].hex(), good.messages["answer", 0].hex()]
+    answers = [good.messages["answer", party, TRAIN].hex() for party in (1, 0)]
     yield {"name": "answers exchanged", "decoder": "rows", "answers": answers, "error": "BindingError"}
 
 
@@ -179,8 +206,13 @@ def _exchanged(words: Words32, first: int, second: int) -> Words32:
     return result
 
 
-def _case(name: str, decoder: str, party: int, data: bytes, error: str) -> Json:
-    return {"name": name, "decoder": decoder, "party": party, "data": data.hex(), "error": error}
+def _case(name: str, place: _Place, data: bytes, error: str) -> Json:
+    return {"name": name, **_named(place), "data": data.hex(), "error": error}
+
+
+def _named(place: _Place) -> Json:
+    decoder, party, kind = place
+    return {"decoder": decoder, "party": party, "round_kind": kind}
 
 
 def _changed(data: bytes, at: int, value: int) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from secemb_shared.messages import RoundSpec, TaskSpec
-
+from secemb_shared.messages.spec import SUM_SIZES
 from secemb_tools.vectors.document import Json
 
 _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
@@ -35,18 +35,54 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("smallest cohort 1", {"min_cohort": 1}),
     ("smallest cohort above the cohort", {"min_cohort": 1001}),
     ("the cohort can reach half the ring", {"bound": 2**21, "cohort": 2**10}),
+    ("no round", {"rounds": 0}),
+    ("rounds above 2^32", {"rounds": 2**32 + 1}),
+    ("rounds as text", {"rounds": "100"}),
+    ("seed negative", {"seed": -1}),
+    ("nobody can join", {"join_seconds": 0}),
+    ("joining ends after uploading", {"join_seconds": 61, "upload_seconds": 60}),
+    ("uploads of more than 30 days", {"upload_seconds": 30 * 86_400 + 1}),
+    ("optimiser unknown", {"optimiser": "adagrad"}),
+    ("optimiser in capitals", {"optimiser": "Adam"}),
     ("another protocol", {"protocol": "secemb/2"}),
     ("an unknown field", {"colour": 1}),
     ("an unknown field that sorts last", {"zero": 0}),
+]
+_RATES = ("row_rate", "dense_rate", "initial_scale")
+_NOT_DECIMAL = {
+    "empty": "",
+    "with a zero at the end": "0.0250",
+    "with nothing but zeros behind the point": "1.0",
+    "without digits before the point": ".5",
+    "without digits behind the point": "5.",
+    "with an exponent": "1e-3",
+    "negative": "-1",
+    "with a plus sign": "+1",
+    "with a leading zero": "00.1",
+    "with a space": " 1",
+    "with a comma": "0,5",
+    "not a number": "nan",
+    "of ten digits": "1000000000",
+    "of thirteen digits behind the point": "0.0000000000001",
+}
+_BORDERS: list[dict[str, Any]] = [
+    {},
+    {"name": "n" * 100},
+    {"bound": 2**21 - 1, "cohort": 2**10},
+    {"fraction_bits": 30},
+    {"rounds": 1, "seed": 2**53 - 1, "join_seconds": 1, "upload_seconds": 1, "optimiser": "sgd"},
+    {"rounds": 2**32, "join_seconds": 30 * 86_400, "upload_seconds": 30 * 86_400},
+    {"row_rate": "0", "dense_rate": "999999999", "initial_scale": "0.000000000001"},
 ]
 
 
 def accepted(round_: RoundSpec) -> Iterator[Json]:
     """Yield the specifications that the refused ones differ from, and borders that are still allowed."""
     fields = json.loads(round_.task.encode())
-    for changes in ({}, {"name": "n" * 100}, {"bound": 2**21 - 1, "cohort": 2**10}, {"fraction_bits": 30}):
+    for changes in _BORDERS:
         yield {"decoder": "task", "text": _text({**fields, **changes})}
-    yield {"decoder": "round", "text": round_.encode().decode("ascii")}
+    for kind in SUM_SIZES:
+        yield {"decoder": "round", "text": _text({**json.loads(round_.encode()), "kind": kind})}
 
 
 def refused_tasks(task: TaskSpec) -> Iterator[Json]:
@@ -54,6 +90,11 @@ def refused_tasks(task: TaskSpec) -> Iterator[Json]:
     fields = json.loads(task.encode())
     for name, changes in _CHANGED_FIELDS:
         yield _case(name, "task", _text({**fields, **changes}), "SpecError")
+    for index, (name, wrong) in enumerate(_NOT_DECIMAL.items()):
+        rate = _RATES[index % len(_RATES)]
+        yield _case(f"{rate} {name}", "task", _text({**fields, rate: wrong}), "SpecError")
+    for rate in _RATES:
+        yield _case(f"{rate} as a number", "task", _text({**fields, rate: 1}), "SpecError")
     for missing in fields:
         rest = {name: value for name, value in fields.items() if name != missing}
         yield _case(f"without {missing}", "task", _text(rest), "SpecError")
@@ -73,6 +114,10 @@ def refused_rounds(round_: RoundSpec) -> Iterator[Json]:
         "round negative": {"round": -1},
         "round as text": {"round": "8"},
         "version negative": {"model_version": -1},
+        "kind unknown": {"kind": "test"},
+        "kind in capitals": {"kind": "Train"},
+        "kind empty": {"kind": ""},
+        "kind as a number": {"kind": 1},
         "another protocol": {"protocol": "secemb/0"},
         "an unknown field": {"cohort": 5},
     }.items():

@@ -1,30 +1,20 @@
-"""Vectors of complete rounds: every message of every session, what both parties sum, and what comes out."""
+"""Vectors of complete training rounds: every message of every session, what both parties sum, and what comes out."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from secemb_party.round import PartyRound, Share
+
+from secemb_party.evaluation import Share
+from secemb_party.round import PartyRound
 from secemb_sdk.flow import DeviceSession
-from secemb_shared import secure_sum
-from secemb_shared.dpf import RingArray
 from secemb_shared.dpf._portable import Portable
-from secemb_shared.labels import Purpose
-from secemb_shared.messages import (
-    RoundSpec,
-    TaskSpec,
-    encode_sum_share,
-    public_keys_digest,
-    public_update_digest,
-)
+from secemb_shared.messages import RoundSpec, TaskSpec, public_keys_digest, public_update_digest
 from secemb_shared.randomness import Indices
 from secemb_shared.reading import Rows, tag_rows
-
 from secemb_tools.vectors.document import Json, each, hex_floats, plain
 from secemb_tools.vectors.source import Recorder, Replay, Source
 from secemb_tools.vectors.specifications import binned, direct
-
-_COUNTED = 5  # numbers in the secure sum of each session
 
 
 def session() -> Json:
@@ -56,7 +46,6 @@ class _Round:
         bits = np.frombuffer(source(4 * task.items * task.row_width), dtype="<f4").astype(np.float32)
         self.table: Rows = bits.reshape(task.items, task.row_width)
         self.parties = [PartyRound(self.round, party, self.table, backend=Portable()) for party in (0, 1)]
-        self.sum_shares: list[RingArray] = [np.zeros(_COUNTED, dtype=task.ring.dtype) for _ in (0, 1)]
 
     def play(self, counts: list[int]) -> Json:
         """Return the whole round; the i-th device has `counts[i]` items."""
@@ -74,10 +63,6 @@ class _Round:
             "counted": [name.hex() for name in counted],
             "shares": [_share(share) for share in shares],
             "sum": _share(Share(shares[0].rows + shares[1].rows, shares[0].dense + shares[1].dense)),
-            "secure_sum": {
-                "shares": [plain(share) for share in self.sum_shares],
-                "sum": plain(self.sum_shares[0] + self.sum_shares[1]),
-            },
         }
 
     def _device(self, count: int) -> _Device:
@@ -115,7 +100,6 @@ class _Round:
             "dense": hex_floats(device.dense),
             "update": [message.hex() for message in updates],
             "update_digest": public_update_digest(self.round, updates[0]).hex(),
-            "secure_sum": self._sum_share(session_id),
         }
 
     def _placed(self, device: _Device) -> Json:
@@ -129,19 +113,6 @@ class _Round:
             "payload": each(payload),
             "dense_elements": plain(task.ring.encode(device.dense, bound=task.bound)),
         }
-
-    def _sum_share(self, session_id: bytes) -> Json:
-        seed, dtype = self.source(16), self.task.ring.dtype
-        values: RingArray = self.source.below(2**20, _COUNTED).astype(dtype)
-        key = self.round.label(session_id).key(Purpose.SUM_SHARE, seed)
-        share = secure_sum.hide(key, values, Portable())
-        self.sum_shares[0] += share
-        secure_sum.add_seeded(key, self.sum_shares[1], Portable())
-        messages = (
-            encode_sum_share(self.round, session_id, 0, share),
-            encode_sum_share(self.round, session_id, 1, seed),
-        )
-        return {"values": plain(values), "seed": seed.hex(), "messages": [message.hex() for message in messages]}
 
 
 def _seeds(recorder: Recorder) -> tuple[bytes, bytes]:

@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+
 from secemb_shared.labels import Label
 from secemb_shared.prg import BLOCK, Blocks, stream
 from secemb_shared.randomness import Indices, draw_below

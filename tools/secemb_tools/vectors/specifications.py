@@ -3,12 +3,14 @@
 import hashlib
 
 import numpy as np
-from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 from secemb_tools.vectors.document import Json
 from secemb_tools.vectors.source import Source
 
 _WRITTEN_OUT = 100  # items; the leaves of larger catalogues are given by a digest
+_ROUNDS = ((1, 1, TRAIN), (2, 1, SURVEY), (2**53 - 1, 0, EVALUATE))
 
 
 def binned(**changes: int | str) -> TaskSpec:
@@ -30,13 +32,17 @@ def _task(sizes: dict[str, int | str], changes: dict[str, int | str]) -> TaskSpe
 def specs() -> Json:
     """Tasks of every shape, each with the rounds that follow from it."""
     source = Source("specs")
+    largest: dict[str, int | str] = {"bound": 2**53 - 1, "cohort": 2**10 - 1, "ring_bits": 64, "fraction_bits": 62}
+    rates = dict.fromkeys(("row_rate", "dense_rate", "initial_scale"), "999999999.999999999999")
+    times = {"rounds": 2**32, "seed": 2**53 - 1, "join_seconds": 30 * 86_400, "upload_seconds": 30 * 86_400}
     tasks = [
         binned(),
         direct(),
         direct(name="one item", items=1, capacity=1, row_width=1, dense_size=0),
         binned(name="a bin for each item", tables=1, bins=23),
         binned(name="two tables with one bin", tables=2, bins=1, capacity=2),
-        binned(name="~largest numbers!", bound=2**53 - 1, cohort=2**10 - 1, ring_bits=64, fraction_bits=62),
+        binned(name="~largest numbers!", **largest, **rates, **times),
+        binned(name="another optimiser", optimiser="sgd", rounds=1, row_rate="0", dense_rate="1", initial_scale="0.5"),
         binned(name="ML1M", items=3883, capacity=300, tables=4, bins=82, row_width=65, dense_size=0),
     ]
     return {"tasks": [_described(source, task) for task in tasks]}
@@ -54,12 +60,12 @@ def _described(source: Source, task: TaskSpec) -> Json:
         "depth": geometry.depth,
         "bin_sizes": sizes_of_bins.tolist(),
         "message_bytes": {"keys": sizes.keys, "answer": sizes.answer, "update": list(sizes.update)},
-        "rounds": [_round(source, task, number, version) for number, version in ((1, 1), (2**53 - 1, 0))],
+        "rounds": [_round(source, task, *which) for which in _ROUNDS],
     }
 
 
-def _round(source: Source, task: TaskSpec, number: int, version: int) -> Json:
-    round_ = RoundSpec(task=task, number=number, model_version=version, model_digest=source(32))
+def _round(source: Source, task: TaskSpec, number: int, version: int, kind: str) -> Json:
+    round_ = RoundSpec(task=task, number=number, model_version=version, model_digest=source(32), kind=kind)
     some = np.unique(source.below(task.items, 8))
     slots, positions = round_.layout.locate(some)
     order = round_.layout.order()
@@ -71,6 +77,7 @@ def _round(source: Source, task: TaskSpec, number: int, version: int) -> Json:
     return {
         "canonical": round_.encode().decode("ascii"),
         "digest": round_.digest.hex(),
+        "sum_size": round_.sum_size,
         "items": some.tolist(),
         "first_slots": slots.tolist(),
         "positions": positions.tolist(),

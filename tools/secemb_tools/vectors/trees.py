@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+
 from secemb_shared.dpf import HeldKeys, SessionKeys, convert_eval, expand_roots, path_eval
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.paths import CorrectionWords, control_bits
@@ -10,7 +11,6 @@ from secemb_shared.labels import Label
 from secemb_shared.prg import Blocks
 from secemb_shared.randomness import Indices
 from secemb_shared.ring import Ring
-
 from secemb_tools.vectors.document import Json, each, plain
 from secemb_tools.vectors.source import Source
 
