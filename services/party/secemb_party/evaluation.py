@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
 from secemb_shared import reading, secure_sum, writing
 from secemb_shared.dpf import Backend, HeldKeys, RingArray, default_backend
 from secemb_shared.dpf.backend import Words32

@@ -1,0 +1,85 @@
+"""A party made from settings."""
+
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
+
+from secemb_party.errors import SettingsError
+from secemb_party.ledger import Ledger
+from secemb_party.models import ModelStore, Shape
+from secemb_party.party import Parts, Party
+from secemb_party.settings import Settings
+from secemb_party.share_store import ShareStore
+from secemb_party.workers import Workers
+from secemb_shared.dpf import Backend, default_backend
+from secemb_shared.dpf._native import Native, native_available
+from secemb_shared.messages import TaskSpec
+
+
+async def open_party(settings: Settings) -> Party:
+    """Open the ledger and the stores of one server, and record its task and first model."""
+    task = TaskSpec.decode(settings.task.file.read_bytes().strip())
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    parts = Parts(
+        role=settings.role,
+        task=task,
+        ledger=await Ledger.open(settings.ledger_url(), migrate=settings.ledger.migrate),
+        models=ModelStore(settings.data_dir / "models", task.task_id, Shape.of(task)),
+        shares=ShareStore(settings.data_dir),
+        workers=Workers(threads=settings.work.threads, queue=settings.work.queue),
+        ticket_key=ticket_public_key(settings),
+        backend=_backend(settings.work.kernel_threads),
+        keep_rounds=settings.rounds.keep_bodies_rounds,
+    )
+    party = Party(parts)
+    party.metrics.watch_queue(lambda: parts.workers.taken)
+    await party.start()
+    return party
+
+
+async def close_party(party: Party) -> None:
+    """Let running work end and close the ledger."""
+    party.workers.close()
+    await party.ledger.close()
+
+
+def operator_hash(settings: Settings) -> bytes | None:
+    """Return the SHA-256 of the operator's token, or None where there is no operator's interface."""
+    file = settings.operator.token_hash_file
+    return bytes.fromhex(file.text()) if file is not None else None
+
+
+def ticket_private_key(settings: Settings) -> Ed25519PrivateKey:
+    """Return the key that server 0 signs tickets with."""
+    if settings.task.ticket_key_file is None:
+        raise SettingsError("task.ticket_key_file: server 0 needs it; `secemb task create` makes one")
+    try:
+        key = load_pem_private_key(settings.task.ticket_key_file.text().encode(), password=None)
+    except (ValueError, UnsupportedAlgorithm):
+        raise SettingsError("task.ticket_key_file: not a private key; `secemb task create` makes one") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise SettingsError("task.ticket_key_file: not an Ed25519 key; `secemb task create` makes one")
+    return key
+
+
+def ticket_public_key(settings: Settings) -> Ed25519PublicKey:
+    """Return the key that tickets are checked with."""
+    if settings.role == 0:
+        return ticket_private_key(settings).public_key()
+    return _public_key(settings.task.ticket_public_file)
+
+
+def _public_key(path: Path | None) -> Ed25519PublicKey:
+    try:
+        key = load_pem_public_key(path.read_bytes()) if path is not None else None
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise SettingsError("task.ticket_public_file: not an Ed25519 public key; copy the one that server 0 has made")
+    return key
+
+
+def _backend(threads: int) -> Backend:
+    return Native(threads=threads) if threads > 1 and native_available() else default_backend()

@@ -1,0 +1,89 @@
+"""Whether a service lives, whether it is ready, and what it has measured."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
+
+from secemb_party.telemetry import CONTENT_TYPE, Metrics, get_logger
+
+
+class Check(NamedTuple):
+    """One thing a service needs. A hint is public: it names the fix, never an address or a secret."""
+
+    check: str
+    ok: bool
+    hint: str
+
+
+Readiness = Callable[[], Awaitable[Sequence[Check]]]
+
+
+class Health(BaseModel):
+    """The service runs."""
+
+    alive: bool
+
+
+class CheckResult(BaseModel):
+    """What was checked, how it went and, if badly, what to do."""
+
+    check: str
+    ok: bool
+    hint: str
+
+
+class Ready(BaseModel):
+    """Whether the service can serve, and what is in its way."""
+
+    ready: bool
+    checks: list[CheckResult]
+
+
+def health_router(ready: Readiness | None, metrics: Metrics) -> APIRouter:
+    """Return `/healthz` and, for a listener that has a `ready`, `/readyz` and `/metrics`."""
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", summary="Whether the service runs")
+    async def health() -> Health:
+        return Health(alive=True)
+
+    if ready is None:
+        return router
+
+    @router.get(
+        "/readyz",
+        summary="Whether the service can serve, with what is wrong and how to fix it",
+        response_model=Ready,
+        responses={503: {"model": Ready, "description": "Not ready."}},
+    )
+    async def readiness() -> Response:
+        answer = _summarise(await _run(ready))
+        return JSONResponse(answer.model_dump(), 200 if answer.ready else 503)
+
+    @router.get(
+        "/metrics",
+        summary="Measurements for Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def measurements() -> Response:
+        return Response(metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+
+    return router
+
+
+async def _run(ready: Readiness) -> Sequence[Check]:
+    try:
+        return await ready()
+    except Exception:
+        get_logger().exception("the readiness check failed")
+        return [Check("readiness", False, "the check itself failed; the log says where")]
+
+
+def _summarise(checks: Sequence[Check]) -> Ready:
+    # A hint says what to do; where nothing is wrong there is nothing to do.
+    results = [CheckResult(check=c.check, ok=c.ok, hint="" if c.ok else c.hint) for c in checks]
+    return Ready(ready=all(result.ok for result in results), checks=results)

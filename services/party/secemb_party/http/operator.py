@@ -1,0 +1,171 @@
+"""What an operator may ask a server: its rounds, its model, what it refused, and events as they happen.
+
+Nothing here is about a single device: counts, digests, times and states only.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from secemb_party.errors import UnauthorizedError, UnknownRoundError
+from secemb_party.ledger import RoundRecord
+from secemb_party.party import Party
+
+POLL_SECONDS = 1.0
+_PAGE = 200
+
+
+class RoundView(BaseModel):
+    """One round as this server knows it."""
+
+    number: int
+    kind: str
+    state: str
+    model_version: int
+    next_version: int | None
+    opened_at: float
+    sealing_at: float | None
+    ended_at: float | None
+    join_until: float
+    upload_until: float
+    admitted: int
+    keys: int
+    updates: int
+    counted: int | None  # sessions on the sealed list
+    list_digest: str | None
+    share_digest: str | None
+    reason: str | None
+
+
+class VersionView(BaseModel):
+    """One version of the model."""
+
+    version: int
+    digest: str
+    recorded_at: float
+    published_at: float | None
+    kept: bool  # the file is still here
+
+
+class Overview(BaseModel):
+    """The task and where it stands."""
+
+    task_id: str
+    task: str
+    role: int
+    round: RoundView | None
+    model_version: int | None
+
+
+def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
+    """Return the operator's routes; every one needs the operator's token."""
+
+    def check_operator(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
+        given = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
+        if not hmac.compare_digest(given, token_hash):
+            raise UnauthorizedError("this is not the operator's token; `secemb init` printed it once")
+
+    router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Depends(check_operator)])
+    task_id = party.task.task_id
+
+    @router.get("/overview")
+    async def overview() -> Overview:
+        """Return the task, the current round and the published version."""
+        current = await party.ledger.current_round(task_id)
+        published = await party.ledger.published_version(task_id)
+        return Overview(
+            task_id=task_id.hex(),
+            task=party.task.encode().decode(),
+            role=party.role,
+            round=await _view(party, current) if current is not None else None,
+            model_version=published.version if published is not None else None,
+        )
+
+    @router.get("/rounds")
+    async def rounds(
+        limit: Annotated[int, Query(ge=1, le=_PAGE)] = 50, before: Annotated[int | None, Query(ge=0)] = None
+    ) -> list[RoundView]:
+        """Return rounds, the newest first."""
+        found = await party.ledger.rounds(task_id, limit=limit, before_number=before)
+        return [await _view(party, record) for record in found]
+
+    @router.get("/rounds/{number}")
+    async def one_round(number: Annotated[int, Path(ge=0, lt=2**53 - 1)]) -> RoundView:
+        """Return one round."""
+        found = await party.ledger.rounds(task_id, limit=1, before_number=number + 1)
+        if not found or found[0].number != number:
+            raise UnknownRoundError("there is no round of this number")
+        return await _view(party, found[0])
+
+    @router.get("/models")
+    async def models() -> list[VersionView]:
+        """Return the versions of the model, oldest first."""
+        kept = set(party.models.versions())
+        return [
+            VersionView(
+                version=one.version,
+                digest=one.digest.hex(),
+                recorded_at=one.recorded_at,
+                published_at=one.published_at,
+                kept=one.version in kept,
+            )
+            for one in await party.ledger.versions(task_id)
+        ]
+
+    @router.get("/refusals")
+    async def refusals() -> dict[str, int]:
+        """Return how often each kind of request was refused since the start, the peer's refusals too."""
+        return party.metrics.refusals()
+
+    @router.get("/events", response_class=StreamingResponse)
+    async def events(request: Request, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
+        """Stream events as they happen (server-sent events); `after` or Last-Event-ID resumes."""
+        last = request.headers.get("last-event-id", "")
+        start = int(last) if last.isdigit() else after
+        return StreamingResponse(
+            _stream(party, start, request), media_type="text/event-stream", headers={"cache-control": "no-store"}
+        )
+
+    return router
+
+
+async def _view(party: Party, record: RoundRecord) -> RoundView:
+    counts = await party.ledger.counts(record.round_id)
+    return RoundView(
+        number=record.number,
+        kind=record.kind,
+        state=record.state.value,
+        model_version=record.model_version,
+        next_version=record.next_version,
+        opened_at=record.opened_at,
+        sealing_at=record.sealing_at,
+        ended_at=record.ended_at,
+        join_until=record.join_until,
+        upload_until=record.upload_until,
+        admitted=counts.admitted,
+        keys=counts.keys,
+        updates=counts.updates,
+        counted=len(record.sealed_sessions) if record.sealed_sessions is not None else None,
+        list_digest=record.list_digest.hex() if record.list_digest else None,
+        share_digest=record.share_digest.hex() if record.share_digest else None,
+        reason=record.reason,
+    )
+
+
+async def _stream(party: Party, after: int, request: Request) -> AsyncIterator[str]:
+    yield ": connected\n\n"
+    while not await request.is_disconnected():
+        found = await party.ledger.events(after_id=after, limit=_PAGE)
+        for event in found:
+            data = json.dumps({"at": event.at, **event.data}, sort_keys=True)
+            yield f"id: {event.event_id}\nevent: {event.kind}\ndata: {data}\n\n"
+            after = event.event_id
+        if not found:
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,253 @@
+"""Problem documents (RFC 9457): one table from error class to what the caller is told.
+
+A type is `urn:secemb:problem:<slug>`; slugs and statuses are part of the interface and explained in docs/errors.md.
+A document never repeats what the caller has sent. The words of an error go out only where the table says so, and even
+then not if something in them looks like an id.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from secemb_party import errors, share_store, tickets, workers
+from secemb_party.http import bodies
+from secemb_party.ledger import errors as ledger
+from secemb_party.models import errors as models
+from secemb_party.telemetry import get_logger
+from secemb_shared import errors as shared
+
+PREFIX = "urn:secemb:problem:"
+MEDIA_TYPE = "application/problem+json"
+
+_RETRY_SECONDS = 2
+_LONGEST_DETAIL = 240
+_LOOKS_LIKE_AN_ID = re.compile(r"[0-9A-Fa-f]{16,}|(?=[\w+/-]*[0-9])[\w+/-]{24,}")
+
+Refused = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One kind of refusal."""
+
+    slug: str
+    status: int
+    title: str
+    speaks: bool = True  # the error's own words are written for the caller
+    retry_after: int | None = None  # seconds; an error may know better
+
+    @property
+    def type(self) -> str:
+        """Return the stable identifier."""
+        return PREFIX + self.slug
+
+
+def _silent(slug: str, status: int, title: str, retry_after: int | None = None) -> Problem:
+    return Problem(slug=slug, status=status, title=title, speaks=False, retry_after=retry_after)
+
+
+def _spoken(slug: str, status: int, title: str) -> Problem:
+    return Problem(slug=slug, status=status, title=title)
+
+
+INTERNAL = _silent("internal", 500, "The server failed; nothing is known to be wrong with the request")
+UNAVAILABLE = _silent("unavailable", 503, "The server cannot do this now; try again", _RETRY_SECONDS)
+NOT_FOUND = _silent("not-found", 404, "There is nothing here")
+METHOD_NOT_ALLOWED = _silent("method-not-allowed", 405, "This method does not apply here")
+REQUEST_INVALID = _silent("request-invalid", 400, "The request is not what the interface describes")
+UNAUTHORIZED = _spoken("unauthorized", 401, "A valid token is needed")
+FORBIDDEN = _spoken("forbidden", 403, "This is not allowed")
+MEDIA_TYPE_REFUSED = _spoken("media-type", 415, "The body has another media type")
+BODY_SLOW = _spoken("body-slow", 408, "The body did not arrive in time")
+MODEL_UNKNOWN = _spoken("model-unknown", 404, "There is no such version of the model")
+BUSY = _spoken("busy", 429, "The server is busy; try again")
+
+# An error that is not here has the entry of its nearest ancestor. What only the server itself can cause is internal.
+TABLE: Mapping[type[shared.SecEmbError], Problem] = {
+    shared.SecEmbError: INTERNAL,
+    shared.RingError: _silent("number-refused", 400, "A number is not finite or does not fit the task's ring"),
+    shared.LayoutError: _silent("layout-mismatch", 400, "The message is for another layout"),
+    shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
+    shared.SessionError: _spoken("session-conflict", 409, "The session is in use with other bytes or out of order"),
+    shared.PathSpentError: INTERNAL,
+    shared.RowTagError: INTERNAL,
+    shared.MessageError: _spoken("message-invalid", 400, "The message is not what the round asks for"),
+    shared.LengthError: _spoken("message-length", 400, "The message is too short or too long"),
+    shared.VersionError: _spoken("message-version", 400, "The message speaks another version of the protocol"),
+    shared.KindError: _spoken("message-kind", 400, "The message is of another kind"),
+    shared.BindingError: _spoken("message-binding", 400, "The message was made for another task, round or session"),
+    shared.EncodingError: _spoken("message-encoding", 400, "The message is not canonical"),
+    errors.SettingsError: INTERNAL,
+    errors.UnknownTaskError: _spoken("task-unknown", 404, "The task is not known here"),
+    errors.UnknownRoundError: _spoken("round-unknown", 404, "The round is not known here"),
+    errors.UnknownSessionError: _spoken("session-unknown", 404, "The session is not known here"),
+    errors.RoundClosedError: _spoken("round-closed", 410, "The round takes no more of this"),
+    errors.UnknownVersionError: MODEL_UNKNOWN,
+    errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers do not agree on this"),
+    errors.PeerUnavailableError: UNAVAILABLE,
+    errors.UnauthorizedError: UNAUTHORIZED,
+    errors.ForbiddenError: FORBIDDEN,
+    tickets.TicketError: _spoken("ticket-refused", 403, "The ticket is not valid for this session"),
+    workers.BusyError: BUSY,
+    bodies.SlowBodyError: BODY_SLOW,
+    bodies.MediaTypeError: MEDIA_TYPE_REFUSED,
+    ledger.LedgerError: INTERNAL,
+    ledger.LedgerUnavailableError: UNAVAILABLE,
+    ledger.NotRecordedError: NOT_FOUND,
+    ledger.LedgerConflictError: _silent("conflict", 409, "This contradicts what the server already holds"),
+    ledger.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
+    share_store.DamagedShareError: INTERNAL,
+    models.ModelError: INTERNAL,
+    models.WeightsError: _silent("weights-invalid", 400, "These weights are no model of the task"),
+    models.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its words name a file
+    models.ModelConflictError: _silent("model-conflict", 409, "Another model already has this version"),
+}
+# What the framework raises by itself; any other 4xx is an invalid request, any other 5xx is ours.
+BY_STATUS: Mapping[int, Problem] = {
+    problem.status: problem
+    for problem in (
+        UNAUTHORIZED,
+        FORBIDDEN,
+        NOT_FOUND,
+        METHOD_NOT_ALLOWED,
+        BODY_SLOW,
+        MEDIA_TYPE_REFUSED,
+        BUSY,
+        UNAVAILABLE,
+    )
+}
+PROBLEMS: Mapping[str, Problem] = {
+    problem.slug: problem for problem in (REQUEST_INVALID, *BY_STATUS.values(), *TABLE.values())
+}
+
+
+def problem_for(error: type[Exception]) -> Problem:
+    """Return the entry of an error class or of its nearest ancestor."""
+    for ancestor in error.__mro__:
+        if issubclass(ancestor, shared.SecEmbError) and ancestor in TABLE:
+            return TABLE[ancestor]
+    return INTERNAL
+
+
+def problem_response(
+    problem: Problem, error: Exception | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the document, with the error's own words where those are written for the caller."""
+    document: dict[str, str | int] = {"type": problem.type, "title": problem.title, "status": problem.status}
+    if problem.speaks and error is not None and (detail := _harmless(str(error))):
+        document["detail"] = detail
+    seconds = getattr(error, "retry_after", problem.retry_after)
+    extra = dict(headers or {})
+    if seconds is not None:
+        extra["Retry-After"] = str(seconds)
+    if problem.status == 401:
+        extra["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(document, problem.status, extra, MEDIA_TYPE)
+
+
+def problem_responses(*classes: type[shared.SecEmbError]) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses=` of a route that may raise these errors."""
+    by_status: dict[int, list[Problem]] = {}
+    for problem in dict.fromkeys(map(problem_for, classes)):
+        by_status.setdefault(problem.status, []).append(problem)
+    return {status: describe_problems(problems) for status, problems in sorted(by_status.items())}
+
+
+def describe_problems(problems: list[Problem]) -> dict[str, Any]:
+    """Return the OpenAPI response object for problems of one status."""
+    response: dict[str, Any] = {
+        "description": "; ".join(f"{problem.title} (`{problem.slug}`)" for problem in problems) + ".",
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    if any(problem.retry_after is not None or problem is BUSY for problem in problems):
+        response["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}}
+    return response
+
+
+SCHEMA: Mapping[str, Any] = {
+    "title": "Problem",
+    "description": "A problem document, RFC 9457. Types are listed in docs/errors.md.",
+    "type": "object",
+    "required": ["type", "title", "status"],
+    "properties": {
+        "type": {"type": "string", "enum": [problem.type for problem in PROBLEMS.values()]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "what to do, in words"},
+    },
+    "additionalProperties": False,
+}
+
+
+def install_problems(app: FastAPI, refused: Refused) -> None:
+    """Let every error of this app end as a problem document, counted by its slug."""
+
+    async def ours(_request: Request, error: Exception) -> Response:
+        problem = problem_for(type(error))
+        refused(problem.slug)
+        if problem is INTERNAL:
+            _log_failure(error)
+        return problem_response(problem, error)
+
+    async def invalid(_request: Request, _error: Exception) -> Response:
+        refused(REQUEST_INVALID.slug)
+        return problem_response(REQUEST_INVALID)
+
+    async def framework(_request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        problem = BY_STATUS.get(status) or (REQUEST_INVALID if status < 500 else INTERNAL)
+        refused(problem.slug)
+        allow = (getattr(error, "headers", None) or {}).get("Allow") if problem is METHOD_NOT_ALLOWED else None
+        return problem_response(problem, headers={"Allow": allow} if allow else None)
+
+    app.add_exception_handler(shared.SecEmbError, ours)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, framework)
+    app.add_middleware(UnexpectedErrors, refused=refused)
+
+
+class UnexpectedErrors:
+    """Middleware that ends what nobody expected in a document without details.
+
+    Starlette's own handler raises the error again, and the server would print its words: they may quote a request.
+    """
+
+    def __init__(self, app: ASGIApp, refused: Refused) -> None:
+        self._app = app
+        self._refused = refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the app; answer in its place if it fails before it has begun to answer."""
+        started = False
+
+        async def sender(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sender)
+        except Exception as error:
+            if scope["type"] != "http":
+                raise
+            _log_failure(error)
+            self._refused(INTERNAL.slug)
+            if started:  # the server cuts the connection, so that nobody takes a half answer for a whole one
+                raise RuntimeError("the answer was cut short; an earlier line says where") from None
+            await problem_response(INTERNAL)(scope, receive, sender)
+
+
+def _log_failure(error: Exception) -> None:
+    get_logger().error("request failed", exc_info=error)
+
+
+def _harmless(detail: str) -> str | None:
+    return detail if len(detail) <= _LONGEST_DETAIL and not _LOOKS_LIKE_AN_ID.search(detail) else None

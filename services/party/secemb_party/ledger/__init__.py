@@ -1,0 +1,66 @@
+"""The durable memory of one server: what it has acknowledged, decided and published.
+
+Every method of `Ledger` that changes something is one transaction, may be repeated, and may be raced by other tasks
+and other processes. There is no clock in here and nothing secret: tokens are hashes, bodies of sessions are opaque.
+"""
+
+from secemb_party.ledger.errors import (
+    LedgerConflictError,
+    LedgerError,
+    LedgerFormatError,
+    LedgerSettingError,
+    LedgerUnavailableError,
+    NotRecordedError,
+    SchemaError,
+    SchemaForeignError,
+    SchemaMissingError,
+    SchemaNewerError,
+    SchemaOlderError,
+    StateConflictError,
+)
+from secemb_party.ledger.ledger import Ledger
+from secemb_party.ledger.records import (
+    Admission,
+    Counts,
+    Event,
+    ModelVersion,
+    NewRound,
+    RoundRecord,
+    SessionBodies,
+    SessionSummary,
+    Stored,
+    TaskRecord,
+    Token,
+    Upload,
+)
+from secemb_party.ledger.states import RoundState, allowed
+
+__all__ = [
+    "Admission",
+    "Counts",
+    "Event",
+    "Ledger",
+    "LedgerConflictError",
+    "LedgerError",
+    "LedgerFormatError",
+    "LedgerSettingError",
+    "LedgerUnavailableError",
+    "ModelVersion",
+    "NewRound",
+    "NotRecordedError",
+    "RoundRecord",
+    "RoundState",
+    "SchemaError",
+    "SchemaForeignError",
+    "SchemaMissingError",
+    "SchemaNewerError",
+    "SchemaOlderError",
+    "SessionBodies",
+    "SessionSummary",
+    "StateConflictError",
+    "Stored",
+    "TaskRecord",
+    "Token",
+    "Upload",
+    "allowed",
+]

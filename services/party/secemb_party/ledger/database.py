@@ -1,0 +1,57 @@
+"""Where the tables are: one interface over SQLite and PostgreSQL, and one translation of what goes wrong."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from sqlalchemy import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from secemb_party.ledger.errors import LedgerError, LedgerSettingError, LedgerUnavailableError
+
+T = TypeVar("T")
+Work = Callable[[Connection], T]
+
+
+class Database(Protocol):
+    """Runs functions inside transactions. They are plain functions, so that each database runs them as it does best."""
+
+    async def read(self, work: Work[T]) -> T:
+        """Run one statement that changes nothing."""
+
+    async def write(self, work: Work[T]) -> T:
+        """Run a function as one transaction: when this returns it is on the disk, when it raises nothing happened."""
+
+    async def close(self) -> None:
+        """Let what is running end, then give everything back."""
+
+
+def parse(url: str) -> URL:
+    """Read a database URL; the message of a refusal does not repeat it, because it may hold a password."""
+    try:
+        return make_url(url)
+    except (ArgumentError, ValueError):
+        raise LedgerSettingError(
+            "the ledger's URL is not one: write sqlite:////path/to/ledger.db or postgresql://user@host/database"
+        ) from None
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the database's errors into the ledger's.
+
+    They are not chained: the text of a database error may quote the row it is about.
+    """
+    try:
+        yield
+    except (IntegrityError, ProgrammingError) as error:
+        raise LedgerError(f"the database refused a statement ({_name(error)})") from None
+    except (DBAPIError, PoolTimeout, OSError) as error:  # asyncio's TimeoutError is an OSError
+        raise LedgerUnavailableError(f"the database failed ({_name(error)})") from None
+
+
+def _name(error: BaseException) -> str:
+    origin = error.orig if isinstance(error, DBAPIError) else error
+    code = getattr(origin, "sqlstate", None) or getattr(origin, "sqlite_errorname", None)
+    return f"{type(origin).__name__} {code}" if code else type(origin).__name__

@@ -1,0 +1,45 @@
+"""What the operator may want to know, in order, the oldest forgotten."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select
+
+from secemb_party.ledger.errors import LedgerFormatError
+from secemb_party.ledger.inserts import Turn, take_turn
+from secemb_party.ledger.records import Event
+from secemb_party.ledger.tables import events as table
+
+KEPT = 10_000
+_LONGEST = 8192  # characters: an event is a remark, not a document
+
+_ADD = insert(table).returning(table.c.event_id)
+_FORGET = delete(table).where(table.c.event_id <= bindparam("last"))
+_AFTER = select(table).where(table.c.event_id > bindparam("after")).order_by(table.c.event_id)
+
+
+def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float, *, keep: int = KEPT) -> int:
+    """Add an event and return its number; beyond the newest `keep` the oldest go."""
+    text = _text(data)
+    # One after the other: a number must not become visible after a higher one, or a reader would miss it.
+    take_turn(tx, Turn.EVENTS)
+    event_id: int = tx.execute(_ADD, {"at": now, "kind": kind, "data": text}).scalar_one()
+    tx.execute(_FORGET, {"last": event_id - keep})
+    return event_id
+
+
+def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event]:
+    """Return the events after a number, in order."""
+    rows = tx.execute(_AFTER.limit(limit), {"after": after_id})
+    return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
+
+
+def _text(data: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(dict(data), allow_nan=False, sort_keys=True, separators=(",", ":"))
+    except (TypeError, ValueError):
+        raise LedgerFormatError("an event holds what JSON can: no bytes, no NaN") from None
+    if len(text) > _LONGEST:
+        raise LedgerFormatError(f"an event has at most {_LONGEST} characters")
+    return text

@@ -1,0 +1,43 @@
+"""Inserting what may be there already, and waiting for one's turn: where the two databases differ in words."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Table, bindparam, func, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import Insert
+
+
+class Turn(IntEnum):
+    """What only one transaction does at a time; the numbers name advisory locks and mean nothing else."""
+
+    MIGRATION = 0x5EC_E3B_01
+    EVENTS = 0x5EC_E3B_02
+
+
+_TAKE_TURN = select(func.pg_advisory_xact_lock(bindparam("turn")))
+
+
+def insert_new(tx: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Insert a row unless one with its key is there; return whether it was inserted."""
+    return tx.execute(_insert_new(table, tx.dialect.name), row).rowcount == 1
+
+
+def take_turn(tx: Connection, turn: Turn) -> None:
+    """Wait until no other transaction has this turn; it ends with the transaction."""
+    if not writes_alone(tx):
+        tx.execute(_TAKE_TURN, {"turn": int(turn)})
+
+
+def writes_alone(tx: Connection) -> bool:
+    """Return whether a writing transaction is the only one there is: in SQLite it is."""
+    return tx.dialect.name == "sqlite"
+
+
+@cache
+def _insert_new(table: Table, dialect: str) -> Insert:
+    if dialect == "sqlite":
+        return sqlite.insert(table).on_conflict_do_nothing()
+    return postgresql.insert(table).on_conflict_do_nothing()

@@ -1,0 +1,157 @@
+"""What the ledger takes and gives: plain records, times in seconds since 1970."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from secemb_party.ledger.states import ENDED, RoundState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """One training job."""
+
+    task_id: bytes  # (32,)
+    spec: bytes = field(repr=False)
+    added_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersion:
+    """One version of a task's model; the arrays are a file, this is their digest."""
+
+    task_id: bytes  # (32,)
+    version: int
+    digest: bytes  # (32,)
+    recorded_at: float
+    published_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRound:
+    """What is fixed about a round before its first session."""
+
+    round_id: bytes  # (32,), the digest of its specification
+    task_id: bytes  # (32,)
+    number: int
+    kind: str  # train, survey, evaluate
+    model_version: int
+    spec: bytes = field(repr=False)
+    opened_at: float
+    join_until: float
+    upload_until: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord(NewRound):
+    """A round and how far it has come; what has not happened yet is None."""
+
+    state: RoundState
+    sealing_at: float | None
+    sealed_at: float | None
+    shared_at: float | None
+    reconstructed_at: float | None
+    ended_at: float | None  # published or aborted
+    sealed_sessions: tuple[bytes, ...] | None = field(repr=False)  # sorted, 16 bytes each
+    list_digest: bytes | None
+    share_digest: bytes | None
+    next_version: int | None
+    reason: str | None  # why it was aborted
+
+    @property
+    def ended(self) -> bool:
+        """Return whether nothing more will happen in this round."""
+        return self.state in ENDED
+
+
+class Admission(StrEnum):
+    """What became of a device's wish to take part."""
+
+    ADMITTED = "admitted"
+    ALREADY = "already"  # the same device asks again with the same session
+    DEVICE_TAKEN = "device-taken"  # the device has another session in this round
+    SESSION_TAKEN = "session-taken"  # the session id belongs to another device or another round
+    FULL = "full"
+    CLOSED = "closed"  # the round takes nothing new
+
+
+class Stored(StrEnum):
+    """What became of an upload."""
+
+    STORED = "stored"  # and on the disk
+    SAME = "same"  # these bytes are already there
+    DIFFERENT = "different"  # other bytes are already there
+    CLOSED = "closed"  # the round takes nothing new
+    UNKNOWN = "unknown"  # the session was not admitted
+    FULL = "full"
+    NO_KEYS = "no-keys"  # an update before its keys
+    OTHER_ROUND = "other-round"  # the session id was used in another round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Upload:
+    """One message of a session; to the ledger its body is opaque."""
+
+    round_id: bytes  # (32,)
+    session_id: bytes  # (16,)
+    body_digest: bytes  # (32,), of everything: tells a resend from other bytes
+    public_digest: bytes  # (32,), of what both servers must have received alike
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSummary:
+    """What a server tells its peer about a session when a round is sealed."""
+
+    session_id: bytes
+    keys_public_digest: bytes | None
+    update_public_digest: bytes | None
+
+    @property
+    def complete(self) -> bool:
+        """Return whether keys and update are both here."""
+        return self.keys_public_digest is not None and self.update_public_digest is not None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SessionBodies:
+    """The two bodies of a complete session."""
+
+    session_id: bytes
+    keys: bytes
+    update: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many sessions of a round got how far."""
+
+    admitted: int
+    keys: int
+    updates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """An enrolment token, known by its SHA-256 only."""
+
+    token_hash: bytes = field(repr=False)  # (32,)
+    name: str
+    created_at: float
+    revoked_at: float | None
+
+    @property
+    def active(self) -> bool:
+        """Return whether the token still opens the door."""
+        return self.revoked_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something the operator may want to know."""
+
+    event_id: int
+    at: float
+    kind: str
+    data: Mapping[str, Any]

@@ -1,0 +1,166 @@
+"""Rounds and the one way they move from state to state."""
+
+from collections.abc import Collection
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select, update
+
+from secemb_party.ledger.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
+from secemb_party.ledger.inserts import insert_new, writes_alone
+from secemb_party.ledger.records import NewRound, RoundRecord
+from secemb_party.ledger.states import ENDED, REQUIRED_FACTS, RoundState, allowed
+from secemb_party.ledger.tables import rounds as table
+from secemb_party.ledger.tables import sessions
+from secemb_party.ledger.tasks import find_task
+
+_ID_SIZE = 16
+_ROUND = select(table).where(table.c.round_id == bindparam("round"))
+# A round's row is the lock of the round: whatever changes in it, sessions included, changes under this lock.
+_LOCK = select(table.c.round_id).where(table.c.round_id == bindparam("round")).with_for_update(key_share=True)
+_OF_TASK = select(table).where(table.c.task_id == bindparam("task")).order_by(table.c.number.desc())
+_LAST = _OF_TASK.limit(1)
+_CURRENT = _OF_TASK.where(table.c.ended_at.is_(None)).limit(1)
+_COMPLETE = select(sessions.c.session_id).where(
+    sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
+)
+
+
+def create_round(tx: Connection, new: NewRound) -> RoundRecord:
+    """Open a round; the same again returns what is stored, another one of the same number is refused."""
+    find_task(tx, new.task_id)
+    row = {field.name: getattr(new, field.name) for field in fields(NewRound)}
+    if not insert_new(tx, table, {**row, "state": RoundState.OPEN}):
+        _check_same(tx, new)
+    return _find(tx, new.round_id)
+
+
+def find_round(tx: Connection, round_id: bytes) -> RoundRecord | None:
+    """Return a round, or None."""
+    return _record(tx.execute(_ROUND, {"round": round_id}).one_or_none())
+
+
+def current_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
+    """Return the latest round of a task that has not ended, or None."""
+    return _record(tx.execute(_CURRENT, {"task": task_id}).one_or_none())
+
+
+def last_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
+    """Return the latest round of a task, ended or not, or None."""
+    return _record(tx.execute(_LAST, {"task": task_id}).one_or_none())
+
+
+def rounds(tx: Connection, task_id: bytes, *, limit: int = 50, before_number: int | None = None) -> list[RoundRecord]:
+    """Return rounds of a task, the newest first, from just below a number on."""
+    page = _OF_TASK if before_number is None else _OF_TASK.where(table.c.number < before_number)
+    rows = tx.execute(page.limit(limit), {"task": task_id})
+    return [_known(row) for row in rows]
+
+
+def advance(
+    tx: Connection,
+    round_id: bytes,
+    expect: RoundState,
+    to: RoundState,
+    now: float,
+    *,
+    sealed_sessions: Collection[bytes] | None = None,
+    list_digest: bytes | None = None,
+    share_digest: bytes | None = None,
+    next_version: int | None = None,
+    reason: str | None = None,
+) -> RoundRecord:
+    """Move a round one state on, if it is where the caller expects it.
+
+    A repeated call returns the round as it is. A fact that is stored never changes: a call that brings another
+    one is refused, as is any call for a round that is elsewhere.
+    """
+    facts = {
+        "sealed_sessions": None if sealed_sessions is None else _joined(sealed_sessions),
+        "list_digest": list_digest,
+        "share_digest": share_digest,
+        "next_version": next_version,
+        "reason": reason,
+    }
+    given = {name: value for name, value in facts.items() if value is not None}
+    lock_round(tx, round_id)
+    row = _row(tx, round_id)
+    if _is_done(row, expect, to, given):
+        return _known(row)
+    _check_complete(tx, row, to, given)
+    moved = {"state": to, f"{'ended' if to in ENDED else to.value}_at": now, **given}
+    tx.execute(update(table).where(table.c.round_id == round_id).values(moved))
+    return _find(tx, round_id)
+
+
+def lock_round(tx: Connection, round_id: bytes) -> None:
+    """Wait until no other transaction changes anything in a round; what is read afterwards stays true."""
+    if not writes_alone(tx):
+        tx.execute(_LOCK, {"round": round_id})
+
+
+def _check_same(tx: Connection, new: NewRound) -> None:
+    """Refuse a round that is not the one already stored; its deadlines are those of the first call."""
+    held = find_round(tx, new.round_id)
+    if held is None:
+        raise LedgerConflictError(f"round {new.number} of this task is held with another specification")
+    if any(
+        getattr(held, name) != getattr(new, name) for name in ("task_id", "number", "kind", "model_version", "spec")
+    ):
+        raise LedgerConflictError("this round id is held with other contents")
+
+
+def _is_done(row: Row[Any], expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
+    """Return whether a round already is where it should go, and refuse every step but the right one."""
+    state = RoundState(row.state)
+    for name, value in given.items():
+        if (held := row._mapping[name]) is not None and held != value:
+            raise StateConflictError(f"the round is {state} with another {name}", state)
+    if state == to and all(row._mapping[name] is not None for name in given):
+        return True
+    if state != expect or not allowed(expect, to):
+        raise StateConflictError(f"the round is {state}: it cannot go from {expect} to {to}", state)
+    return False
+
+
+def _check_complete(tx: Connection, row: Row[Any], to: RoundState, given: dict[str, Any]) -> None:
+    """Refuse a step without its facts, and a list with a session that is not complete here."""
+    missing = [n for n in REQUIRED_FACTS.get(to, ()) if n not in given and row._mapping[n] is None]
+    if missing:
+        raise LedgerFormatError(f"a round cannot become {to} without {' and '.join(missing)}")
+    if "sealed_sessions" in given:
+        complete = set(tx.execute(_COMPLETE, {"round": row.round_id}).scalars())
+        if not complete.issuperset(_split(given["sealed_sessions"])):
+            raise StateConflictError("a session on the list is not complete here", RoundState(row.state))
+
+
+def _joined(session_ids: Collection[bytes]) -> bytes:
+    ids = sorted(session_ids)
+    if any(len(name) != _ID_SIZE for name in ids) or len(set(ids)) != len(ids):
+        raise LedgerFormatError("a list of sessions holds 16 bytes for each of them, and each once")
+    return b"".join(ids)
+
+
+def _split(joined: bytes) -> tuple[bytes, ...]:
+    return tuple(joined[at : at + _ID_SIZE] for at in range(0, len(joined), _ID_SIZE))
+
+
+def _row(tx: Connection, round_id: bytes) -> Row[Any]:
+    row = tx.execute(_ROUND, {"round": round_id}).one_or_none()
+    if row is None:
+        raise NotRecordedError("the ledger does not know this round")
+    return row
+
+
+def _find(tx: Connection, round_id: bytes) -> RoundRecord:
+    return _known(_row(tx, round_id))
+
+
+def _record(row: Row[Any] | None) -> RoundRecord | None:
+    return None if row is None else _known(row)
+
+
+def _known(row: Row[Any]) -> RoundRecord:
+    joined = row.sealed_sessions
+    facts = {"state": RoundState(row.state), "sealed_sessions": None if joined is None else _split(joined)}
+    return RoundRecord(**{**row._mapping, **facts})

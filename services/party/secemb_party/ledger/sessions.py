@@ -1,0 +1,149 @@
+"""Sessions: who takes part in a round and what they have uploaded.
+
+Everything new happens under the lock of its round, in the transaction that looks at the round's state. What is stored
+already is answered in any state, by its digest, so that a resend gets the same answer even after the bodies are gone.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from secemb_party.ledger.errors import NotRecordedError
+from secemb_party.ledger.inserts import insert_new
+from secemb_party.ledger.records import Admission, Counts, SessionSummary, Stored, Upload
+from secemb_party.ledger.rounds import lock_round
+from secemb_party.ledger.states import RoundState
+from secemb_party.ledger.tables import bodies, rounds
+from secemb_party.ledger.tables import sessions as table
+
+KEYS, UPDATE = "keys", "update"
+
+_IN_ROUND = table.c.round_id == bindparam("round")
+_LOOK = (
+    select(
+        rounds.c.state,
+        table.c.round_id,
+        table.c.device,
+        table.c.keys_digest,
+        table.c.update_digest,
+    )
+    .select_from(rounds.outerjoin(table, table.c.session_id == bindparam("session")))
+    .where(rounds.c.round_id == bindparam("round"))
+)
+_TALLY = select(
+    func.count().label("sessions"), func.count().filter(table.c.device == bindparam("device_")).label("of_device")
+).where(_IN_ROUND)
+_SIZE = select(func.count()).where(_IN_ROUND)
+_COUNT = select(func.count(), func.count(table.c.keys_digest), func.count(table.c.update_digest)).where(_IN_ROUND)
+_SUMMARIES = (
+    select(table.c.session_id, table.c.keys_public, table.c.update_public).where(_IN_ROUND).order_by(table.c.session_id)
+)
+_ADD_BODY = insert(bodies)
+_SET = {
+    part: update(table)
+    .where(table.c.session_id == bindparam("session"))
+    .values({name: bindparam(f"new_{name}") for name in (f"{part}_digest", f"{part}_public", f"{part}_at")})
+    for part in (KEYS, UPDATE)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A round and a session as they are while the round is locked."""
+
+    state: RoundState
+    round_id: bytes | None  # of the session; None where there is no such session
+    device: bytes | None
+    keys_digest: bytes | None
+    update_digest: bytes | None
+
+
+def admit(tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, limit: int, now: float) -> Admission:
+    """Give a device its session in a round, one a device and at most `limit` in all."""
+    seen = _look(tx, round_id, session_id)
+    if seen.round_id is not None:
+        same = seen.round_id == round_id and seen.device == device
+        return Admission.ALREADY if same else Admission.SESSION_TAKEN
+    if seen.state is not RoundState.OPEN:
+        return Admission.CLOSED
+    tally = tx.execute(_TALLY, {"round": round_id, "device_": device}).one()
+    if tally.of_device:
+        return Admission.DEVICE_TAKEN
+    if tally.sessions >= limit:
+        return Admission.FULL
+    row = {"session_id": session_id, "round_id": round_id, "device": device, "admitted_at": now}
+    # The only thing this lock does not keep out is the same id in another round.
+    return Admission.ADMITTED if insert_new(tx, table, row) else Admission.SESSION_TAKEN
+
+
+def put_keys(tx: Connection, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
+    """Store a session's keys.
+
+    Server 0 admits sessions first. On server 1 nobody joins, so that without `require_admission` the keys make the
+    session, of which a round has at most `limit`.
+    """
+    seen = _look(tx, upload.round_id, upload.session_id)
+    refusal = _refusal(seen, upload, held=seen.keys_digest)
+    if refusal is not None:
+        return refusal
+    if seen.round_id is None:
+        if require_admission:
+            return Stored.UNKNOWN
+        if tx.execute(_SIZE, {"round": upload.round_id}).scalar_one() >= limit:
+            return Stored.FULL
+        row = {"session_id": upload.session_id, "round_id": upload.round_id, "admitted_at": now}
+        if not insert_new(tx, table, row):
+            return Stored.OTHER_ROUND
+    return _store(tx, KEYS, upload, now)
+
+
+def put_update(tx: Connection, upload: Upload, now: float) -> Stored:
+    """Store a session's update; its keys must be here."""
+    seen = _look(tx, upload.round_id, upload.session_id)
+    refusal = _refusal(seen, upload, held=seen.update_digest)
+    if refusal is not None:
+        return refusal
+    if seen.keys_digest is None:
+        return Stored.NO_KEYS
+    return _store(tx, UPDATE, upload, now)
+
+
+def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:
+    """Return how far each session of a round is, sorted by id."""
+    return [SessionSummary(*row) for row in tx.execute(_SUMMARIES, {"round": round_id})]
+
+
+def counts(tx: Connection, round_id: bytes) -> Counts:
+    """Return how many sessions of a round got how far."""
+    return Counts(*tx.execute(_COUNT, {"round": round_id}).one())
+
+
+def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:
+    lock_round(tx, round_id)
+    row = tx.execute(_LOOK, {"round": round_id, "session": session_id}).one_or_none()
+    if row is None:
+        raise NotRecordedError("the ledger does not know this round")
+    state, *session = row
+    return _Seen(RoundState(state), *session)
+
+
+def _refusal(seen: _Seen, upload: Upload, *, held: bytes | None) -> Stored | None:
+    """Return the answer to an upload that brings nothing new or comes too late, or None."""
+    if seen.round_id not in {None, upload.round_id}:
+        return Stored.OTHER_ROUND
+    if held is not None:
+        return Stored.SAME if held == upload.body_digest else Stored.DIFFERENT
+    return None if seen.state is RoundState.OPEN else Stored.CLOSED
+
+
+def _store(tx: Connection, part: str, upload: Upload, now: float) -> Stored:
+    values: dict[str, Any] = {
+        "session": upload.session_id,
+        f"new_{part}_digest": upload.body_digest,
+        f"new_{part}_public": upload.public_digest,
+        f"new_{part}_at": now,
+    }
+    tx.execute(_SET[part], values)
+    tx.execute(_ADD_BODY, {"session_id": upload.session_id, "part": part, "body": upload.body})
+    return Stored.STORED

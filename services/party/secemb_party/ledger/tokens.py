@@ -1,0 +1,62 @@
+"""Enrolment tokens of devices, by their SHA-256."""
+
+import re
+
+from sqlalchemy import Connection, bindparam, select, update
+
+from secemb_party.ledger.errors import LedgerConflictError, NotRecordedError
+from secemb_party.ledger.inserts import insert_new
+from secemb_party.ledger.records import Token
+from secemb_party.ledger.tables import tokens as table
+
+_BY_HASH = select(table).where(table.c.token_hash == bindparam("hash"))
+_BY_NAME = select(table).where(table.c.name == bindparam("name_"))
+_BY_PREFIX = select(table).where(table.c.token_hash.between(bindparam("first"), bindparam("last"))).limit(2)
+_REVOKE = (
+    update(table)
+    .where(table.c.token_hash == bindparam("hash"), table.c.revoked_at.is_(None))
+    .values(revoked_at=bindparam("now"))
+)
+_PREFIX = re.compile(r"[0-9a-f]{8,64}")
+
+
+def add_token(tx: Connection, token_hash: bytes, name: str, now: float) -> Token:
+    """Remember a token; the same again changes nothing, a second one of the same name is refused."""
+    insert_new(tx, table, {"token_hash": token_hash, "name": name, "created_at": now})
+    held = token(tx, token_hash)
+    if held is None:
+        raise LedgerConflictError("another token has this name; a name is not used twice, even after it is revoked")
+    if held.name != name:
+        raise LedgerConflictError("this token is held under another name")
+    return held
+
+
+def revoke_token(tx: Connection, name_or_prefix: str, now: float) -> Token:
+    """Revoke the token of a name, or else the only one whose hash begins so (8 hexadecimal digits or more)."""
+    found = _find(tx, name_or_prefix)
+    tx.execute(_REVOKE, {"hash": found.token_hash, "now": now})
+    return _find(tx, name_or_prefix)
+
+
+def token(tx: Connection, token_hash: bytes) -> Token | None:
+    """Return a token, revoked or not, or None."""
+    row = tx.execute(_BY_HASH, {"hash": token_hash}).one_or_none()
+    return None if row is None else Token(**row._mapping)
+
+
+def tokens(tx: Connection) -> list[Token]:
+    """Return every token, the oldest first."""
+    rows = tx.execute(select(table).order_by(table.c.created_at, table.c.name))
+    return [Token(**row._mapping) for row in rows]
+
+
+def _find(tx: Connection, name_or_prefix: str) -> Token:
+    rows = tx.execute(_BY_NAME, {"name_": name_or_prefix}).all()
+    if not rows and _PREFIX.fullmatch(name_or_prefix):
+        first, last = (bytes.fromhex(name_or_prefix.ljust(64, digit)) for digit in "0f")
+        rows = tx.execute(_BY_PREFIX, {"first": first, "last": last}).all()
+    if not rows:
+        raise NotRecordedError("no token has this name, nor a hash that begins so")
+    if len(rows) > 1:
+        raise LedgerConflictError("more than one token has a hash that begins so: give more digits")
+    return Token(**rows[0]._mapping)

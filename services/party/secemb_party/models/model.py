@@ -1,0 +1,123 @@
+"""One version of what is trained: the item table and the dense part, named by a digest.
+
+The digest is SHA-256 over
+
+    "secemb/1 model"            14 bytes of ASCII
+    task_id                     32 bytes
+    version                     u64, little-endian, as are the next three
+    items, width, dense size    u64 each
+    the rows                    items · width float32, little-endian, row after row
+    the dense part              dense size float32, little-endian
+
+and so depends on no file format: both servers, and programs in other languages, can compute it.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_party.models.errors import WeightsError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.canonical import LARGEST_NUMBER
+
+Floats = npt.NDArray[np.float32]
+
+_DOMAIN = b"secemb/1 model"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """How many numbers the model of a task has."""
+
+    items: int  # m, rows of the table
+    width: int  # w, numbers a row
+    dense: int  # numbers outside the table
+
+    def __post_init__(self) -> None:
+        if self.items < 1 or self.width < 1 or self.dense < 0:
+            raise WeightsError("a model has at least one item, rows of at least one number and no negative dense size")
+
+    @classmethod
+    def of(cls, task: TaskSpec) -> Self:
+        """Return the shape that a task asks for."""
+        return cls(items=task.items, width=task.row_width, dense=task.dense_size)
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers that is in all."""
+        return self.items * self.width + self.dense
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """One version of a task's model. The arrays are handed over: from here on nobody may write to them."""
+
+    task_id: bytes = field(repr=False)
+    version: int
+    rows: Floats = field(repr=False)  # (items, width)
+    dense: Floats = field(repr=False)  # (dense size,)
+
+    def __post_init__(self) -> None:
+        check_origin(self.task_id, self.version)
+        object.__setattr__(self, "rows", _settled(self.rows, axes=2))
+        object.__setattr__(self, "dense", _settled(self.dense, axes=1))
+
+    @property
+    def shape(self) -> Shape:
+        """Return how many numbers the model has."""
+        items, width = self.rows.shape
+        return Shape(items=items, width=width, dense=self.dense.size)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return the 32 bytes that name this version; see the top of this file for what they cover."""
+        shape = self.shape
+        hashed = hashlib.sha256(_DOMAIN + self.task_id)
+        for number in (self.version, shape.items, shape.width, shape.dense):
+            hashed.update(number.to_bytes(8, "little"))
+        hashed.update(little_endian(self.rows))
+        hashed.update(little_endian(self.dense))
+        return hashed.digest()
+
+    def encode(self) -> bytes:
+        """Return the numbers as one server sends them to the other: rows, then the dense part."""
+        return b"".join((little_endian(self.rows), little_endian(self.dense)))
+
+    @classmethod
+    def decode(cls, task_id: bytes, version: int, shape: Shape, data: bytes) -> "Model":
+        """Read what `encode` made; another length and numbers that are not finite are refused."""
+        if len(data) != 4 * shape.numbers:
+            raise WeightsError(f"a model of this task has exactly {4 * shape.numbers} bytes")
+        numbers = np.frombuffer(data, dtype="<f4").astype(np.float32)
+        cut = shape.items * shape.width
+        rows = numbers[:cut].reshape(shape.items, shape.width)
+        return cls(task_id=task_id, version=version, rows=rows, dense=numbers[cut:])
+
+
+def check_origin(task_id: bytes, version: int) -> None:
+    """Refuse what cannot be a task's name or a version of its model."""
+    if len(task_id) != 32:
+        raise WeightsError("task_id must be 32 bytes, the SHA-256 of the task's canonical form")
+    if not 0 <= version <= LARGEST_NUMBER:
+        raise WeightsError("a model version must be a whole number below 2^53")
+
+
+def little_endian(values: Floats) -> memoryview:
+    """Return the bytes of float32 numbers in the one order that is hashed; nothing is copied on common machines."""
+    flat = np.ascontiguousarray(values, dtype="<f4").reshape(-1)
+    return flat.view(np.uint8).data
+
+
+def _settled(values: Floats, *, axes: int) -> Floats:
+    """Return the array as a model holds it: float32, contiguous, finite and closed to writing."""
+    if values.dtype != np.float32 or values.ndim != axes:
+        raise WeightsError("a model is float32: rows with two axes, a dense part with one")
+    values = np.ascontiguousarray(values)
+    if not np.isfinite(values).all():
+        raise WeightsError("a model must not contain NaN or infinity")
+    values.flags.writeable = False
+    return values

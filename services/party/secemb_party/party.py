@@ -1,0 +1,234 @@
+"""What both servers do alike: take a session's keys and update, remember them, and add up their share.
+
+The event loop does the waiting, the workers the arithmetic, the ledger the remembering. Nothing is answered before it
+is durable, and everything is decided in the ledger's transactions, so that a crash at any point loses nothing that was
+acknowledged.
+"""
+
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from secemb_party.errors import RoundClosedError, SessionConflictError, UnknownRoundError, UnknownSessionError
+from secemb_party.evaluation import Evaluation, Share, upload_bytes
+from secemb_party.http.health import Check
+from secemb_party.ledger import Ledger, LedgerUnavailableError, RoundRecord, RoundState, Stored, Upload
+from secemb_party.models import Model, ModelStore, Shape, initial
+from secemb_party.round import BATCH
+from secemb_party.share_store import ShareStore
+from secemb_party.telemetry import Metrics
+from secemb_party.tickets import check_ticket
+from secemb_party.workers import Workers
+from secemb_shared import reading
+from secemb_shared.dpf import Backend
+from secemb_shared.errors import SessionError
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.messages.canonical import decimal
+
+Clock = Callable[[], float]
+ReadBody = Callable[[int], Awaitable[bytes]]
+Result = TypeVar("Result")
+_KEPT_EVALUATIONS = 2  # the round that is open and the one that is being added up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a party is made of."""
+
+    role: int
+    task: TaskSpec
+    ledger: Ledger
+    models: ModelStore
+    shares: ShareStore
+    workers: Workers
+    ticket_key: Ed25519PublicKey
+    metrics: Metrics = field(default_factory=Metrics)
+    clock: Clock = time.time
+    keep_rounds: int = 3
+    backend: Backend | None = None
+
+
+class Party:
+    """One server's memory and arithmetic for one task."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
+        self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
+        self._shares, self._ticket_key, self._backend = parts.shares, parts.ticket_key, parts.backend
+        self.metrics, self._keep_rounds = parts.metrics, parts.keep_rounds
+        self._evaluations: dict[bytes, Evaluation] = {}
+
+    async def start(self) -> None:
+        """Make sure that the task and its first model are recorded."""
+        await self.ledger.add_task(self.task.task_id, self.task.encode(), self.clock())
+        if await self.ledger.published_version(self.task.task_id) is None:
+            await self.install(await self.workers.run(self._first_model))
+
+    def _first_model(self) -> Model:
+        if self.models.latest() is not None:
+            return self.models.load(0)  # imported before the first start
+        task = self.task
+        shape, scale = Shape.of(task), decimal(task.initial_scale)
+        return initial(task.task_id, shape, seed=task.seed, scale=scale, bias_column=True, dense_scale=scale)
+
+    async def readiness(self) -> list[Check]:
+        """Return what must hold before devices are sent here, and what to do where it does not."""
+        try:
+            await self.ledger.ping()
+            published = await self.ledger.published_version(self.task.task_id)
+        except LedgerUnavailableError:
+            return [Check("ledger", False, "the database does not answer; see [ledger] url")]
+        held = published is not None and published.version in self.models.versions()
+        hint = "the published model is missing in data_dir; restore it from the other server or a backup"
+        return [Check("ledger", True, ""), Check("model", held, "" if held else hint)]
+
+    async def install(self, model: Model) -> None:
+        """Store a model and make it the published version."""
+        digest = await self.workers.run(lambda: self.models.save(model))
+        now = self.clock()
+        await self.ledger.record_version(self.task.task_id, model.version, digest, now)
+        await self.ledger.publish_version(self.task.task_id, model.version, now)
+
+    async def advance(
+        self, round_id: bytes, expect: RoundState, to: RoundState, now: float, **facts: Any
+    ) -> RoundRecord:
+        """Move a round one state on, and tell the operator."""
+        record = await self.ledger.advance(round_id, expect, to, now, **facts)
+        self.metrics.round_phase(expect.value, max(0.0, now - _entered(record, expect)))
+        if record.ended:
+            self.metrics.round_ended(to.value)
+        await self.ledger.append_event("round", {"round": record.number, "kind": record.kind, "state": to.value}, now)
+        return record
+
+    async def tidy(self) -> None:
+        """Forget what ended rounds no longer need: bodies, shares, old models. Digests of sessions stay."""
+        await self.ledger.forget_bodies(keep_last_rounds=self._keep_rounds)
+        kept = await self.ledger.rounds(self.task.task_id, limit=self._keep_rounds + 1)
+        await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept}))
+        await self.workers.run(lambda: self.models.prune(keep=3))
+
+    async def round(self, round_id: bytes) -> tuple[RoundRecord, RoundSpec]:
+        """Return a round of this task and its specification."""
+        record = await self.ledger.round(round_id)
+        if record is None or record.task_id != self.task.task_id:
+            raise UnknownRoundError("this server does not know that round; join the current one")
+        return record, RoundSpec.decode(record.spec, self.task)
+
+    async def keys(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
+        """Take a session's KEYS message and return its ANSWER."""
+        record, spec = await self.round(round_id)
+        check_ticket(self._ticket_key, ticket, round_id, session_id, self.clock())
+        async with self.workers.place():
+            body = await read(Sizes.of(self.task).keys)
+            evaluation = await self._evaluation(record, spec)
+            public = await self.workers.run(lambda: evaluation.check_keys(session_id, body))
+            upload = _upload(round_id, session_id, public, body)
+            admitted = self.role == 0  # server 0 knows who has joined
+            stored = await self.ledger.put_keys(
+                upload, self.clock(), require_admission=admitted, limit=self.task.cohort
+            )
+            _refuse_unless_stored(stored)
+            if stored is Stored.STORED:
+                self.metrics.session("keys")
+            return await self._compute("answer", lambda: evaluation.answer(session_id, body))
+
+    async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
+        """Take a session's upload and return the SHA-256 of what is now durable."""
+        record, spec = await self.round(round_id)
+        check_ticket(self._ticket_key, ticket, round_id, session_id, self.clock())
+        async with self.workers.place():
+            body = await read(upload_bytes(spec, self.role))
+            evaluation = await self._evaluation(record, spec)
+            public = await self.workers.run(lambda: evaluation.check_update(session_id, body))
+            upload = _upload(round_id, session_id, public, body)
+            stored = await self.ledger.put_update(upload, self.clock())
+            _refuse_unless_stored(stored)
+            if stored is Stored.STORED:
+                self.metrics.session("update")
+            return upload.body_digest
+
+    async def share(self, round_id: bytes) -> bytes:
+        """Return this party's share of a sealed round: computed once, stored, and the same bytes ever after."""
+        record, spec = await self.round(round_id)
+        if record.share_digest is not None:
+            digest = record.share_digest
+            return await self.workers.run(lambda: self._shares.load(round_id, digest))
+        if record.state is not RoundState.SEALED or record.sealed_sessions is None:
+            raise SessionError("this round is not sealed: its sum stays closed")
+        data = await self._compute_share(record, spec)
+        digest = await self.workers.run(lambda: self._shares.save(round_id, data))
+        await self.advance(round_id, RoundState.SEALED, RoundState.SHARED, self.clock(), share_digest=digest)
+        return data
+
+    async def _compute_share(self, record: RoundRecord, spec: RoundSpec) -> bytes:
+        evaluation, share = await self._evaluation(record, spec), Share.empty(spec)
+        async for batch in self.ledger.bodies(record.round_id, record.sealed_sessions or (), batch=BATCH):
+            sessions = [(one.session_id, one.keys, one.update) for one in batch]
+            await self._compute("accumulate", partial(evaluation.add, sessions, share))
+        return share.encode()
+
+    async def _compute(self, operation: str, work: Callable[[], Result]) -> Result:
+        """Run the kernel in a worker and count its time."""
+
+        def timed() -> Result:
+            with self.metrics.kernel(operation):
+                return work()
+
+        return await self.workers.run(timed)
+
+    async def _evaluation(self, record: RoundRecord, spec: RoundSpec) -> Evaluation:
+        known = self._evaluations.get(record.round_id)
+        if known is None:
+            if record.ended and record.model_version not in self.models.versions():
+                raise RoundClosedError("this round is over; join the current one")
+            known = await self.workers.run(lambda: self._prepare(spec))
+            self._evaluations[record.round_id] = known
+            while len(self._evaluations) > _KEPT_EVALUATIONS:
+                self._evaluations.pop(next(iter(self._evaluations)))
+        return known
+
+    def _prepare(self, spec: RoundSpec) -> Evaluation:
+        """Load the model, tag its rows and deal the items; a fraction of a second, once a round."""
+        model = self.models.load(spec.model_version)
+        evaluation = Evaluation(spec, self.role, reading.tag_rows(spec, model.rows, self._backend), self._backend)
+        _ = spec.leaf_table
+        return evaluation
+
+
+def _entered(record: RoundRecord, state: RoundState) -> float:
+    """Return when a round entered a state that it has left."""
+    times = {
+        RoundState.OPEN: record.opened_at,
+        RoundState.SEALING: record.sealing_at,
+        RoundState.SEALED: record.sealed_at,
+        RoundState.SHARED: record.shared_at,
+        RoundState.RECONSTRUCTED: record.reconstructed_at,
+    }
+    return times.get(state) or record.opened_at
+
+
+def _upload(round_id: bytes, session_id: bytes, public: bytes, body: bytes) -> Upload:
+    return Upload(
+        round_id=round_id,
+        session_id=session_id,
+        body_digest=hashlib.sha256(body).digest(),
+        public_digest=public,
+        body=body,
+    )
+
+
+def _refuse_unless_stored(stored: Stored) -> None:
+    match stored:
+        case Stored.STORED | Stored.SAME:
+            return
+        case Stored.CLOSED | Stored.FULL:
+            raise RoundClosedError("this round takes nothing new; join the current one")
+        case Stored.DIFFERENT | Stored.OTHER_ROUND:
+            raise SessionConflictError("other bytes of this session are here; a session is never sent anew")
+        case Stored.UNKNOWN | Stored.NO_KEYS:
+            raise UnknownSessionError("this session has not come so far; join and send its keys first")

@@ -1,0 +1,90 @@
+"""What the two servers say to each other, as JSON; large numbers travel as binary bodies beside it."""
+
+import hashlib
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
+Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Digests = dict[bytes, tuple[bytes, bytes]]  # session: digests of the public parts of its keys and its update
+
+
+class PeerMessage(BaseModel):
+    """A message between the servers: nothing in it that is not asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Announcement(PeerMessage):
+    """Server 0 has opened a round."""
+
+    round: str = Field(max_length=2000)
+    opened_at: float
+    join_until: float
+    upload_until: float
+
+
+class Offer(PeerMessage):
+    """What server 0 holds complete, to be compared: session, digest of its public keys, digest of its public update."""
+
+    sessions: list[tuple[Hex16, Hex32, Hex32]]
+
+    def digests(self) -> Digests:
+        """Return the offer by session."""
+        return {
+            bytes.fromhex(name): (bytes.fromhex(keys), bytes.fromhex(update)) for name, keys, update in self.sessions
+        }
+
+
+class SessionList(PeerMessage):
+    """The sessions that both sides hold complete, or that the sum is over."""
+
+    sessions: list[Hex16]
+
+    def names(self) -> list[bytes]:
+        """Return the session ids."""
+        return [bytes.fromhex(name) for name in self.sessions]
+
+
+class ListDigest(PeerMessage):
+    """Names a sealed list."""
+
+    digest: Hex32
+
+
+class AbortReason(PeerMessage):
+    """Why a round ends without a sum."""
+
+    reason: str = Field(max_length=200)
+
+
+class StandingMessage(PeerMessage):
+    """The task and the model version that a server has published."""
+
+    task: Hex32
+    version: int
+    digest: Hex32
+
+
+class Published(PeerMessage):
+    """The next model version; its numbers are the body of the same request."""
+
+    version: int
+    digest_hex: Hex32
+    body_digest_hex: Hex32
+
+    @property
+    def digest(self) -> bytes:
+        """Return the digest of the model."""
+        return bytes.fromhex(self.digest_hex)
+
+    @property
+    def body_digest(self) -> bytes:
+        """Return the digest of the body."""
+        return bytes.fromhex(self.body_digest_hex)
+
+
+def list_digest(sessions: list[bytes]) -> bytes:
+    """Return the SHA-256 of a sorted list of session ids, one after the other."""
+    return hashlib.sha256(b"".join(sessions)).digest()

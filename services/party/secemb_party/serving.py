@@ -1,0 +1,82 @@
+"""Listeners that live and end together: the first signal lets requests finish, then everything closes."""
+
+import asyncio
+import signal
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+GRACE_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An app and where it listens."""
+
+    app: FastAPI
+    host: str
+    port: int
+    cert: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None  # with it, only clients that show a certificate of this authority get in
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to `serve`, which ends all listeners together."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture nothing."""
+        yield
+
+
+async def serve(listeners: list[Listener], background: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; `background` is ended first, at its next wait."""
+    servers = [_Server(_config(listener)) for listener in listeners]
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    running = [asyncio.create_task(server.serve()) for server in servers]
+    work = asyncio.ensure_future(background()) if background is not None else None
+    first = asyncio.create_task(stopping.wait())
+    await asyncio.wait([first, *running, *([work] if work else [])], return_when=asyncio.FIRST_COMPLETED)
+    await _stop(servers, running, work)
+    first.cancel()
+    for task in [*running, *([work] if work else [])]:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _stop(servers: list[_Server], running: list[asyncio.Task[None]], work: asyncio.Future[None] | None) -> None:
+    if work is not None and not work.done():
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+    for server in servers:
+        server.should_exit = True
+    await asyncio.wait(running)
+
+
+def _config(listener: Listener) -> uvicorn.Config:
+    wants_certificate = listener.client_ca is not None
+    return uvicorn.Config(
+        listener.app,
+        host=listener.host,
+        port=listener.port,
+        ssl_certfile=listener.cert,
+        ssl_keyfile=listener.key,
+        ssl_ca_certs=str(listener.client_ca) if wants_certificate else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if wants_certificate else ssl.CERT_NONE,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=wants_certificate,  # the other server compares clocks by it
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_keep_alive=75,
+    )

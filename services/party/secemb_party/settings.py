@@ -1,0 +1,299 @@
+"""Settings of a server: one TOML file, `SECEMB_` variables over it, and nothing that is not known.
+
+A variable is named after its key: `SECEMB_PEER__URL` is `url` in `[peer]`. Secrets are files, named in the settings and
+read when the server starts. Relative paths start at the directory of the settings file.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from difflib import get_close_matches
+from pathlib import Path
+from tomllib import TOMLDecodeError
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings import (
+    SettingsError as SourceError,
+)
+from sqlalchemy import make_url
+
+from secemb_party.errors import SettingsError
+from secemb_party.ledger.database import parse
+from secemb_party.secret_file import SecretFile
+from secemb_party.telemetry import Format, Level
+
+PREFIX = "SECEMB_"
+DELIMITER = "__"
+
+_directory: ContextVar[Path] = ContextVar("directory")  # where the settings file is, while it is being read
+
+
+def _locate(path: Path) -> Path:
+    return _directory.get(Path()) / path
+
+
+def _find(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    return path
+
+
+def _check_address(url: str) -> str:
+    if not re.fullmatch(r"https://[^/?#@\s]+/?", url):
+        raise ValueError("write https://host:port, without a path or a user")
+    return url.rstrip("/")
+
+
+def _check_database(url: str) -> str:
+    if parse(url).password is not None:
+        raise ValueError("holds a password; put it into a file and name that as ledger.password_file")
+    return url
+
+
+Location = Annotated[Path, AfterValidator(_locate)]
+PublicFile = Annotated[Path, AfterValidator(_locate), AfterValidator(_find)]
+Secret = Annotated[
+    SecretFile, BeforeValidator(lambda value: _locate(Path(value)) if isinstance(value, str | Path) else value)
+]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+Role = Annotated[Literal[0, 1], BeforeValidator(lambda value: {"0": 0, "1": 1}.get(str(value), value))]
+
+
+class Section(BaseModel):
+    """A table of the settings file."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Devices(Section):
+    """The listener that devices call."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8440
+    tls_cert: PublicFile | None = None
+    tls_key: Secret | None = None
+    open_enrolment: bool = False
+    body_seconds: Seconds = 60
+
+
+class Peer(Section):
+    """The channel to the other server: server 0 calls, server 1 listens."""
+
+    url: Annotated[str, AfterValidator(_check_address)] | None = None
+    token_file: Secret | None = None
+    host: str | None = None
+    port: Port | None = None
+    token_hash_file: Secret | None = None
+    cert: PublicFile
+    key: Secret
+    peer_ca: PublicFile
+    retry_seconds: Seconds = 60
+
+
+class Ledger(Section):
+    """The database."""
+
+    url: Annotated[str, AfterValidator(_check_database)] | None = None
+    password_file: Secret | None = None
+    migrate: bool = True
+
+
+class Task(Section):
+    """What is trained, and the tickets to it."""
+
+    file: PublicFile
+    ticket_key_file: Secret | None = None
+    ticket_public_file: PublicFile | None = None
+
+
+class Work(Section):
+    """The worker threads around the kernel."""
+
+    threads: Annotated[int, Field(ge=1, le=256)] = 2
+    queue: Annotated[int, Field(ge=0, le=10_000)] = 64
+    kernel_threads: Annotated[int, Field(ge=1, le=256)] = 1
+
+
+class Operator(Section):
+    """The operator's interface; without a token there is none."""
+
+    token_hash_file: Secret | None = None
+
+
+class Rounds(Section):
+    """How server 0 conducts rounds, and how long each server keeps what devices have sent."""
+
+    evaluate_every: Annotated[int, Field(ge=0)] = 0
+    survey_first: bool = False
+    keep_bodies_rounds: Annotated[int, Field(ge=1)] = 3
+
+
+class Logs(Section):
+    """What is logged, and how."""
+
+    level: Level = "info"
+    format: Format = "json"
+
+
+# By role: what must be there, and what belongs to the other server.
+_NEEDED = {
+    0: {
+        "peer.url": "set it to the address of server 1's peer listener, https://host:port",
+        "peer.token_file": "name the file with the token that server 1 knows the hash of",
+        "task.ticket_key_file": "name the file with the private key that signs tickets",
+    },
+    1: {
+        "peer.host": "set it to the address on which server 0 reaches this server",
+        "peer.port": "set it to the port on which server 0 reaches this server",
+        "peer.token_hash_file": "name the file with the hash of server 0's token",
+        "task.ticket_public_file": "name the file with server 0's public ticket key",
+    },
+}
+_FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": "this is needed"}
+_ONLY_FOR_0 = ("devices.open_enrolment", "rounds.evaluate_every", "rounds.survey_first")
+
+
+class Settings(BaseSettings):
+    """Everything an operator decides."""
+
+    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter=DELIMITER)
+
+    role: Role
+    data_dir: Location
+    devices: Devices = Devices()
+    peer: Peer
+    ledger: Ledger = Ledger()
+    task: Task
+    work: Work = Work()
+    operator: Operator = Operator()
+    rounds: Rounds = Rounds()
+    logs: Logs = Logs()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take nothing from the process behind the caller's back; `load_settings` names the sources."""
+        return (init_settings,)
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        faults = [*self._missing(), *self._misplaced()]
+        if (self.devices.tls_cert is None) != (self.devices.tls_key is None):
+            faults.append("devices.tls_cert and devices.tls_key: name both, or neither behind a proxy that ends TLS")
+        if self.ledger.password_file is not None and self.ledger.url is None:
+            faults.append("ledger.password_file: set ledger.url as well, or remove it")
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
+    def _missing(self) -> Iterator[str]:
+        for key, fix in _NEEDED[self.role].items():
+            if self._get(key) is None:
+                yield f"{key}: role {self.role} needs it; {fix}"
+
+    def _misplaced(self) -> Iterator[str]:
+        other = 1 - self.role
+        for key in (*_NEEDED[other], *(_ONLY_FOR_0 if self.role == 1 else ())):
+            if self._is_set(key):
+                yield f"{key}: this is for role {other}; remove it"
+
+    def _get(self, key: str) -> object:
+        section, _, name = key.partition(".")
+        return getattr(getattr(self, section), name)
+
+    def _is_set(self, key: str) -> bool:
+        section, _, name = key.partition(".")
+        return name in getattr(self, section).model_fields_set
+
+    def ledger_url(self) -> str:
+        """Return the database's URL, with its password: not to be shown."""
+        if self.ledger.url is None:
+            return f"sqlite:///{self.data_dir.absolute() / 'ledger.db'}"
+        if self.ledger.password_file is None:
+            return self.ledger.url
+        url = make_url(self.ledger.url).set(password=self.ledger.password_file.text())
+        return url.render_as_string(hide_password=False)
+
+
+def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
+    """Return the settings in a file with the variables over them, or raise `SettingsError` with every fault."""
+    if not path.is_file():
+        raise SettingsError(f"there is no settings file {path}; `secemb init` makes one")
+    _refuse_unknown_variables(environ)
+    token = _directory.set(path.parent.absolute())
+    try:
+        return Settings(**_merge(TomlConfigSettingsSource(Settings, path)(), _Variables(Settings, environ)()))
+    except TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+    except (OSError, UnicodeDecodeError, SourceError):
+        raise SettingsError(f"{path} or a {PREFIX} variable cannot be read") from None
+    except ValidationError as error:
+        raise SettingsError("\n".join([f"{path}, with {PREFIX} variables:", *_describe(error)])) from None
+    finally:
+        _directory.reset(token)
+
+
+def known_variables() -> list[str]:
+    """Return the name of every variable that has a meaning."""
+    names: list[str] = []
+    for name, field in Settings.model_fields.items():
+        keys = list(getattr(field.annotation, "model_fields", ()))  # none: the setting is no section
+        names += [f"{PREFIX}{name}{DELIMITER}{key}" for key in keys] or [f"{PREFIX}{name}"]
+    return [name.upper() for name in names]
+
+
+class _Variables(EnvSettingsSource):
+    """Variables from a mapping instead of the process."""
+
+    def __init__(self, settings_cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
+        self._environ = environ
+        super().__init__(settings_cls)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return {name.lower(): value for name, value in self._environ.items()}
+
+
+def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
+    known = known_variables()
+    unknown = [name for name in environ if name.upper().startswith(PREFIX) and name.upper() not in known]
+    if unknown:
+        raise SettingsError("\n".join(_suggest(name, known) for name in sorted(unknown)))
+
+
+def _suggest(name: str, known: list[str]) -> str:
+    close = get_close_matches(name.upper(), known, n=1)
+    return f"{name}: there is no such setting; " + (f"did you mean {close[0]}?" if close else "unset it")
+
+
+def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _describe(error: ValidationError) -> Iterator[str]:
+    """Yield a line for each fault, without the value: it may be a secret in the wrong place."""
+    for fault in error.errors(include_input=False, include_url=False, include_context=False):
+        key = ".".join(map(str, fault["loc"]))
+        text = {"extra_forbidden": "there is no such setting; remove it", "missing": "this is needed"}.get(
+            fault["type"]
+        )
+        text = text or fault["msg"].removeprefix("Value error, ")
+        yield f"{key}: {text}" if key else text

@@ -1,0 +1,262 @@
+"""Metrics and logs, neither of which can name a device.
+
+Labels are words from our own source code; one with a digit in it, or a route that is not a template, is refused. Log
+lines carry plain values under harmless names; anything else is withheld, and an exception is described by its type and
+place, without its words.
+"""
+
+import asyncio
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from time import perf_counter
+from typing import Literal, TextIO, cast
+
+import structlog
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["json", "text"]
+
+_REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
+_PHASE_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 1800.0)
+_KERNEL_SECONDS = (0.001, 0.005, 0.025, 0.1, 0.5, 2.5)
+_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
+_TEMPLATE = re.compile(r"unmatched|/|(/([a-z][a-z0-9_.-]{0,30}|\{[a-z_:]+\}))+")
+_METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+
+_LOGGER = "secemb"
+_LONGEST_TEXT = 200
+# A name is split at "_": peer_token and item_ids are caught too.
+# fmt: off
+_SECRET_NAMES = {
+    "authorization", "bearer", "body", "bodies", "cookie", "gradient", "gradients", "header", "headers", "item",
+    "items", "key", "keys", "noise", "password", "payload", "query", "rating", "ratings", "secret", "secrets",
+    "seed", "seeds", "session", "share", "shares", "ticket", "tickets", "token", "tokens", "words",
+}
+# fmt: on
+_FOREIGN_LEVELS = {"uvicorn.error": logging.INFO}  # others speak of requests below WARNING: httpx logs every address
+
+
+class Metrics:
+    """What one app counts and measures, in a registry of its own so that two apps can live in one process."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._requests = Histogram(
+            "secemb_request_seconds",
+            "Requests by route template, method and status",
+            ["route", "method", "status"],
+            buckets=_REQUEST_SECONDS,
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "secemb_refusals",
+            "Problem documents by slug, sent here or received from the peer",
+            ["problem", "by"],
+            registry=registry,
+        )
+        self._sessions = Counter("secemb_sessions", "Sessions that reached a phase", ["phase"], registry=registry)
+        self._rounds = Counter("secemb_rounds", "Rounds that ended", ["outcome"], registry=registry)
+        self._phases = Histogram(
+            "secemb_round_phase_seconds", "Time a round spent", ["phase"], buckets=_PHASE_SECONDS, registry=registry
+        )
+        self._kernel = Histogram(
+            "secemb_kernel_seconds", "Time in the kernel", ["operation"], buckets=_KERNEL_SECONDS, registry=registry
+        )
+        self._bytes = Counter("secemb_bytes", "Bytes of bodies", ["direction"], registry=registry)
+        self._peer_calls = Counter("secemb_peer_calls", "Calls to the peer", ["route", "outcome"], registry=registry)
+        self._queue = Gauge("secemb_queue_places_taken", "Places taken in the workers' queue", registry=registry)
+        self._lag = Gauge("secemb_event_loop_lag_seconds", "How late the event loop last woke up", registry=registry)
+        self._version = Gauge("secemb_model_version", "Version of the model that devices see", registry=registry)
+
+    def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
+        """Count an answered request; `route` is its template."""
+        labels = _template(route), method if method in _METHODS else "other", str(status)
+        self._requests.labels(*labels).observe(seconds)
+
+    def refused(self, slug: str) -> None:
+        """Count a problem document sent."""
+        self._refusals.labels(_word(slug), "self").inc()
+
+    def refused_by_peer(self, slug: str) -> None:
+        """Count a problem document received from the other server; a slug that is none counts as `unknown`."""
+        self._refusals.labels(slug if _WORD.fullmatch(slug) else "unknown", "peer").inc()
+
+    def refusals(self) -> dict[str, int]:
+        """Return how often each problem was sent, and as `peer: …` received."""
+        samples = [sample for metric in self._refusals.collect() for sample in metric.samples]
+        return {
+            ("peer: " if sample.labels["by"] == "peer" else "") + sample.labels["problem"]: int(sample.value)
+            for sample in samples
+            if sample.name.endswith("_total")
+        }
+
+    def session(self, phase: str, count: int = 1) -> None:
+        """Count sessions that reached a phase, such as `joined`, `keys`, `update` or `summed`."""
+        self._sessions.labels(_word(phase)).inc(count)
+
+    def round_ended(self, outcome: str) -> None:
+        """Count a round that was `published` or `aborted`."""
+        self._rounds.labels(_word(outcome)).inc()
+
+    def round_phase(self, phase: str, seconds: float) -> None:
+        """Record how long a round was in a phase."""
+        self._phases.labels(_word(phase)).observe(seconds)
+
+    @contextmanager
+    def kernel(self, operation: str) -> Iterator[None]:
+        """Measure an operation of the kernel; safe in worker threads."""
+        start = perf_counter()
+        try:
+            yield
+        finally:
+            self._kernel.labels(_word(operation)).observe(perf_counter() - start)
+
+    def moved(self, *, received: int, sent: int) -> None:
+        """Count the bytes of bodies."""
+        self._bytes.labels("in").inc(received)
+        self._bytes.labels("out").inc(sent)
+
+    def peer_call(self, route: str, outcome: str) -> None:
+        """Count a call to the peer: `announce`, `seal`, `share`, `publish`; `ok`, `refused`, `unreachable`."""
+        self._peer_calls.labels(_word(route), _word(outcome)).inc()
+
+    def watch_queue(self, taken: Callable[[], int]) -> None:
+        """Ask for the number of places taken whenever metrics are read."""
+        self._queue.set_function(taken)
+
+    def loop_lag(self, seconds: float) -> None:
+        """Record how late the event loop woke up."""
+        self._lag.set(seconds)
+
+    def model_version(self, version: int) -> None:
+        """Record the version that devices see."""
+        self._version.set(version)
+
+    def render(self) -> bytes:
+        """Return everything as Prometheus text."""
+        return generate_latest(self._registry)
+
+
+async def watch_event_loop(metrics: Metrics, every: float = 1.0) -> None:
+    """Measure the event loop's lag until cancelled."""
+    while True:
+        start = perf_counter()
+        await asyncio.sleep(every)
+        metrics.loop_lag(max(0.0, perf_counter() - start - every))
+
+
+def _word(label: str) -> str:
+    if not _WORD.fullmatch(label):
+        raise ValueError("a label is a short word in small letters: ids and values do not belong into metrics")
+    return label
+
+
+def _template(route: str) -> str:
+    if not _TEMPLATE.fullmatch(route):
+        raise ValueError("a route is counted by its template, not by the path of a request")
+    return route
+
+
+@cache
+def get_logger() -> FilteringBoundLogger:
+    """Return the logger of the services. It keeps secrets whether or not logs have been configured."""
+    processors: list[Processor] = [
+        structlog.stdlib.filter_by_level,
+        structlog.contextvars.merge_contextvars,
+        withhold_secrets,
+        *_COMMON,
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ]
+    logger = structlog.wrap_logger(
+        logging.getLogger(_LOGGER),
+        processors=processors,
+        # Not the one for the standard library: its `exception` hands the exception on as it is.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        cache_logger_on_first_use=True,
+    )
+    return cast(FilteringBoundLogger, logger)
+
+
+def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -> None:
+    """Send our lines and those of libraries to `stream` (stderr), one JSON object or one line of text each."""
+    text = structlog.dev.ConsoleRenderer(colors=False)
+    renderer: Processor = structlog.processors.JSONRenderer() if format == "json" else text
+    formatter = structlog.stdlib.ProcessorFormatter(
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        foreign_pre_chain=[keep_first_line, *_COMMON],
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(formatter)
+    logging.getLogger().handlers[:] = [handler]
+    _set_levels(level)
+
+
+def withhold_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Withhold what has a secret's name or is more than a plain value; name what was withheld."""
+    withheld = [name for name, value in event.items() if name != "exc_info" and not _may_be_logged(name, value)]
+    for name in withheld:
+        del event[name]
+    if withheld:
+        event["withheld"] = " ".join(sorted(withheld))
+    return event
+
+
+def describe_exceptions(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace an exception by its type and place: its words may quote a request."""
+    info = event.pop("exc_info", None)
+    event.pop("stack_info", None)
+    error = sys.exc_info()[1] if info is True else info[1] if isinstance(info, tuple) else info
+    if isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        event["error"] = type(error).__name__
+        event["where"] = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+    return event
+
+
+def keep_first_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Shorten a library's message to its first line: asyncio shows a lost exception's words in the second."""
+    event["event"] = str(event["event"]).partition("\n")[0][:_LONGEST_TEXT]
+    return event
+
+
+_COMMON: list[Processor] = [
+    describe_exceptions,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+
+
+def _may_be_logged(name: str, value: object) -> bool:
+    if _SECRET_NAMES & set(name.lower().split("_")):
+        return False
+    return value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST_TEXT)
+
+
+def _set_levels(level: Level) -> None:
+    logging.getLogger().setLevel(logging.WARNING)
+    logging.getLogger(_LOGGER).setLevel(level.upper())
+    for name, minimum in _FOREIGN_LEVELS.items():
+        logging.getLogger(name).setLevel(minimum)
+    access = logging.getLogger("uvicorn.access")  # its lines hold paths, and paths hold ids
+    access.handlers, access.propagate = [], False
+    for name in ("uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True

@@ -1,0 +1,83 @@
+"""When a round opens, seals and ends. Pure: the same facts and the same time give the same decision.
+
+nothing open          → Open the next round, or Finished after the last
+open, still time      → Wait
+open, time is up      → Seal, or Abort with too few sessions
+sealing … published   → the next step; a step that was interrupted is decided again and does no harm
+"""
+
+from dataclasses import dataclass
+
+from secemb_party.ledger import RoundState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the conductor looks at: the current round and who is in it."""
+
+    state: RoundState | None  # None: no round yet, or the last one ended
+    next_number: int
+    rounds: int  # of the whole task
+    cohort: int
+    min_cohort: int
+    join_until: float = 0.0
+    upload_until: float = 0.0
+    admitted: int = 0
+    complete: int = 0  # sessions whose update is here
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open round `number`."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Do nothing before `until`, unless a session becomes complete."""
+
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """End the round without a sum, on both sides."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Bring the round from `state` to the next one."""
+
+    state: RoundState
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The task has had all its rounds."""
+
+
+Decision = Open | Wait | Abort | Advance | Finished
+
+
+def decide(facts: Facts, now: float) -> Decision:
+    """Return what to do next."""
+    if facts.state is None:
+        return Open(facts.next_number) if facts.next_number < facts.rounds else Finished()
+    if facts.state is not RoundState.OPEN:
+        return Advance(facts.state)
+    if not _over(facts, now):
+        return Wait(facts.join_until if now < facts.join_until else facts.upload_until)
+    if facts.complete < facts.min_cohort:
+        return Abort("too few sessions")
+    return Advance(RoundState.OPEN)
+
+
+def _over(facts: Facts, now: float) -> bool:
+    """Tell whether nobody is left to wait for."""
+    if now >= facts.upload_until:
+        return True
+    joining = now < facts.join_until and facts.admitted < facts.cohort
+    return not joining and facts.complete == facts.admitted

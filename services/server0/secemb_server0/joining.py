@@ -1,0 +1,74 @@
+"""Joining: a device with an enrolment token gets a ticket for one session of the open round."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secemb_party.errors import SessionConflictError, UnauthorizedError
+from secemb_party.ledger import Admission, RoundRecord, RoundState
+from secemb_party.party import Party
+from secemb_party.tickets import issue_ticket
+from secemb_server0.leader import Leader
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A device takes part."""
+
+    round: str  # canonical form of the round
+    ticket: str
+    upload_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """Nobody can join now; come back after so many seconds."""
+
+    seconds: int
+
+
+class Door:
+    """Who may take part, and in which round."""
+
+    def __init__(self, party: Party, leader: Leader, key: Ed25519PrivateKey, *, open_enrolment: bool) -> None:
+        self._party, self._leader, self._key, self._open = party, leader, key, open_enrolment
+
+    async def join(self, token: str | None, session_id: bytes) -> Joined | NotNow:
+        """Give a device its ticket: one session a device and round; the same session gets the same ticket again."""
+        device = await self._device(token, session_id)
+        record = await self._party.ledger.current_round(self._party.task.task_id)
+        now = self._party.clock()
+        if record is None or record.state is not RoundState.OPEN or self._leader.announced != record.round_id:
+            return NotNow(2)
+        if now >= record.join_until:
+            return NotNow(_until(record.upload_until, now))
+        admission = await self._party.ledger.admit(
+            record.round_id, session_id, device=device, limit=self._party.task.cohort, now=now
+        )
+        return self._answer(admission, record, session_id, now)
+
+    def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, now: float) -> Joined | NotNow:
+        match admission:
+            case Admission.ADMITTED | Admission.ALREADY:
+                ticket = issue_ticket(self._key, record.round_id, session_id, math.ceil(record.upload_until))
+                return Joined(record.spec.decode(), ticket, record.upload_until)
+            case Admission.SESSION_TAKEN:
+                raise SessionConflictError("this session id is taken; draw a new one")
+            case _:
+                return NotNow(_until(record.upload_until, now))
+
+    async def _device(self, token: str | None, session_id: bytes) -> bytes:
+        """Return the name under which this device is known: the hash of its token."""
+        if self._open:
+            return hashlib.sha256(b"open" + session_id).digest()
+        hashed = hashlib.sha256((token or "").encode()).digest()
+        known = await self._party.ledger.token(hashed)
+        if token is None or known is None or not known.active:
+            raise UnauthorizedError("no valid enrolment token; ask the operator of server 0 for one")
+        return hashed
+
+
+def _until(time: float, now: float) -> int:
+    return max(1, min(60, math.ceil(time - now)))

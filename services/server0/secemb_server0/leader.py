@@ -1,0 +1,246 @@
+"""Server 0 in its leading part: it carries out what the conductor decides, one durable step at a time.
+
+A step may be cut off anywhere. The next one starts from what the ledger holds, asks server 1 again what it asked
+before, and gets the same answers.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from secemb_party.errors import PeerRefusedError, PeerUnavailableError
+from secemb_party.evaluation import Share
+from secemb_party.http.health import Check
+from secemb_party.ledger import NewRound, RoundRecord, RoundState
+from secemb_party.models import Model
+from secemb_party.party import Party
+from secemb_party.peer_messages import list_digest
+from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, Wait, decide
+from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
+from secemb_server0.peer import Peer
+from secemb_server0.results import read_result
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.spec import TRAIN
+
+ChooseKind = Callable[[int], str]
+
+
+def always_train(_: int) -> str:
+    """Return the kind of a round of its number: training."""
+    return TRAIN
+
+
+class Leader:
+    """Opens, seals and ends the rounds of one task."""
+
+    def __init__(self, party: Party, peer: Peer, *, choose_kind: ChooseKind = always_train) -> None:
+        self._party, self._peer, self._choose_kind = party, peer, choose_kind
+        self._ledger, self._task = party.ledger, party.task
+        self._announced: bytes | None = None
+        self.changed = asyncio.Event()  # set when a session has become complete
+
+    @property
+    def announced(self) -> bytes | None:
+        """Return the round that server 1 knows to be open: the one that devices may join."""
+        return self._announced
+
+    async def readiness(self) -> list[Check]:
+        """Return this server's checks, and whether server 1 answers and has the same model."""
+        checks = await self._party.readiness()
+        try:
+            standing = await self._peer.standing()
+        except (PeerUnavailableError, PeerRefusedError) as error:
+            return [
+                *checks,
+                Check("peer", False, f"{error}; see [peer] url, certificates and token, and run secemb check"),
+            ]
+        published = await self._ledger.published_version(self._task.task_id)
+        same = published is not None and standing.task == self._task.task_id.hex()
+        same = same and published is not None and standing.digest in await self._recent_digests(published.version)
+        hint = (
+            "the servers hold different tasks or models; compare secemb task show and secemb model list on both sides"
+        )
+        return [*checks, Check("peer", True, ""), Check("digests", same, "" if same else hint)]
+
+    async def _recent_digests(self, version: int) -> set[str]:
+        """Return the digests that server 1 may hold: the published one, or the next while it is being published."""
+        versions = await self._ledger.versions(self._task.task_id)
+        return {one.digest.hex() for one in versions if version <= one.version <= version + 1}
+
+    async def step(self) -> Decision:
+        """Decide and carry out one thing; return what it was."""
+        self.changed.clear()  # before looking: what happens from here on wakes the next wait
+        record = await self._ledger.current_round(self._task.task_id)
+        decision = decide(await self._facts(record), self._party.clock())
+        match decision:
+            case Open(number):
+                await self._open(number)
+            case Wait() if record is not None:
+                await self._announce(record)
+            case Abort() if record is not None:
+                await self._seal(await self._close(record))  # and finds too few, unless one came just now
+            case Advance(state) if record is not None:
+                await self._advance(record, state)
+        return decision
+
+    async def _facts(self, record: RoundRecord | None) -> Facts:
+        task = self._task
+        if record is None:
+            last = await self._ledger.last_round(task.task_id)
+            number = 0 if last is None else last.number + 1
+            return Facts(
+                state=None, next_number=number, rounds=task.rounds, cohort=task.cohort, min_cohort=task.min_cohort
+            )
+        counts = await self._ledger.counts(record.round_id)
+        return Facts(
+            state=record.state,
+            next_number=record.number + 1,
+            rounds=task.rounds,
+            cohort=task.cohort,
+            min_cohort=task.min_cohort,
+            join_until=record.join_until,
+            upload_until=record.upload_until,
+            admitted=counts.admitted,
+            complete=counts.updates,
+        )
+
+    async def _open(self, number: int) -> None:
+        published = await self._ledger.published_version(self._task.task_id)
+        if published is None:
+            raise PeerRefusedError("no model is published; start the server anew")
+        spec = RoundSpec(
+            task=self._task,
+            number=number,
+            model_version=published.version,
+            model_digest=published.digest,
+            kind=self._choose_kind(number),
+        )
+        now = self._party.clock()
+        record = await self._ledger.create_round(
+            NewRound(
+                round_id=spec.digest,
+                task_id=self._task.task_id,
+                number=number,
+                kind=spec.kind,
+                model_version=spec.model_version,
+                spec=spec.encode(),
+                opened_at=now,
+                join_until=now + self._task.join_seconds,
+                upload_until=now + self._task.upload_seconds,
+            )
+        )
+        await self._announce(record)
+
+    async def _announce(self, record: RoundRecord) -> None:
+        """Make sure that server 1 knows the open round; nobody joins before it does."""
+        if self._announced != record.round_id:
+            await self._peer.announce(record)
+            self._announced = record.round_id
+
+    async def _abort(self, record: RoundRecord, reason: str) -> None:
+        await self._peer.abort(record.round_id, reason)
+        await self._party.advance(record.round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
+
+    async def _advance(self, record: RoundRecord, state: RoundState) -> None:
+        match state:
+            case RoundState.OPEN:
+                await self._party.advance(record.round_id, state, RoundState.SEALING, self._party.clock())
+            case RoundState.SEALING:
+                await self._seal(record)
+            case RoundState.SEALED:
+                await self._party.share(record.round_id)
+            case RoundState.SHARED:
+                await self._reconstruct(record)
+            case RoundState.RECONSTRUCTED:
+                await self._publish(record)
+
+    async def _close(self, record: RoundRecord) -> RoundRecord:
+        """Take nothing new from now on: what is acknowledged later could not count any more."""
+        return await self._ledger.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
+
+    async def _seal(self, record: RoundRecord) -> None:
+        """Agree with server 1 on the sessions that count: those that both hold complete, with equal public parts."""
+        await self._peer.announce(record)  # it may have crashed before it heard of the round
+        held = await self._ledger.session_summaries(record.round_id)
+        both = await self._peer.prepare(record.round_id, held)
+        if not set(both) <= {one.session_id for one in held if one.complete}:
+            raise PeerRefusedError("server 1 names sessions that are not complete here")
+        if len(both) < self._task.min_cohort:
+            await self._abort(record, "too few sessions on both sides")
+            return
+        digest = await self._peer.commit(record.round_id, both)
+        if digest != list_digest(both):
+            raise PeerRefusedError("server 1 sealed another list")
+        await self._party.advance(
+            record.round_id,
+            RoundState.SEALING,
+            RoundState.SEALED,
+            self._party.clock(),
+            sealed_sessions=both,
+            list_digest=digest,
+        )
+
+    async def _reconstruct(self, record: RoundRecord) -> None:
+        """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation."""
+        _, spec = await self._party.round(record.round_id)
+        other = await self._peer.share(record.round_id, record.list_digest or b"")
+        own = await self._party.share(record.round_id)
+        total = Share.decode(spec, own) + Share.decode(spec, other)
+        sessions, version = len(record.sealed_sessions or ()), None
+        if spec.kind == TRAIN:
+            model = await self._party.workers.run(lambda: self._next_model(spec, total, sessions))
+            version = model.version
+            await self._ledger.record_version(self._task.task_id, version, model.digest, self._party.clock())
+        else:
+            result = read_result(spec, total, sessions)
+            await self._ledger.append_event("result", {"round": spec.number, **result}, self._party.clock())
+        await self._party.advance(
+            record.round_id, RoundState.SHARED, RoundState.RECONSTRUCTED, self._party.clock(), next_version=version
+        )
+
+    def _next_model(self, spec: RoundSpec, total: Share, sessions: int) -> Model:
+        """Return the model after this round's step, which is taken once even if a crash cut it short."""
+        store, target = self._party.models, spec.model_version + 1
+        state = store.load_state()
+        if state is not None and state.version == target:
+            return store.load(target)
+        optimiser = make_optimiser(self._task)
+        if state is not None:
+            optimiser.restore(state)
+        gradient = Gradient.mean(self._task.ring, rows=total.rows, dense=total.dense, sessions=sessions)
+        model = optimiser.step(store.load(spec.model_version), gradient)
+        store.save(model)
+        store.save_state(optimiser.state())
+        return model
+
+    async def _publish(self, record: RoundRecord) -> None:
+        """Let devices see the version only when both servers have it."""
+        model = None
+        if record.next_version is not None:
+            version = record.next_version
+            model = await self._party.workers.run(lambda: self._party.models.load(version))
+        digest = await self._peer.publish(record.round_id, model)
+        if model is not None:
+            if digest != model.digest:
+                raise PeerRefusedError("server 1 published another model")
+            await self._ledger.publish_version(self._task.task_id, model.version, self._party.clock())
+        await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, self._party.clock())
+        await self._party.tidy()
+
+    async def wait(self, decision: Decision) -> None:
+        """Sleep as long as the decision allows, but wake when a session becomes complete."""
+        if isinstance(decision, Finished):
+            seconds = 60.0
+        elif isinstance(decision, Wait):
+            seconds = max(0.0, decision.until - self._party.clock())
+        else:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.changed.wait(), min(seconds, 60.0))
+
+
+def make_optimiser(task: TaskSpec) -> Optimiser:
+    """Return the task's optimiser with its rates."""
+    kinds: dict[str, type[Adam] | type[Sgd]] = {"adam": Adam, "sgd": Sgd}
+    return kinds[task.optimiser](row_rate=decimal(task.row_rate), dense_rate=decimal(task.dense_rate))

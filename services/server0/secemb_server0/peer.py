@@ -1,0 +1,136 @@
+"""Server 0's line to server 1: every call may be repeated, and a call that fails says whether repeating can help."""
+
+import hashlib
+from typing import Any, Protocol, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from secemb_party.errors import PeerRefusedError, PeerUnavailableError
+from secemb_party.ledger import RoundRecord, SessionSummary
+from secemb_party.models import Model
+from secemb_party.peer_messages import (
+    AbortReason,
+    Announcement,
+    ListDigest,
+    Offer,
+    PeerMessage,
+    Published,
+    SessionList,
+    StandingMessage,
+)
+
+Answer = TypeVar("Answer", bound=PeerMessage)
+BINARY = {"content-type": "application/octet-stream"}
+
+
+class Peer(Protocol):
+    """What the leader asks of server 1."""
+
+    async def standing(self) -> StandingMessage:
+        """Return the version that server 1 has published."""
+
+    async def announce(self, record: RoundRecord) -> None:
+        """Tell server 1 that a round is open."""
+
+    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
+        """Stop uploads at server 1 and return the sessions that both hold complete."""
+
+    async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
+        """Fix the list; return its digest as server 1 computed it."""
+
+    async def share(self, round_id: bytes, digest: bytes) -> bytes:
+        """Return server 1's share of the sealed list."""
+
+    async def publish(self, round_id: bytes, model: Model | None) -> bytes:
+        """Hand the result over; return the digest of what server 1 has published now."""
+
+    async def abort(self, round_id: bytes, reason: str) -> None:
+        """End the round without a sum."""
+
+
+class HttpPeer:
+    """The peer channel over HTTP; the client carries certificate, pinned authority and bearer."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def standing(self) -> StandingMessage:
+        """Return the version that server 1 has published."""
+        return _read(StandingMessage, await self._call("GET", "/peer/v1/standing"))
+
+    async def announce(self, record: RoundRecord) -> None:
+        """Tell server 1 that a round is open."""
+        message = Announcement(
+            round=record.spec.decode(),
+            opened_at=record.opened_at,
+            join_until=record.join_until,
+            upload_until=record.upload_until,
+        )
+        await self._post("/peer/v1/announce", message)
+
+    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
+        """Stop uploads at server 1 and return the sessions that both hold complete."""
+        offer = Offer(sessions=[_triple(one) for one in held if one.complete])
+        return _read(SessionList, await self._post(f"/peer/v1/rounds/{round_id.hex()}/prepare", offer)).names()
+
+    async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
+        """Fix the list; return its digest as server 1 computed it."""
+        message = SessionList(sessions=[name.hex() for name in sessions])
+        answer = await self._post(f"/peer/v1/rounds/{round_id.hex()}/commit", message)
+        return bytes.fromhex(_read(ListDigest, answer).digest)
+
+    async def share(self, round_id: bytes, digest: bytes) -> bytes:
+        """Return server 1's share of the sealed list."""
+        answer = await self._post(f"/peer/v1/rounds/{round_id.hex()}/share", ListDigest(digest=digest.hex()))
+        return answer.content
+
+    async def publish(self, round_id: bytes, model: Model | None) -> bytes:
+        """Hand the result over; return the digest of what server 1 has published now."""
+        body, version, digest = b"", 0, bytes(32)
+        if model is not None:
+            body, version, digest = model.encode(), model.version, model.digest
+        published = Published(
+            version=version, digest_hex=digest.hex(), body_digest_hex=hashlib.sha256(body).hexdigest()
+        )
+        headers = BINARY | {"secemb-published": published.model_dump_json()}
+        answer = await self._call("POST", f"/peer/v1/rounds/{round_id.hex()}/publish", content=body, headers=headers)
+        return bytes.fromhex(_read(ListDigest, answer).digest)
+
+    async def abort(self, round_id: bytes, reason: str) -> None:
+        """End the round without a sum."""
+        await self._post(f"/peer/v1/rounds/{round_id.hex()}/abort", AbortReason(reason=reason))
+
+    async def _post(self, path: str, message: PeerMessage) -> httpx.Response:
+        headers = {"content-type": "application/json"}
+        return await self._call("POST", path, content=message.model_dump_json().encode(), headers=headers)
+
+    async def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            answer = await self._client.request(method, path, **request)
+        except httpx.HTTPError as error:
+            raise PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})") from error
+        if answer.status_code >= 500 or answer.status_code in (408, 429):
+            raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call is repeated")
+        if answer.status_code >= 400:
+            raise PeerRefusedError(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
+        return answer
+
+
+def _triple(one: SessionSummary) -> tuple[str, str, str]:
+    keys, update = one.keys_public_digest or b"", one.update_public_digest or b""
+    return one.session_id.hex(), keys.hex(), update.hex()
+
+
+def _read(kind: type[Answer], answer: httpx.Response) -> Answer:
+    try:
+        return kind.model_validate_json(answer.content)
+    except ValidationError:
+        raise PeerRefusedError("server 1 answered something else; are both servers of the same version?") from None
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json().get("detail", ""))[:200]
+    except ValueError:
+        return ""

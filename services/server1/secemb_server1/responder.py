@@ -1,0 +1,147 @@
+"""Server 1's side of the peer channel: it answers, and checks everything for itself.
+
+Every answer is a function of what the ledger holds, so that a question asked again is answered with the same bytes.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from secemb_party.errors import PeerRefusedError
+from secemb_party.ledger import NewRound, RoundRecord, RoundState
+from secemb_party.models import Model, Shape
+from secemb_party.party import Party
+from secemb_party.peer_messages import Announcement, Digests, Published, list_digest
+from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.spec import TRAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What this server has published."""
+
+    version: int
+    digest: bytes
+
+
+class Responder:
+    """What server 0 may ask."""
+
+    def __init__(self, party: Party) -> None:
+        self._party, self._ledger, self._task = party, party.ledger, party.task
+
+    async def standing(self) -> Standing:
+        """Return the published model version; the two servers must agree on it."""
+        published = await self._ledger.published_version(self._task.task_id)
+        if published is None:
+            raise PeerRefusedError("no model is published here yet; start this server first")
+        return Standing(published.version, published.digest)
+
+    async def announce(self, announcement: Announcement) -> bytes:
+        """Open a round that server 0 has opened, if it reads the model that is published here; return its id."""
+        spec = RoundSpec.decode(announcement.round.encode(), self._task)
+        if await self._ledger.round(spec.digest) is None:
+            await self._check_next(spec)
+        await self._ledger.create_round(
+            NewRound(
+                round_id=spec.digest,
+                task_id=self._task.task_id,
+                number=spec.number,
+                kind=spec.kind,
+                model_version=spec.model_version,
+                spec=spec.encode(),
+                opened_at=announcement.opened_at,
+                join_until=announcement.join_until,
+                upload_until=announcement.upload_until,
+            )
+        )
+        return spec.digest
+
+    async def _check_next(self, spec: RoundSpec) -> None:
+        standing, last = await self.standing(), await self._ledger.last_round(self._task.task_id)
+        if (spec.model_version, spec.model_digest) != (standing.version, standing.digest):
+            raise PeerRefusedError("the round reads another model than the one published here")
+        if last is not None and (not last.ended or spec.number <= last.number):
+            raise PeerRefusedError("an earlier round has not ended here, or this number was used before")
+
+    async def prepare(self, round_id: bytes, offered: Digests) -> list[bytes]:
+        """Take nothing new from now on; return the sessions that are complete on both sides with equal public parts."""
+        record, _ = await self._party.round(round_id)
+        if record.state is RoundState.OPEN:
+            await self._party.advance(round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
+        held = {
+            one.session_id: (one.keys_public_digest, one.update_public_digest)
+            for one in await self._ledger.session_summaries(round_id)
+            if one.complete
+        }
+        both = sorted(name for name, digests in offered.items() if held.get(name) == digests)
+        stored = await self._ledger.remember(f"prepared:{round_id.hex()}", b"".join(both), self._party.clock())
+        return [stored[at : at + 16] for at in range(0, len(stored), 16)]
+
+    async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
+        """Fix the list of sessions that the sum is over; return its digest."""
+        record, _ = await self._party.round(round_id)
+        prepared = await self._ledger.recall(f"prepared:{round_id.hex()}")
+        if prepared is None or record.state is RoundState.OPEN:
+            raise PeerRefusedError("this round was not prepared for sealing")
+        if sorted(set(sessions)) != sessions or b"".join(sessions) != prepared:
+            raise PeerRefusedError("the list is not the one that both sides hold")
+        if not self._task.min_cohort <= len(sessions) <= self._task.cohort:
+            raise PeerRefusedError("fewer sessions than the minimum cohort or more than the cohort")
+        digest = list_digest(sessions)
+        if record.state is RoundState.SEALING:
+            await self._party.advance(
+                round_id,
+                RoundState.SEALING,
+                RoundState.SEALED,
+                self._party.clock(),
+                sealed_sessions=sessions,
+                list_digest=digest,
+            )
+        elif record.list_digest != digest:
+            raise PeerRefusedError("this round is sealed for another list, or was aborted")
+        return digest
+
+    async def share(self, round_id: bytes, digest: bytes) -> bytes:
+        """Return this server's share, for the list that was sealed and for no other."""
+        record, _ = await self._party.round(round_id)
+        if record.list_digest is None or record.list_digest != digest:
+            raise PeerRefusedError("this round is not sealed for that list")
+        return await self._party.share(round_id)
+
+    async def publish(self, round_id: bytes, published: Published, body: bytes) -> bytes:
+        """Take over the result of a round and return the digest of the model that is published now."""
+        record, spec = await self._party.round(round_id)
+        if record.state in (RoundState.SHARED, RoundState.RECONSTRUCTED):
+            if spec.kind == TRAIN:
+                await self._take_model(spec, published, body)
+            await self._end(record, published.version if spec.kind == TRAIN else None)
+        elif record.state is not RoundState.PUBLISHED:
+            raise PeerRefusedError("this round has no sum to publish")
+        return (await self.standing()).digest
+
+    async def _take_model(self, spec: RoundSpec, published: Published, body: bytes) -> None:
+        if published.version != spec.model_version + 1 or hashlib.sha256(body).digest() != published.body_digest:
+            raise PeerRefusedError("not the next version of the model, or damaged on the way")
+        shape = Shape.of(self._task)
+        model = await self._party.workers.run(lambda: Model.decode(self._task.task_id, published.version, shape, body))
+        if model.digest != published.digest:
+            raise PeerRefusedError("the model does not have the digest that it was announced with")
+        await self._party.install(model)
+
+    async def _end(self, record: RoundRecord, version: int | None) -> None:
+        now = self._party.clock()
+        if record.state is RoundState.SHARED:
+            await self._party.advance(
+                record.round_id, RoundState.SHARED, RoundState.RECONSTRUCTED, now, next_version=version
+            )
+        await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, now)
+        await self._party.tidy()
+
+    async def abort(self, round_id: bytes, reason: str) -> None:
+        """End a round without a sum, if its list is not fixed yet."""
+        record = await self._ledger.round(round_id)
+        if record is None or record.state is RoundState.ABORTED:
+            return  # never opened here, or aborted already: there is nothing that could be summed
+        if record.state not in (RoundState.OPEN, RoundState.SEALING):
+            raise PeerRefusedError("this round is sealed and must go on to its end")
+        await self._party.advance(round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)

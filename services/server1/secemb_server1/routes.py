@@ -1,0 +1,87 @@
+"""The peer channel's routes on server 1: a listener of their own, mutual TLS, and a bearer known by its hash."""
+
+import hashlib
+import hmac
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Request, Response
+from pydantic import ValidationError
+
+from secemb_party.errors import PeerRefusedError, UnauthorizedError
+from secemb_party.http.bodies import BINARY, read_exactly
+from secemb_party.http.devices import RoundHex
+from secemb_party.models import Shape
+from secemb_party.party import Party
+from secemb_party.peer_messages import (
+    AbortReason,
+    Announcement,
+    ListDigest,
+    Offer,
+    Published,
+    SessionList,
+    StandingMessage,
+)
+from secemb_server1.responder import Responder
+
+BODY_SECONDS = 300.0
+
+
+def peer_routes(party: Party, responder: Responder, token_hash: bytes) -> APIRouter:
+    """Return what server 0 may call."""
+
+    def check_bearer(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
+        given = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
+        if not hmac.compare_digest(given, token_hash):
+            raise UnauthorizedError("this is not the peer's token; pair the two servers again")
+
+    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)])
+
+    @router.get("/standing")
+    async def standing() -> StandingMessage:
+        """Return the task and the published model version."""
+        found = await responder.standing()
+        return StandingMessage(task=party.task.task_id.hex(), version=found.version, digest=found.digest.hex())
+
+    @router.post("/announce")
+    async def announce(announcement: Announcement) -> ListDigest:
+        """Open a round; return its id."""
+        return ListDigest(digest=(await responder.announce(announcement)).hex())
+
+    @router.post("/rounds/{round}/prepare")
+    async def prepare(round: RoundHex, offer: Offer) -> SessionList:
+        """Stop uploads; return the sessions that both sides hold complete with equal public parts."""
+        both = await responder.prepare(bytes.fromhex(round), offer.digests())
+        return SessionList(sessions=[name.hex() for name in both])
+
+    @router.post("/rounds/{round}/commit")
+    async def commit(round: RoundHex, sessions: SessionList) -> ListDigest:
+        """Fix the list of the sum."""
+        return ListDigest(digest=(await responder.commit(bytes.fromhex(round), sessions.names())).hex())
+
+    @router.post("/rounds/{round}/share", response_class=Response)
+    async def share(round: RoundHex, sealed: ListDigest) -> Response:
+        """Return this server's share of the sealed list."""
+        data = await responder.share(bytes.fromhex(round), bytes.fromhex(sealed.digest))
+        return Response(data, media_type=BINARY)
+
+    @router.post("/rounds/{round}/publish")
+    async def publish(
+        round: RoundHex, request: Request, published: Annotated[str, Header(alias="secemb-published", max_length=500)]
+    ) -> ListDigest:
+        """Take over the next model, or the end of a round without one."""
+        try:
+            facts = Published.model_validate_json(published)
+        except ValidationError:
+            raise PeerRefusedError("the header of the published model cannot be read") from None
+        size = int(request.headers.get("content-length", "0"))
+        length = 4 * Shape.of(party.task).numbers if size else 0
+        body = await read_exactly(request, length, BODY_SECONDS)
+        return ListDigest(digest=(await responder.publish(bytes.fromhex(round), facts, body)).hex())
+
+    @router.post("/rounds/{round}/abort")
+    async def abort(round: RoundHex, why: AbortReason) -> ListDigest:
+        """End a round without a sum."""
+        await responder.abort(bytes.fromhex(round), why.reason)
+        return ListDigest(digest=round)
+
+    return router

