@@ -24,7 +24,7 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo test bench loadtest soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,12 @@ test: $(DEV) which-kernel ## run the tests
 
 bench: $(RUN) which-kernel ## measure, print a table and write build/bench.json
 	@$(BIN)/python -m secemb_tools bench $(ARGS)
+
+loadtest: $(RUN) which-kernel ## let many devices call two real services, write build/loadtest.json
+	@$(BIN)/python -m secemb_tools loadtest $(ARGS)
+
+soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
+	@SECEMB_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/simulation $(ARGS)
 
 vectors: $(RUN) which-kernel ## regenerate the test vectors
 	@$(BIN)/python -m secemb_tools vectors $(ARGS)

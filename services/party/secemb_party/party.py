@@ -5,6 +5,7 @@ is durable, and everything is decided in the ledger's transactions, so that a cr
 acknowledged.
 """
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable
@@ -61,7 +62,7 @@ class Party:
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
         self._shares, self._ticket_key, self._backend = parts.shares, parts.ticket_key, parts.backend
         self.metrics, self._keep_rounds = parts.metrics, parts.keep_rounds
-        self._evaluations: dict[bytes, Evaluation] = {}
+        self._evaluations: dict[bytes, asyncio.Future[Evaluation]] = {}
 
     async def start(self) -> None:
         """Make sure that the task and its first model are recorded."""
@@ -120,37 +121,33 @@ class Party:
         return record, RoundSpec.decode(record.spec, self.task)
 
     async def keys(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
-        """Take a session's KEYS message and return its ANSWER."""
-        record, spec = await self.round(round_id)
+        """Take a session's KEYS message and return its ANSWER, once the keys are durable."""
         check_ticket(self._ticket_key, ticket, round_id, session_id, self.clock())
         async with self.workers.place():
+            evaluation = await self._evaluation(round_id)
             body = await read(Sizes.of(self.task).keys)
-            evaluation = await self._evaluation(record, spec)
-            public = await self.workers.run(lambda: evaluation.check_keys(session_id, body))
-            upload = _upload(round_id, session_id, public, body)
+            upload, answer = await self._compute("answer", lambda: _answered(evaluation, session_id, body))
             admitted = self.role == 0  # server 0 knows who has joined
             stored = await self.ledger.put_keys(
                 upload, self.clock(), require_admission=admitted, limit=self.task.cohort
             )
-            _refuse_unless_stored(stored)
-            if stored is Stored.STORED:
-                self.metrics.session("keys")
-            return await self._compute("answer", lambda: evaluation.answer(session_id, body))
+            self._count("keys", stored)
+            return answer
 
     async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Take a session's upload and return the SHA-256 of what is now durable."""
-        record, spec = await self.round(round_id)
         check_ticket(self._ticket_key, ticket, round_id, session_id, self.clock())
         async with self.workers.place():
-            body = await read(upload_bytes(spec, self.role))
-            evaluation = await self._evaluation(record, spec)
-            public = await self.workers.run(lambda: evaluation.check_update(session_id, body))
-            upload = _upload(round_id, session_id, public, body)
-            stored = await self.ledger.put_update(upload, self.clock())
-            _refuse_unless_stored(stored)
-            if stored is Stored.STORED:
-                self.metrics.session("update")
+            evaluation = await self._evaluation(round_id)
+            body = await read(upload_bytes(evaluation.round, self.role))
+            upload = await self.workers.run(lambda: _checked_update(evaluation, session_id, body))
+            self._count("update", await self.ledger.put_update(upload, self.clock()))
             return upload.body_digest
+
+    def _count(self, phase: str, stored: Stored) -> None:
+        _refuse_unless_stored(stored)
+        if stored is Stored.STORED:
+            self.metrics.session(phase)
 
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: computed once, stored, and the same bytes ever after."""
@@ -166,7 +163,7 @@ class Party:
         return data
 
     async def _compute_share(self, record: RoundRecord, spec: RoundSpec) -> bytes:
-        evaluation, share = await self._evaluation(record, spec), Share.empty(spec)
+        evaluation, share = await self._evaluation(record.round_id), Share.empty(spec)
         async for batch in self.ledger.bodies(record.round_id, record.sealed_sessions or (), batch=BATCH):
             sessions = [(one.session_id, one.keys, one.update) for one in batch]
             await self._compute("accumulate", partial(evaluation.add, sessions, share))
@@ -181,23 +178,42 @@ class Party:
 
         return await self.workers.run(timed)
 
-    async def _evaluation(self, record: RoundRecord, spec: RoundSpec) -> Evaluation:
-        known = self._evaluations.get(record.round_id)
-        if known is None:
-            if record.ended and record.model_version not in self.models.versions():
-                raise RoundClosedError("this round is over; join the current one")
-            known = await self.workers.run(lambda: self._prepare(spec))
-            self._evaluations[record.round_id] = known
+    async def _evaluation(self, round_id: bytes) -> Evaluation:
+        """Return what is prepared once for all sessions of a round, however many ask for it at the same time."""
+        preparing = self._evaluations.get(round_id)
+        if preparing is None:
+            preparing = self._evaluations[round_id] = asyncio.ensure_future(self._prepare(round_id))
+            preparing.add_done_callback(lambda done: self._forget_failed(round_id, done))
             while len(self._evaluations) > _KEPT_EVALUATIONS:
                 self._evaluations.pop(next(iter(self._evaluations)))
-        return known
+        return await asyncio.shield(preparing)
 
-    def _prepare(self, spec: RoundSpec) -> Evaluation:
+    def _forget_failed(self, round_id: bytes, done: "asyncio.Future[Evaluation]") -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._evaluations.pop(round_id, None)
+
+    async def _prepare(self, round_id: bytes) -> Evaluation:
         """Load the model, tag its rows and deal the items; a fraction of a second, once a round."""
+        record, spec = await self.round(round_id)
+        if record.ended and record.model_version not in self.models.versions():
+            raise RoundClosedError("this round is over; join the current one")
+        return await self.workers.run(lambda: self._make_evaluation(spec))
+
+    def _make_evaluation(self, spec: RoundSpec) -> Evaluation:
         model = self.models.load(spec.model_version)
         evaluation = Evaluation(spec, self.role, reading.tag_rows(spec, model.rows, self._backend), self._backend)
         _ = spec.leaf_table
         return evaluation
+
+
+def _answered(evaluation: Evaluation, session_id: bytes, body: bytes) -> tuple[Upload, bytes]:
+    """Check a KEYS message and answer it; nothing is said before the keys are stored."""
+    public = evaluation.check_keys(session_id, body)
+    return _upload(evaluation, session_id, public, body), evaluation.answer(session_id, body)
+
+
+def _checked_update(evaluation: Evaluation, session_id: bytes, body: bytes) -> Upload:
+    return _upload(evaluation, session_id, evaluation.check_update(session_id, body), body)
 
 
 def _entered(record: RoundRecord, state: RoundState) -> float:
@@ -212,9 +228,9 @@ def _entered(record: RoundRecord, state: RoundState) -> float:
     return times.get(state) or record.opened_at
 
 
-def _upload(round_id: bytes, session_id: bytes, public: bytes, body: bytes) -> Upload:
+def _upload(evaluation: Evaluation, session_id: bytes, public: bytes, body: bytes) -> Upload:
     return Upload(
-        round_id=round_id,
+        round_id=evaluation.round.digest,
         session_id=session_id,
         body_digest=hashlib.sha256(body).digest(),
         public_digest=public,

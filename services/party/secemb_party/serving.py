@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 GRACE_SECONDS = 20
+_FLUSH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,19 @@ async def _stop(servers: list[_Server], running: list[asyncio.Task[None]], work:
             await work
     for server in servers:
         server.should_exit = True
+    farewell = asyncio.create_task(_hang_up(servers))
     await asyncio.wait(running)
+    farewell.cancel()
+
+
+async def _hang_up(servers: list[_Server]) -> None:
+    """Cut the connections that stay open after the last answer: a client's idle TLS connection says no goodbye."""
+    while answering := [task for server in servers for task in server.server_state.tasks]:
+        await asyncio.wait(answering)
+    await asyncio.sleep(_FLUSH_SECONDS)  # the last answer is on its way
+    for server in servers:
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
 
 
 def _config(listener: Listener) -> uvicorn.Config:

@@ -145,7 +145,7 @@ class Leader:
     async def _advance(self, record: RoundRecord, state: RoundState) -> None:
         match state:
             case RoundState.OPEN:
-                await self._party.advance(record.round_id, state, RoundState.SEALING, self._party.clock())
+                await self._close(record)
             case RoundState.SEALING:
                 await self._seal(record)
             case RoundState.SEALED:
@@ -157,7 +157,7 @@ class Leader:
 
     async def _close(self, record: RoundRecord) -> RoundRecord:
         """Take nothing new from now on: what is acknowledged later could not count any more."""
-        return await self._ledger.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
+        return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
 
     async def _seal(self, record: RoundRecord) -> None:
         """Agree with server 1 on the sessions that count: those that both hold complete, with equal public parts."""

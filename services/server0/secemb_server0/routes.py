@@ -5,7 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from secemb_party.errors import SessionConflictError, UnauthorizedError, UnknownTaskError
 from secemb_party.http.devices import TaskHex, check_task
+from secemb_party.http.problems import problem_responses
+from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party
 from secemb_server0.joining import Door, NotNow
 
@@ -29,10 +32,10 @@ class JoinAnswer(BaseModel):
 def join_routes(party: Party, door: Door) -> APIRouter:
     """Return the route by which devices join."""
     router = APIRouter(prefix="/v1", tags=["devices"])
+    refusals = problem_responses(UnauthorizedError, UnknownTaskError, SessionConflictError, LedgerUnavailableError)
+    refusals[202] = {"model": JoinAnswer, "description": "nobody can join now; see Retry-After"}
 
-    @router.post(
-        "/tasks/{task}/join", responses={202: {"model": JoinAnswer, "description": "not now: see Retry-After"}}
-    )
+    @router.post("/tasks/{task}/join", responses=refusals)
     async def join(
         task: TaskHex,
         wish: JoinRequest,

@@ -7,9 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import ValidationError
 
-from secemb_party.errors import PeerRefusedError, UnauthorizedError
+from secemb_party.errors import PeerRefusedError, UnauthorizedError, UnknownRoundError
 from secemb_party.http.bodies import BINARY, read_exactly
 from secemb_party.http.devices import RoundHex
+from secemb_party.http.problems import problem_responses
+from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.models import Shape
 from secemb_party.party import Party
 from secemb_party.peer_messages import (
@@ -24,6 +26,7 @@ from secemb_party.peer_messages import (
 from secemb_server1.responder import Responder
 
 BODY_SECONDS = 300.0
+_REFUSED = problem_responses(PeerRefusedError, UnauthorizedError, UnknownRoundError, LedgerUnavailableError)
 
 
 def peer_routes(party: Party, responder: Responder, token_hash: bytes) -> APIRouter:
@@ -34,7 +37,7 @@ def peer_routes(party: Party, responder: Responder, token_hash: bytes) -> APIRou
         if not hmac.compare_digest(given, token_hash):
             raise UnauthorizedError("this is not the peer's token; pair the two servers again")
 
-    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)])
+    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)], responses=_REFUSED)
 
     @router.get("/standing")
     async def standing() -> StandingMessage:

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import typer
 from rich.console import Console
 from rich.progress import track
 
@@ -52,6 +53,15 @@ CATALOGUES = (
     Catalogue("ML25M", 62_423, 500),
     Catalogue("Yelp", 93_386, 500),
 )
+
+
+def choose(names: list[str]) -> list[Catalogue]:
+    """Return the catalogues of these names, or all; a name that is none is refused as a mistake on the command line."""
+    known = {one.name: one for one in CATALOGUES}
+    if unknown := set(names) - known.keys():
+        raise typer.BadParameter(f"no catalogue {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return [known[name] for name in names or known]
+
 
 CASES: tuple[tuple[str, type[Construction], bool], ...] = (
     ("SecEmb-Init, direct", Init, False),

@@ -77,7 +77,7 @@ def show(console: Console, figures: list[dict[str, Any]]) -> None:
 
 
 def _times(run: dict[str, Any]) -> tuple[str, str]:
-    keys, update = (
-        "/".join(f"{run[name][part]:.0f}" for part in ("p50", "p95", "p99")) for name in ("keys_ms", "update_ms")
-    )
-    return keys, update
+    def of(name: str) -> str:
+        return "/".join(f"{run[name][part]:.0f}" for part in ("p50", "p95", "p99"))
+
+    return of("keys_ms"), of("update_ms")

@@ -9,16 +9,39 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Request, Response
 from pydantic import BaseModel
 
-from secemb_party.errors import UnknownTaskError, UnknownVersionError
-from secemb_party.http.bodies import BINARY, read_exactly
+from secemb_party.errors import SessionConflictError, UnknownRoundError, UnknownTaskError, UnknownVersionError
+from secemb_party.http.bodies import BINARY, MediaTypeError, SlowBodyError, read_exactly
+from secemb_party.http.problems import problem_responses
+from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.models.model import little_endian
 from secemb_party.party import Party
+from secemb_party.tickets import TicketError
+from secemb_party.workers import BusyError
+from secemb_shared.errors import LengthError
 
 TaskHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 RoundHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 SessionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 Ticket = Annotated[str, Header(alias="secemb-ticket", max_length=128)]
 Notify = Callable[[], None]
+
+
+def _binary(description: str) -> dict[str, Any]:
+    return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
+
+
+_DENSE = {200: _binary("float32 numbers"), **problem_responses(UnknownTaskError, LedgerUnavailableError)}
+_REFUSED = problem_responses(
+    LengthError,
+    TicketError,
+    UnknownRoundError,
+    SlowBodyError,
+    SessionConflictError,
+    MediaTypeError,
+    BusyError,
+    LedgerUnavailableError,
+)
+_ANSWER = {200: _binary("ANSWER: this server's share of the rows"), **_REFUSED}
 
 
 class TaskView(BaseModel):
@@ -36,10 +59,6 @@ class Receipt(BaseModel):
     sha256: str
 
 
-def _binary(description: str) -> dict[str, Any]:
-    return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
-
-
 def _takes_binary() -> dict[str, Any]:
     return {"requestBody": {"required": True, **_binary("a message of docs/protocol.md, section 13")}}
 
@@ -51,12 +70,12 @@ def device_routes(party: Party, *, body_seconds: float, completed: Notify) -> AP
     def reader(request: Request) -> Callable[[int], Awaitable[bytes]]:
         return lambda length: read_exactly(request, length, body_seconds)
 
-    @router.get("/tasks/{task}")
+    @router.get("/tasks/{task}", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
     async def task(task: TaskHex) -> TaskView:
         """Return the task's public configuration, the current round and the published model."""
         return await view_task(party, task)
 
-    @router.get("/tasks/{task}/dense/{version}", response_class=Response, responses={200: _binary("float32 numbers")})
+    @router.get("/tasks/{task}/dense/{version}", response_class=Response, responses=_DENSE)
     async def dense(task: TaskHex, version: Annotated[int, Path(ge=0, lt=2**53)]) -> Response:
         """Return the dense parameters of a published version, little-endian float32."""
         check_task(party, task)
@@ -70,7 +89,7 @@ def device_routes(party: Party, *, body_seconds: float, completed: Notify) -> AP
     @router.put(
         "/rounds/{round}/sessions/{session}/keys",
         response_class=Response,
-        responses={200: _binary("ANSWER: this server's share of the rows")},
+        responses=_ANSWER,
         openapi_extra=_takes_binary(),
     )
     async def keys(round: RoundHex, session: SessionHex, ticket: Ticket, request: Request) -> Response:
@@ -78,7 +97,7 @@ def device_routes(party: Party, *, body_seconds: float, completed: Notify) -> AP
         round_id, session_id = bytes.fromhex(round), bytes.fromhex(session)
         return Response(await party.keys(round_id, session_id, ticket, reader(request)), media_type=BINARY)
 
-    @router.put("/rounds/{round}/sessions/{session}/update", openapi_extra=_takes_binary())
+    @router.put("/rounds/{round}/sessions/{session}/update", responses=_REFUSED, openapi_extra=_takes_binary())
     async def update(round: RoundHex, session: SessionHex, ticket: Ticket, request: Request) -> Receipt:
         """Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable."""
         round_id, session_id = bytes.fromhex(round), bytes.fromhex(session)

@@ -15,11 +15,15 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from secemb_party.errors import UnauthorizedError, UnknownRoundError
-from secemb_party.ledger import RoundRecord
+from secemb_party.http.problems import problem_responses
+from secemb_party.ledger import LedgerUnavailableError, RoundRecord
 from secemb_party.party import Party
 
 POLL_SECONDS = 1.0
 _PAGE = 200
+
+
+_REFUSED = problem_responses(UnauthorizedError, UnknownRoundError, LedgerUnavailableError)
 
 
 class RoundView(BaseModel):
@@ -72,7 +76,9 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
         if not hmac.compare_digest(given, token_hash):
             raise UnauthorizedError("this is not the operator's token; `secemb init` printed it once")
 
-    router = APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=[Depends(check_operator)])
+    router = APIRouter(
+        prefix="/v1/operator", tags=["operator"], dependencies=[Depends(check_operator)], responses=_REFUSED
+    )
     task_id = party.task.task_id
 
     @router.get("/overview")

@@ -92,9 +92,7 @@ def put_keys(tx: Connection, upload: Upload, now: float, *, require_admission: b
             return Stored.UNKNOWN
         if tx.execute(_SIZE, {"round": upload.round_id}).scalar_one() >= limit:
             return Stored.FULL
-        row = {"session_id": upload.session_id, "round_id": upload.round_id, "admitted_at": now}
-        if not insert_new(tx, table, row):
-            return Stored.OTHER_ROUND
+        return Stored.STORED if _add_with_keys(tx, upload, now) else Stored.OTHER_ROUND
     return _store(tx, KEYS, upload, now)
 
 
@@ -137,6 +135,21 @@ def _refusal(seen: _Seen, upload: Upload, *, held: bytes | None) -> Stored | Non
     return None if seen.state is RoundState.OPEN else Stored.CLOSED
 
 
+def _add_with_keys(tx: Connection, upload: Upload, now: float) -> bool:
+    row = {
+        "session_id": upload.session_id,
+        "round_id": upload.round_id,
+        "admitted_at": now,
+        "keys_digest": upload.body_digest,
+        "keys_public": upload.public_digest,
+        "keys_at": now,
+    }
+    added = insert_new(tx, table, row)
+    if added:
+        _store_body(tx, KEYS, upload)
+    return added
+
+
 def _store(tx: Connection, part: str, upload: Upload, now: float) -> Stored:
     values: dict[str, Any] = {
         "session": upload.session_id,
@@ -145,5 +158,9 @@ def _store(tx: Connection, part: str, upload: Upload, now: float) -> Stored:
         f"new_{part}_at": now,
     }
     tx.execute(_SET[part], values)
-    tx.execute(_ADD_BODY, {"session_id": upload.session_id, "part": part, "body": upload.body})
+    _store_body(tx, part, upload)
     return Stored.STORED
+
+
+def _store_body(tx: Connection, part: str, upload: Upload) -> None:
+    tx.execute(_ADD_BODY, {"session_id": upload.session_id, "part": part, "body": upload.body})

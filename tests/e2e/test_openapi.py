@@ -1,0 +1,46 @@
+"""Each service keeps to its own OpenAPI description, whatever is sent: real processes, generated requests."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import DataObject, data, sampled_from
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from tests.e2e.servers import Servers, set_up
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+REQUESTS = 300
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    pair = set_up(Path(tmp_path_factory.mktemp("openapi")))
+    try:
+        pair.start()
+        yield pair
+    finally:
+        pair.end()
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_service_answers_as_its_description_says(servers: Servers, role: int) -> None:
+    schema = schemathesis.openapi.from_url(f"{servers.pair[role].url}/openapi.json")
+    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    endless = [one for one in operations if "events" in one.path]
+    assert len(operations) - len(endless) >= 6
+
+    @settings(max_examples=REQUESTS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(data())
+    def answers_as_described(draw: DataObject) -> None:
+        operation = draw.draw(sampled_from([one for one in operations if one not in endless]))
+        draw.draw(operation.as_strategy()).call_and_validate(checks=CHECKS)
+
+    answers_as_described()
