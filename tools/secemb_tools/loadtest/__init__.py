@@ -10,8 +10,8 @@ from rich.console import Console
 
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
-from secemb_tools.loadtest import report
 from secemb_tools.loadtest.fleet import run_fleet
+from secemb_tools.loadtest.report import figure, show
 from secemb_tools.loadtest.servers import Pair
 
 
@@ -24,7 +24,7 @@ def run(output: Path, chosen: list[Catalogue], *, devices: int, rounds: int) -> 
     for catalogue in chosen:
         with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds"):
             figures.append(_measure(catalogue, devices, rounds))
-    report.show(console, figures)
+    show(console, figures)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps({"machine": describe_machine(), "runs": figures}, indent=1) + "\n")
     console.print(f"figures in {output}")
@@ -39,4 +39,4 @@ def _measure(catalogue: Catalogue, devices: int, rounds: int) -> dict[str, Any]:
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
             after = [server.usage() for server in pair.servers]
             endings = [server.endings() for server in pair.servers]
-    return report.figure(catalogue, devices, fleet, before, after, endings)
+    return figure(catalogue, devices, fleet, before, after, endings)
