@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
+from secemb_tools.operate import commands as operating
+
 app = typer.Typer(
     name="secemb",
     help="Train recommenders on people's devices without learning what they like.",
     no_args_is_help=True,
     add_completion=True,
+    pretty_exceptions_show_locals=False,  # they may be keys
 )
 
 
@@ -41,12 +44,23 @@ def bench(
 ) -> None:
     """Measure the kernel against the AES limit and the constructions against each other."""
     from secemb_tools.bench import run
-    from secemb_tools.bench.catalogues import CATALOGUES
+    from secemb_tools.bench.catalogues import choose
 
-    known = {one.name: one for one in CATALOGUES}
-    if unknown := set(catalogue or ()) - known.keys():
-        raise typer.BadParameter(f"no catalogue {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    run(output, seconds, [known[name] for name in catalogue or known])
+    run(output, seconds, choose(catalogue or []))
+
+
+@app.command()
+def loadtest(
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/loadtest.json"),
+    devices: Annotated[int, typer.Option(min=2, max=2000, help="Devices at once, and sessions of a round.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue.")] = 3,
+    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+) -> None:
+    """Let many devices call two real services on loopback, and measure what a session costs."""
+    from secemb_tools.bench.catalogues import choose
+    from secemb_tools.loadtest import run
+
+    run(output, choose(catalogue or ["ML1M", "ML25M", "Yelp"]), devices=devices, rounds=rounds)
 
 
 @app.command()
@@ -57,6 +71,9 @@ def vectors(
     from secemb_tools.vectors import write
 
     write(directory)
+
+
+operating.register(app)
 
 
 def main() -> None:

@@ -1,0 +1,122 @@
+"""Devices that talk to real servers: they keep trying, and resend exactly what they have sent before."""
+
+import asyncio
+import hashlib
+import secrets
+import time
+from collections.abc import Sequence
+
+import httpx
+import numpy as np
+import numpy.typing as npt
+from tests.e2e.servers import Servers
+
+from secemb_sdk.flow import DeviceSession
+from secemb_shared.messages import RoundSpec
+
+PATIENCE = 40.0  # seconds until a device gives up, and the test fails
+WAIT = 0.05
+
+
+class Device:
+    """One device in one round. It adds a power of two to one row, so that sums can be read off."""
+
+    def __init__(self, servers: Servers, number: int, *, patience: float = PATIENCE) -> None:
+        self._servers, self.number = servers, number
+        self.item = number * 7 % servers.task.items
+        self.update_rows = np.array([[2.0**number, -1.0, 0.0]])
+        self.update_dense = np.array([1.0, 2.0**number])
+        self.session_id = secrets.token_bytes(16)
+        self.ticket = ""
+        self.receipts: list[str] = []
+        self.answers: list[bytes] = []
+        self.updates: tuple[bytes, bytes] | None = None
+        self._session: DeviceSession | None = None
+        self._end = time.monotonic() + patience
+        self.clients = [httpx.AsyncClient(base_url=server.url, timeout=10.0) for server in servers.pair]
+
+    @property
+    def session(self) -> DeviceSession:
+        assert self._session is not None
+        return self._session
+
+    async def close(self) -> None:
+        for client in self.clients:
+            await client.aclose()
+
+    async def join(self) -> int:
+        """Join the open round, waiting for one if there is none, and return its number."""
+        path, wish = f"/v1/tasks/{self._servers.task.task_id.hex()}/join", {"session": self.session_id.hex()}
+        headers = {"authorization": f"Bearer {self._servers.tokens[self.number]}"}
+        answer = await self._insist(0, "POST", path, json=wish, headers=headers)
+        spec = RoundSpec.decode(answer.json()["round"].encode(), self._servers.task)
+        self.ticket = answer.json()["ticket"]
+        first = iter([self.session_id])
+        self._session = DeviceSession(
+            spec, np.array([self.item]), random_bytes=lambda count: next(first, None) or secrets.token_bytes(count)
+        )
+        return spec.number
+
+    async def send_keys(self) -> None:
+        self.answers = [await self.put(role, "keys", self.session.keys[role]) for role in (0, 1)]
+        items, rows = self.session.read((self.answers[0], self.answers[1]))
+        model = self._servers.model(0, self.session.round.model_version)
+        assert np.array_equal(rows, model.rows[items])
+        self.updates = self.session.write(items, self.update_rows, self.update_dense)
+
+    async def send_update(self, roles: Sequence[int] = (0, 1)) -> None:
+        assert self.updates is not None
+        for role in roles:
+            receipt = await self.put(role, "update", self.updates[role])
+            assert hashlib.sha256(self.updates[role]).hexdigest() in receipt.decode()
+            self.receipts.append(receipt.decode())
+
+    async def put(self, role: int, what: str, body: bytes) -> bytes:
+        path = f"/v1/rounds/{self.session.round.digest.hex()}/sessions/{self.session_id.hex()}/{what}"
+        headers = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
+        return (await self._insist(role, "PUT", path, content=body, headers=headers)).content
+
+    async def _insist(self, role: int, method: str, path: str, **request: object) -> httpx.Response:
+        """Repeat a request until it is answered with 200; a refusal for good ends the test."""
+        while True:
+            try:
+                answer = await self.clients[role].request(method, path, **request)  # type: ignore[arg-type]
+            except httpx.TransportError:
+                answer = httpx.Response(503)
+            if answer.status_code == 200:
+                return answer
+            assert answer.status_code in {202, 429, 503}, answer.text
+            assert time.monotonic() < self._end, f"device {self.number} gave up: {method} {what_of(path)}"
+            await asyncio.sleep(WAIT)
+
+
+def what_of(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+async def gather(servers: Servers, count: int = 4) -> list[Device]:
+    """Let devices join one round and read their rows."""
+    devices = [Device(servers, number) for number in range(count)]
+    numbers = [await device.join() for device in devices]
+    assert len(set(numbers)) == 1, numbers
+    for device in devices:
+        await device.send_keys()
+    return devices
+
+
+def expected_step(devices: list[Device], rows: npt.NDArray[np.float32], dense: npt.NDArray[np.float32]) -> None:
+    """Subtract in place what one step of SGD with rate 1 subtracts: the mean update. Powers of two keep it exact."""
+    for device in devices:
+        rows[device.item] -= (device.update_rows[0] / len(devices)).astype(np.float32)
+        dense -= (device.update_dense / len(devices)).astype(np.float32)
+
+
+def check_published(servers: Servers, devices: list[Device]) -> None:
+    """Both servers published the same model, and it is exactly the one before plus everybody's update."""
+    spec = devices[0].session.round
+    old, new = servers.model(0, spec.model_version), [servers.model(role, spec.model_version + 1) for role in (0, 1)]
+    assert new[0].digest == new[1].digest
+    rows, dense = old.rows.copy(), old.dense.copy()
+    expected_step(devices, rows, dense)
+    assert np.array_equal(new[0].rows, rows)
+    assert np.array_equal(new[0].dense, dense)

@@ -1,0 +1,214 @@
+"""Two real servers as an operator would run them: set up by `secemb` commands, each in a process of its own."""
+
+import json
+import os
+import random
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from typer.testing import CliRunner
+
+from secemb_party.models import Model, ModelStore, Shape
+from secemb_shared.messages import TaskSpec
+from secemb_tools.__main__ import app
+
+TASK = {
+    "name": "processes",
+    "items": 400,  # enough for trees with several levels
+    "width": 3,
+    "capacity": 6,
+    "dense-size": 2,
+    "cohort": 4,
+    "min-cohort": 2,
+    "clip": 1024,
+    "fraction-bits": 8,
+    "rounds": 1000,
+    "join-seconds": 15,
+    "upload-seconds": 40,
+    "optimiser": "sgd",
+    "row-rate": 1,
+    "dense-rate": 1,
+    "initial-scale": 0,
+}
+START_SECONDS = 45.0
+
+
+def secemb(*words: object) -> str:
+    """Run a command in this process and return what it printed; it must succeed."""
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return str(done.stdout)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports below those that the system gives to clients: a server that is restarted finds its own again."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(15_000, 32_000)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if port not in found and probe.connect_ex(("127.0.0.1", port)) != 0:
+                found.append(port)
+    return found
+
+
+def wait_for(what: str, holds: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.02)
+
+
+@dataclass
+class Server:
+    """One server: its directory and, while it runs, its process."""
+
+    role: int
+    folder: Path
+    port: int
+    variables: dict[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder.with_suffix(".log")
+
+    def launch(self) -> None:
+        command = [sys.executable, "-m", "secemb_tools", "serve", "--config", str(self.folder)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ | self.variables)
+
+    def await_alive(self) -> None:
+        wait_for(f"server {self.role} starts, see {self.log}", self.is_alive)
+
+    def start(self) -> None:
+        self.launch()
+        self.await_alive()
+
+    def is_alive(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text()[-3000:]
+        return self.get("/healthz") == 200
+
+    def get(self, path: str) -> int:
+        try:
+            return httpx.get(self.url + path, timeout=5.0).status_code
+        except httpx.TransportError:
+            return 0
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process that this test has started."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """`kill -9`: no chance to finish anything."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> int:
+        """End it in good order and return its exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        return self.process.wait(timeout=40)
+
+    def ask(self, statement: str) -> list[Any]:
+        """Read this server's SQLite ledger from outside, also while the process stands still."""
+        with closing(sqlite3.connect(f"file:{self.folder}/data/ledger.db?mode=ro", uri=True, timeout=5)) as ledger:
+            return ledger.execute(statement).fetchall()
+
+    def state(self, number: int) -> str:
+        """Return the state of a round, or nothing if it is not known here."""
+        found = self.ask(f"SELECT state FROM rounds WHERE number = {number}")
+        return str(found[0][0]) if found else ""
+
+
+@dataclass
+class Servers:
+    """Both servers, the task and the tokens of some devices."""
+
+    folder: Path
+    pair: tuple[Server, Server]
+    task: TaskSpec
+    tokens: list[str]
+    operator_tokens: list[str]
+    peer_port: int
+
+    def start(self) -> None:
+        for server in self.pair:
+            server.launch()
+        for server in self.pair:
+            server.await_alive()
+        wait_for("both servers are ready", lambda: all(server.get("/readyz") == 200 for server in self.pair))
+
+    def end(self) -> None:
+        """Leave no process behind, whatever happened."""
+        for server in self.pair:
+            if server.process is not None and server.process.poll() is None:
+                server.kill()
+
+    def model(self, role: int, version: int) -> Model:
+        folder = self.pair[role].folder / "data" / "models"
+        return ModelStore(folder, self.task.task_id, Shape.of(self.task)).load(version)
+
+
+def set_up(
+    folder: Path, *, devices: int = 4, changes: dict[str, object] | None = None, database: str | None = None
+) -> Servers:
+    """Make both directories by the commands of docs/operating.md; `database` is for the ledger of server 0."""
+    zero, one, peer = free_ports(3)
+    here = "127.0.0.1"
+    first, second = folder / "server0", folder / "server1"
+    listening = ("--peer-bind", here, "--peer-port", peer)
+    made = [
+        secemb("init", "--role", 0, "--dir", first, "--host", here, "--port", zero, "--json"),
+        secemb("init", "--role", 1, "--dir", second, "--host", here, "--port", one, *listening, "--json"),
+    ]
+    if database is not None:
+        name_database(first / "secemb.toml", database)
+    options = [word for name, value in (TASK | (changes or {})).items() for word in (f"--{name}", value)]
+    secemb("task", "create", "--out", folder / "task", *options)
+    copy_files((folder / "task" / "server0").iterdir(), first / "task")
+    for server, name in ((first, "server0.pair.json"), (second, "server1.pair.json")):
+        (folder / name).write_text(secemb("pair", "export", server))
+    secemb("pair", "import", second, folder / "server0.pair.json")
+    secemb("pair", "import", first, folder / "server1.pair.json")
+    secemb("check", second, "--offline")
+    secemb("check", first, "--offline")
+    names = [f"phone-{number}" for number in range(devices)]
+    rows = json.loads(secemb("token", "create", *names, "--config", first, "--json"))
+    return Servers(
+        folder=folder,
+        pair=(Server(0, first, zero), Server(1, second, one)),
+        task=TaskSpec.decode((first / "task" / "task.json").read_bytes()),
+        tokens=[row["token"] for row in rows],
+        operator_tokens=[json.loads(shown)["operator_token"] for shown in made],
+        peer_port=peer,
+    )
+
+
+def name_database(settings: Path, url: str) -> None:
+    """Edit the settings as docs/operating.md says."""
+    lines = settings.read_text().splitlines()
+    lines = [f'url = "{url}"' if line.startswith("# url = ") else line for line in lines]
+    settings.write_text("\n".join(lines) + "\n")
+
+
+def copy_files(files: Iterable[Path], target: Path) -> None:
+    subprocess.run(["cp", "-p", *map(str, files), str(target)], check=True)

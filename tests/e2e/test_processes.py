@@ -1,0 +1,287 @@
+"""Two real processes with mutual TLS, killed and restarted at every point of a round.
+
+Everything is set up by the commands that docs/operating.md names. Rounds have four devices that all send their updates
+to both servers and keep the receipts, so every round must end published with the sum of all four: an acknowledged
+update that is lost, or counted twice, shows in the numbers.
+"""
+
+import asyncio
+import signal
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.e2e.devices import Device, check_published, gather
+from tests.e2e.servers import Server, Servers, set_up, wait_for
+from tests.integration.databases import Postgres
+
+from secemb_party.settings import load_settings
+from secemb_server0.main import peer_client
+from secemb_tools.operate.certificate import make_identity
+
+pytestmark = [pytest.mark.timeout(150), pytest.mark.asyncio]
+
+STATES = ["open", "sealing", "sealed", "shared", "reconstructed"]
+ORDER = [*STATES, "published"]
+TRIES = 6  # two states last milliseconds: now and then the kill comes too late for them, which is another good test
+SLICE = 0.001
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    made = set_up(tmp_path_factory.mktemp("pair"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
+
+
+async def finish(servers: Servers, devices: list[Device]) -> None:
+    """Wait until the devices' round has ended on both sides, and look at the sum."""
+    number = devices[0].session.round.number
+    for server in servers.pair:
+        await until_ended(server, number)
+    assert [server.state(number) for server in servers.pair] == ["published", "published"]
+    check_published(servers, devices)
+    for device in devices:
+        await device.close()
+
+
+async def until_ended(server: Server, number: int) -> None:
+    ended = {"published", "aborted"}
+    await asyncio.to_thread(
+        wait_for, f"round {number} ends on server {server.role}", lambda: server.state(number) in ended
+    )
+
+
+async def test_rounds_of_two_processes_end_published_with_exact_sums(servers: Servers) -> None:
+    for _ in range(2):
+        devices = await gather(servers)
+        for device in devices:
+            await device.send_update()
+        await finish(servers, devices)
+    assert all(server.get("/readyz") == 200 for server in servers.pair)
+
+
+async def step_until(servers: Servers, victim: Server, number: int, state: str) -> str:
+    """Let the processes run in turns, a slice each, until the victim's ledger has the round in `state` or beyond.
+
+    What needs the other server cannot happen in one slice, so that no state but two is passed over: server 0 goes from
+    sealed to shared, and server 1 from reconstructed to published, alone. Return where the victim stands.
+    """
+    end = time.monotonic() + 30
+    for server in servers.pair:
+        server.send(signal.SIGSTOP)
+    while True:
+        for server in servers.pair:
+            found = victim.state(number)
+            if ORDER.index(found) >= ORDER.index(state):
+                return found
+            server.send(signal.SIGCONT)
+            await asyncio.sleep(SLICE)
+            server.send(signal.SIGSTOP)
+        assert time.monotonic() < end, f"round {number} of server {victim.role} stays {found}"
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("role", [0, 1])
+async def test_a_server_killed_in_any_state_loses_nothing_that_it_acknowledged(
+    servers: Servers, role: int, state: str
+) -> None:
+    victim = servers.pair[role]
+    for _ in range(TRIES):
+        devices = await gather(servers)
+        number = devices[0].session.round.number
+        for device in devices[:-1]:
+            await device.send_update()
+        if state == "open":
+            found = victim.state(number)
+            await asyncio.to_thread(victim.kill)
+            await asyncio.to_thread(victim.launch)
+            await devices[-1].send_update()
+        else:
+            await devices[-1].send_update([1])
+            last = asyncio.create_task(devices[-1].send_update([0]))  # with it the round is full, and is sealed
+            found = await step_until(servers, victim, number, state)
+            await asyncio.to_thread(victim.kill)
+            servers.pair[1 - role].send(signal.SIGCONT)
+            await asyncio.to_thread(victim.launch)
+            await last
+        await finish(servers, devices)
+        await asyncio.to_thread(victim.await_alive)
+        if found == state:
+            return
+    if (role, state) != (1, "reconstructed"):  # there it lies between two commits of one request
+        pytest.fail(f"server {role} was never caught in state {state}")
+
+
+async def test_both_servers_killed_at_once_take_the_round_up_again(servers: Servers) -> None:
+    devices = await gather(servers)
+    for device in devices:
+        await device.send_update([1])
+    for device in devices:
+        await device.send_update([0])
+    for server in servers.pair:
+        server.kill()
+    for server in servers.pair:
+        server.launch()
+    await finish(servers, devices)
+
+
+@pytest.fixture
+def hasty(tmp_path: Path) -> Iterator[Servers]:
+    """A pair whose rounds do not wait long."""
+    made = set_up(tmp_path, changes={"join-seconds": 1, "upload-seconds": 2})
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
+
+
+async def test_a_round_with_too_few_devices_is_aborted_on_both_sides(hasty: Servers) -> None:
+    device = Device(hasty, 0)
+    number = await device.join()
+    await device.send_keys()
+    await device.send_update()
+    for server in hasty.pair:
+        await until_ended(server, number)
+    assert [server.state(number) for server in hasty.pair] == ["aborted", "aborted"]
+    wait_for("the next round opens", lambda: hasty.pair[1].state(number + 1) != "")
+    await device.close()
+
+
+@pytest.mark.parametrize("role", [0, 1])
+async def test_sigterm_lets_a_request_in_flight_be_answered(servers: Servers, role: int) -> None:
+    devices = await gather(servers)
+    server, device = servers.pair[role], devices[0]
+    begun, signalled = asyncio.Event(), asyncio.Event()
+    assert device.updates is not None
+    message = device.updates[role]
+
+    async def slow_body() -> AsyncIterator[bytes]:
+        yield message[:40]
+        begun.set()
+        await signalled.wait()
+        yield message[40:]
+
+    path = f"/v1/rounds/{device.session.round.digest.hex()}/sessions/{device.session_id.hex()}/update"
+    headers = {
+        "content-type": "application/octet-stream",
+        "content-length": str(len(message)),
+        "secemb-ticket": device.ticket,
+    }
+    request = asyncio.create_task(device.clients[role].put(path, content=slow_body(), headers=headers))
+    await begun.wait()
+    await asyncio.sleep(0.2)  # the server has begun to read
+    server.send(signal.SIGTERM)
+    await asyncio.sleep(0.5)
+    signalled.set()
+    answer = await request
+    assert answer.status_code == 200, answer.text
+    assert server.process is not None
+    assert await asyncio.to_thread(server.process.wait, 30) == 0
+    server.start()
+    for device in devices:  # the first one resends what has been acknowledged already
+        await device.send_update()
+    await finish(servers, devices)
+
+
+def peer_context(servers: Servers, cert: Path | None, key: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(servers.pair[1].folder / "tls" / "peer.crt"))
+    if cert is not None:
+        context.load_cert_chain(cert, key)
+    return context
+
+
+async def has_seen(server: Server, method: str) -> bool:
+    """Tell whether any app of this server was handed a request with this method, which nobody else uses here."""
+    async with httpx.AsyncClient() as client:
+        return f'method="{method}"' in (await client.get(f"{server.url}/metrics")).text
+
+
+async def delete_peer(servers: Servers, context: ssl.SSLContext) -> int:
+    token = (servers.pair[0].folder / "secrets" / "peer.token").read_text().strip()
+    async with httpx.AsyncClient(verify=context, headers={"authorization": f"Bearer {token}"}) as client:
+        return (await client.delete(f"https://127.0.0.1:{servers.peer_port}/peer/v1/announce")).status_code
+
+
+async def test_a_wrong_peer_certificate_is_refused_before_any_handler(servers: Servers, tmp_path: Path) -> None:
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    stranger = make_identity("127.0.0.1")
+    cert.write_bytes(stranger.certificate)
+    key.write_bytes(stranger.key)
+    for context in (peer_context(servers, None, None), peer_context(servers, cert, key)):
+        with pytest.raises(httpx.TransportError):
+            await delete_peer(servers, context)
+    assert not await has_seen(servers.pair[1], "DELETE")
+    home = servers.pair[0].folder
+    known = peer_context(servers, home / "tls" / "peer.crt", home / "secrets" / "peer.key")
+    assert await delete_peer(servers, known) == 405
+    assert await has_seen(servers.pair[1], "DELETE")
+
+
+async def test_server_0_talks_to_no_stranger(servers: Servers, tmp_path: Path) -> None:
+    """Whoever answers at server 1's address with another certificate gets nothing, not even the bearer."""
+    stranger = make_identity("127.0.0.1")
+    pem = tmp_path / "stranger.pem"
+    pem.write_bytes(stranger.certificate + stranger.key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    heard = bytearray()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.extend(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(listen, "127.0.0.1", 0, ssl=context) as impostor:
+        port = impostor.sockets[0].getsockname()[1]
+        variables = {"SECEMB_PEER__URL": f"https://127.0.0.1:{port}"}
+        settings = load_settings(servers.pair[0].folder / "secemb.toml", variables)
+        async with peer_client(settings) as client:
+            with pytest.raises(httpx.ConnectError):
+                await client.get("/peer/v1/standing")
+    assert not heard
+
+
+async def test_a_wrong_peer_token_is_refused_before_any_handler(servers: Servers) -> None:
+    home = servers.pair[0].folder
+    context = peer_context(servers, home / "tls" / "peer.crt", home / "secrets" / "peer.key")
+    url = f"https://127.0.0.1:{servers.peer_port}/peer/v1/announce"
+    async with httpx.AsyncClient(verify=context) as client:
+        for headers in ({}, {"authorization": "Bearer wrong"}):
+            answer = await client.post(url, json={"not": "an announcement"}, headers=headers)
+            assert answer.status_code == 401, answer.text
+            assert answer.json()["type"] == "urn:secemb:problem:unauthorized"
+
+
+@pytest.fixture
+def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Servers]:
+    url = postgres.empty_database().replace("postgres:@", "postgres@")
+    made = set_up(tmp_path, database=url)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
+
+
+async def test_a_round_survives_a_crash_of_postgresql(on_postgres: Servers, postgres: Postgres) -> None:
+    devices = await gather(on_postgres)
+    for device in devices[:2]:
+        await device.send_update()
+    await asyncio.to_thread(postgres.stop)
+    waiting = [asyncio.create_task(device.send_update()) for device in devices[2:]]
+    await asyncio.sleep(0.5)
+    assert on_postgres.pair[0].get("/readyz") == 503
+    assert not any(task.done() for task in waiting)
+    await asyncio.to_thread(postgres.start)
+    await asyncio.gather(*waiting)
+    await until_ended(on_postgres.pair[1], devices[0].session.round.number)
+    check_published(on_postgres, devices)
+    for device in devices:
+        await device.close()

@@ -1,0 +1,144 @@
+"""Nothing that two servers say about a round, in logs, metrics, problems or to operators, contains a secret of it."""
+
+import asyncio
+import base64
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.e2e.devices import Device, check_published, gather
+from tests.e2e.servers import Servers, set_up, wait_for
+
+from secemb_shared.messages.envelope import ENVELOPE_BYTES
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio]
+
+WINDOW = 8  # bytes: so much of a message by chance is one in 2^64
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    made = set_up(tmp_path)
+    for server in made.pair:
+        server.variables["SECEMB_LOGS__LEVEL"] = "debug"
+    try:
+        made.start()
+        yield made
+    finally:
+        made.end()
+
+
+async def test_a_whole_round_leaves_no_secret_in_anything_that_can_be_read(servers: Servers) -> None:
+    devices = await gather(servers)
+    said = [await provoke(servers, device) for device in devices]
+    for device in devices:
+        await device.send_update()
+    said += [await provoke(servers, device) for device in devices]
+    number = devices[0].session.round.number
+    wait_for("the round ends", lambda: {server.state(number) for server in servers.pair} == {"published"})
+    check_published(servers, devices)
+    said += [await overhear(servers)]
+    for server in servers.pair:
+        assert server.stop() == 0
+        said.append(server.log.read_text())
+    text = "\n".join(said)
+    assert "session-conflict" in text
+    assert "ticket-refused" in text
+    assert '"event": "request"' in text
+    for name, secret in secret_words(servers, devices):
+        assert secret not in text, f"{name} can be read"
+    hidden = message_windows(devices)
+    assert not windows_of(text) & hidden, "bytes of a message can be read"
+    leak = base64.b64encode(devices[0].session.keys[0][ENVELOPE_BYTES + 5 : ENVELOPE_BYTES + 35]).decode()
+    assert windows_of(f"{text} {leak}") & hidden, "this test would not notice"
+    assert "\\x" not in text, "bytes were printed"
+    for device in devices:
+        await device.close()
+
+
+async def provoke(servers: Servers, device: Device) -> str:
+    """Send what is refused, in every way that quotes something, and return the answers with their headers."""
+    found = []
+    for role, client in enumerate(device.clients):
+        base = f"/v1/rounds/{device.session.round.digest.hex()}/sessions/{device.session_id.hex()}"
+        message = device.session.keys[role]
+        headers = {"content-type": "application/octet-stream", "secemb-ticket": device.ticket}
+        for path, body, more in (
+            (f"{base}/keys", message[:-1] + bytes([message[-1] ^ 1]), {}),  # other bytes for a used session
+            (f"{base}/keys", device.session.keys[1 - role], {}),  # the other server's message
+            (f"{base}/update", message, {}),  # of another kind
+            (f"{base}/keys", message, {"secemb-ticket": device.ticket[:-8] + "AAAAAAA="}),
+            (f"{base}/keys", message, {"content-type": "text/plain"}),
+            (f"{base}/{device.ticket}", message, {}),
+        ):
+            answer = await client.put(path, content=body, headers=headers | more)
+            assert answer.status_code >= 400
+            found.append(f"{answer.headers} {answer.text}")
+    task = servers.task.task_id.hex()
+    wish = {"session": device.session_id.hex(), "token": servers.tokens[device.number]}
+    answer = await device.clients[0].post(f"/v1/tasks/{task}/join", json=wish, headers={"authorization": "Bearer x"})
+    found.append(f"{answer.headers} {answer.text}")
+    return "\n".join(found)
+
+
+async def overhear(servers: Servers) -> str:
+    """Return what anybody, and what an operator, can read."""
+    found = []
+    for server, token in zip(servers.pair, servers.operator_tokens, strict=True):
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
+            task = f"/v1/tasks/{servers.task.task_id.hex()}"
+            operator = [f"/v1/operator/{name}" for name in ("overview", "rounds", "rounds/0", "models", "refusals")]
+            for path in ("/metrics", "/readyz", "/healthz", task, *operator):
+                answer = await client.get(path)
+                assert answer.status_code == 200, path
+                found.append(answer.text)
+            found.append(await listen(client))
+    return "\n".join(found)
+
+
+async def listen(client: httpx.AsyncClient) -> str:
+    """Return what the stream of events says within a moment; it does not end by itself."""
+    heard = []
+    with suppress(TimeoutError, httpx.ReadTimeout):
+        async with asyncio.timeout(2), client.stream("GET", "/v1/operator/events") as answer:
+            assert answer.status_code == 200
+            async for text in answer.aiter_text():
+                heard.append(text)
+    return "".join(heard)
+
+
+def secret_words(servers: Servers, devices: list[Device]) -> Iterator[tuple[str, str]]:
+    for token in (*servers.tokens, *servers.operator_tokens):
+        yield "a token", token
+    for device in devices:
+        yield "a session id", device.session_id.hex()
+        yield "a session id", base64.b64encode(device.session_id).decode().rstrip("=")
+        yield "a ticket", device.ticket.rstrip("=")
+        yield "a ticket", base64.urlsafe_b64decode(device.ticket).hex()
+    for folder in (server.folder for server in servers.pair):
+        for path in [*(folder / "secrets").iterdir(), folder / "task" / "ticket.key"]:
+            lines = path.read_text().splitlines() if path.exists() else []
+            yield from ((path.name, line) for line in lines if line and not line.startswith("-----"))
+
+
+def message_windows(devices: list[Device]) -> set[str]:
+    """Every stretch of every message in hexadecimal, and in base64 at each of its three alignments."""
+    found = set()
+    for device in devices:
+        assert device.updates is not None
+        for message in (*device.session.keys, *device.updates, *device.answers):
+            secret = message[ENVELOPE_BYTES:]  # the rest is public but for the session id
+            found |= windows_of(secret.hex())
+            for shift in range(3):
+                found |= windows_of(base64.b64encode(secret[shift:]).decode())
+                found |= windows_of(base64.urlsafe_b64encode(secret[shift:]).decode())
+    return {window for window in found if len(set(window)) > 4}  # not the zeros of an empty slot
+
+
+def windows_of(text: str) -> set[str]:
+    words = re.findall(rf"[A-Za-z0-9+/_-]{{{2 * WINDOW},}}", text)
+    return {word[at : at + 2 * WINDOW] for word in words for at in range(len(word) - 2 * WINDOW + 1)}

@@ -1,0 +1,60 @@
+"""What a command prints: a table for people, or JSON for programs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+Facts = Mapping[str, object]
+
+
+def show_facts(facts: Facts, *, as_json: bool) -> None:
+    """Print names and values."""
+    if as_json:
+        show_json(facts)
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name.replace("_", " "), _written(value))
+    _console().print(table)
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -> None:
+    """Print one line for each thing."""
+    if as_json:
+        show_json(rows)
+        return
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(_written(row[name]) for name in columns))
+    _console().print(table)
+
+
+def show_json(data: Any) -> None:
+    """Print JSON, and nothing else, to stdout."""
+    print(json.dumps(data, indent=2))
+
+
+def note(text: str) -> None:
+    """Say something to the person at the terminal without touching stdout."""
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(text)
+
+
+def _console() -> Console:
+    # Wider than a fingerprint, also where there is no terminal: what is copied must not be broken into lines.
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=160)
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

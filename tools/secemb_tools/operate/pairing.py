@@ -1,0 +1,186 @@
+"""What two operators tell each other before their servers can talk: public material only, in one file each way.
+
+From both: the certificate of the peer channel. From server 1: its address. From server 0: the hash of its bearer, the
+public key of its tickets, and the task. Nothing in a pair file is secret, but it must arrive unaltered: the operators
+compare the fingerprints by another way, such as the telephone.
+"""
+
+import hashlib
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from secemb_shared.messages import TaskSpec
+from secemb_tools.operate.certificate import fingerprint, hosts, read_certificate, short_hash, spoken
+from secemb_tools.operate.home import PUBLIC, SECRET, Home, replace_file, write_new
+from secemb_tools.operate.refusal import OperationError
+
+_LARGEST = 1 << 16
+_URL_LINE = re.compile(r'^url = "https://[^"\n]*"', re.MULTILINE)  # not the database's
+
+
+class PairFile(BaseModel):
+    """One server's public material."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Literal["secemb/1 pair"] = "secemb/1 pair"
+    role: Literal[0, 1]
+    certificate: Annotated[str, Field(max_length=10_000)]
+    peer_url: Annotated[str, Field(pattern=r"^https://[^/?#@\s\"\\]+:[0-9]{1,5}$", max_length=300)] | None = None
+    token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    ticket_public: Annotated[str, Field(max_length=1000)] | None = None
+    task: Annotated[str, Field(max_length=4000)] | None = None
+
+    @model_validator(mode="after")
+    def _belongs_to_its_role(self) -> Self:
+        if (self.role == 1) != (self.peer_url is not None) or (self.role == 0) != (self.token_sha256 is not None):
+            raise ValueError("server 1 tells its address, server 0 the hash of its bearer")
+        return self
+
+
+def export_pair(folder: Path) -> PairFile:
+    """Return the public material of the server in this directory."""
+    home, settings = Home(folder), _settings(folder)
+    role, certificate = settings["role"], home.certificate.read_bytes()
+    if role == 1:
+        return PairFile(role=1, certificate=certificate.decode(), peer_url=_peer_url(settings, certificate))
+    if not home.task.exists() or not home.ticket_key.exists():
+        raise OperationError(
+            f"{home.task} and {home.ticket_key} are not both there; run secemb task create and copy its server0 files"
+        )
+    return PairFile(
+        role=0,
+        certificate=certificate.decode(),
+        token_sha256=hashlib.sha256(home.token.read_text().strip().encode()).hexdigest(),
+        ticket_public=_public_of(home.ticket_key),
+        task=_task_text(home.task.read_bytes().strip()),
+    )
+
+
+def import_pair(folder: Path, path: Path, *, replace: bool) -> PairFile:
+    """Take over the other server's public material; what is there already must be the same unless `replace`."""
+    home, settings, pair = Home(folder), _settings(folder), read_pair(path)
+    if pair.role == settings["role"]:
+        raise OperationError(f"{path} comes from a server {pair.role}, and so does this directory: exchange the files")
+    _check(pair)
+    put = _replace if replace else _keep_or_write
+    put(home.partner_certificate(pair.role), pair.certificate.encode(), PUBLIC)
+    if pair.role == 1:
+        _write_url(home.settings, pair.peer_url or "")
+        return pair
+    put(home.token_hash, f"{pair.token_sha256}\n".encode(), SECRET)
+    if pair.ticket_public is not None:
+        put(home.ticket_public, pair.ticket_public.encode(), PUBLIC)
+    if pair.task is not None:
+        put(home.task, pair.task.encode(), PUBLIC)
+    return pair
+
+
+def read_pair(path: Path) -> PairFile:
+    """Return the content of a pair file."""
+    data = path.read_bytes()
+    try:
+        if len(data) > _LARGEST:
+            raise ValueError
+        return PairFile.model_validate_json(data)
+    except (ValidationError, ValueError):
+        raise OperationError(
+            f"{path} is not a pair file; the other operator makes one with secemb pair export"
+        ) from None
+
+
+def spoken_facts(pair: PairFile) -> dict[str, object]:
+    """Return what the operators read to each other."""
+    facts: dict[str, object] = {"role": pair.role, "certificate": fingerprint(pair.certificate.encode())}
+    if pair.peer_url is not None:
+        facts["peer_url"] = pair.peer_url
+    if pair.token_sha256 is not None:
+        facts["bearer_hash"] = spoken(bytes.fromhex(pair.token_sha256))
+    if pair.ticket_public is not None:
+        facts["ticket_key"] = short_hash(pair.ticket_public.encode())
+    if pair.task is not None:
+        facts["task_id"] = spoken(TaskSpec.decode(pair.task.encode()).task_id)
+    return facts
+
+
+def dump(pair: PairFile) -> str:
+    """Return the text of a pair file."""
+    return json.dumps(pair.model_dump(exclude_none=True), indent=2) + "\n"
+
+
+def _check(pair: PairFile) -> None:
+    """Refuse what this server could not use later, before anything is written."""
+    read_certificate(pair.certificate.encode())
+    if pair.task is not None:
+        TaskSpec.decode(pair.task.encode())
+    if pair.ticket_public is not None:
+        try:
+            load_pem_public_key(pair.ticket_public.encode())
+        except (ValueError, UnsupportedAlgorithm):
+            raise OperationError("the pair file's ticket key is not a public key; let it be exported again") from None
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    """Read the settings as plain TOML: before pairing they name files that are not there yet."""
+    path = Home(folder).settings
+    if not path.is_file():
+        raise OperationError(f"there is no {path}; run secemb init, or name the directory that it made")
+    try:
+        settings = tomllib.loads(path.read_text())
+    except ValueError as error:
+        raise OperationError(f"{path} is not TOML: {error}") from None
+    if settings.get("role") not in (0, 1):
+        raise OperationError(f"{path} has no role; it must say role = 0 or role = 1")
+    return settings
+
+
+def _peer_url(settings: dict[str, Any], certificate: bytes) -> str:
+    names, port = sorted(hosts(read_certificate(certificate))), settings.get("peer", {}).get("port")
+    if not names or not isinstance(port, int):
+        raise OperationError("the certificate names no host, or [peer] has no port; run secemb init anew")
+    host = f"[{names[0]}]" if ":" in names[0] else names[0]
+    return f"https://{host}:{port}"
+
+
+def _public_of(path: Path) -> str:
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (ValueError, UnsupportedAlgorithm):
+        raise OperationError(f"{path} is not a private key; copy the one that secemb task create wrote") from None
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def _task_text(data: bytes) -> str:
+    return TaskSpec.decode(data).encode().decode()
+
+
+def _keep_or_write(path: Path, content: bytes, mode: int) -> None:
+    if not path.exists():
+        write_new(path, content, mode=mode)
+    elif path.read_bytes().strip() != content.strip():
+        raise OperationError(
+            f"{path} holds something else; if the other server has changed it on purpose, add --replace"
+        )
+
+
+def _replace(path: Path, content: bytes, mode: int) -> None:
+    replace_file(path, content, mode=mode)
+
+
+def _write_url(path: Path, url: str) -> None:
+    text = path.read_text()
+    if len(_URL_LINE.findall(text)) != 1:
+        raise OperationError(f'{path} has been rearranged; write url = "{url}" into [peer] by hand')
+    replace_file(path, _URL_LINE.sub(f'url = "{url}"', text).encode(), mode=SECRET)

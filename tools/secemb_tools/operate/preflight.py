@@ -1,0 +1,191 @@
+"""Everything that can be looked at before a server is started, each with the fix."""
+
+import os
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+
+from secemb_party.assembly import ticket_public_key
+from secemb_party.errors import SettingsError
+from secemb_party.ledger import Ledger, LedgerError, SchemaMissingError, SchemaOlderError
+from secemb_party.settings import Settings
+from secemb_shared.dpf._native import native_available
+from secemb_shared.errors import SecEmbError
+from secemb_tools.kernel import describe
+from secemb_tools.operate.certificate import public_bytes, read_certificate
+from secemb_tools.operate.finding import Finding, fail, ok, warn
+from secemb_tools.operate.peer_line import check_peer
+from secemb_tools.operate.refusal import OperationError
+from secemb_tools.operate.running import settings_at
+from secemb_tools.operate.task_files import read_task
+
+_SOON = timedelta(days=30)
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+async def check_all(path: Path, *, offline: bool) -> AsyncIterator[Finding]:
+    """Yield a finding for each thing; without readable settings there is nothing more to look at."""
+    try:
+        settings = settings_at(path)
+    except SettingsError as error:
+        for line in str(error).splitlines():
+            yield fail("settings", line, "correct this in the settings file")
+        return
+    yield ok("settings", f"role {settings.role}; every file that they name is there, secrets are closed to others")
+    for part in (_check_task, _check_hashes, _check_certificates, _check_data, _check_devices_tls, _check_ports):
+        for finding in part(settings):
+            yield finding
+    yield await _check_ledger(settings)
+    yield _check_kernel()
+    if not offline:
+        async for finding in check_peer(settings):
+            yield finding
+
+
+def _check_task(settings: Settings) -> Iterator[Finding]:
+    try:
+        task = read_task(settings.task.file)
+    except SecEmbError as error:
+        yield fail("task", f"{settings.task.file}: {error}", "copy the file that secemb task create wrote, unchanged")
+    else:
+        yield ok("task", f"{task.name}, id {task.task_id.hex()}")
+    try:
+        ticket_public_key(settings)
+    except SettingsError as error:
+        yield fail("ticket key", str(error), "see above")
+    else:
+        yield ok("ticket key", "an Ed25519 key")
+
+
+def _check_hashes(settings: Settings) -> Iterator[Finding]:
+    for name, file in (
+        ("peer.token_hash_file", settings.peer.token_hash_file),
+        ("operator.token_hash_file", settings.operator.token_hash_file),
+    ):
+        if file is not None and not _HASH.fullmatch(file.text()):
+            yield fail(name, "this is not the hash of a token", "it holds 64 hexadecimal digits, as secemb writes them")
+
+
+def _check_certificates(settings: Settings) -> Iterator[Finding]:
+    mine, theirs = "peer certificate", "partner certificate"
+    yield _check_dates(mine, settings.peer.cert, "secemb renew makes a new one; then exchange pair files again")
+    yield _check_dates(theirs, settings.peer.peer_ca, "ask the other operator for a new pair file")
+    try:
+        held = public_bytes(read_certificate(settings.peer.cert.read_bytes()))
+        key = load_pem_private_key(settings.peer.key.content, password=None)
+        fits = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo) == held
+    except (ValueError, OperationError):
+        fits = False
+    if not fits:
+        yield fail("peer key", "the key is not that of the certificate", "restore both, or run secemb renew")
+
+
+def _check_dates(name: str, path: Path, fix: str) -> Finding:
+    try:
+        certificate = read_certificate(path.read_bytes())
+    except OperationError:
+        return fail(name, f"{path} is not a PEM certificate", fix)
+    start, end, now = certificate.not_valid_before_utc, certificate.not_valid_after_utc, datetime.now(UTC)
+    if now < start:
+        return fail(name, f"valid from {start:%Y-%m-%d} on only", "set this machine's clock")
+    if now > end:
+        return fail(name, f"expired on {end:%Y-%m-%d}", fix)
+    if end - now < _SOON:
+        return warn(name, f"expires on {end:%Y-%m-%d}", fix)
+    return ok(name, f"valid until {end:%Y-%m-%d}")
+
+
+def _check_data(settings: Settings) -> Iterator[Finding]:
+    folder = settings.data_dir
+    probe = folder / f".check-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        yield fail("data", f"{folder}: {error.strerror}", f"let the service's user own it: chown -R secemb {folder}")
+        return
+    if folder.stat().st_mode & 0o007:
+        yield warn("data", f"{folder} is open to others", f"chmod 700 {folder}")
+    else:
+        yield ok("data", f"{folder} can be written")
+
+
+def _check_devices_tls(settings: Settings) -> Iterator[Finding]:
+    devices = settings.devices
+    if devices.tls_cert is not None:
+        yield _check_dates("devices certificate", devices.tls_cert, "renew it where it came from, and restart")
+    elif not _is_loopback(devices.host):
+        yield warn(
+            "devices TLS",
+            f"the devices' listener on {devices.host} has no TLS",
+            "name tls_cert and tls_key in [devices], or see that only a proxy that ends TLS reaches this port",
+        )
+    if devices.open_enrolment:
+        yield warn("enrolment", "open: anybody can fill a cohort", "open_enrolment = false, and secemb token create")
+
+
+def _check_ports(settings: Settings) -> Iterator[Finding]:
+    yield _check_port("devices port", settings.devices.host, settings.devices.port)
+    if settings.role == 1 and settings.peer.host is not None and settings.peer.port is not None:
+        yield _check_port("peer port", settings.peer.host, settings.peer.port)
+
+
+def _check_port(name: str, host: str, port: int) -> Finding:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        fix = "if this server is running already all is well; otherwise end the other program or choose another port"
+        return (
+            warn(name, f"{host}:{port}: {error.strerror}", fix)
+            if _answers(host, port)
+            else fail(
+                name, f"{host}:{port}: {error.strerror}", "choose an address of this machine and a free port above 1023"
+            )
+        )
+    return ok(name, f"{host}:{port} is free")
+
+
+def _answers(host: str, port: int) -> bool:
+    """Tell whether something listens there."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    try:
+        with socket.create_connection((here, port), timeout=2):
+            return True
+    except OSError:
+        return False
+
+
+async def _check_ledger(settings: Settings) -> Finding:
+    place = "SQLite" if settings.ledger.url is None else settings.ledger.url.split(":", 1)[0]
+    try:
+        async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
+            await ledger.ping()
+    except (SchemaMissingError, SchemaOlderError) as error:
+        if settings.ledger.migrate:
+            return ok("ledger", f"{place}: tables are made or upgraded at the start")
+        return fail("ledger", str(error), "secemb ledger upgrade")
+    except LedgerError as error:
+        return fail("ledger", f"{place}: {error}", "see [ledger] url and password_file, and that the database runs")
+    return ok("ledger", f"{place}: answers, and its schema is this version's")
+
+
+def _check_kernel() -> Finding:
+    if native_available():
+        return ok("kernel", describe())
+    return warn("kernel", describe(), "install a C compiler and reinstall secemb")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
