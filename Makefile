@@ -35,7 +35,7 @@ demo: $(RUN) which-kernel ## run a complete round in this process, with a report
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
 test: $(DEV) which-kernel ## run the tests
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(RUN) which-kernel ## measure, print a table and write build/bench.json
 	@$(BIN)/python -m secemb_tools bench $(ARGS)
@@ -44,7 +44,7 @@ loadtest: $(RUN) which-kernel ## let many devices call two real services, write 
 	@$(BIN)/python -m secemb_tools loadtest $(ARGS)
 
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
-	@SECEMB_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) tests/simulation $(ARGS)
+	@SECEMB_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
 
 vectors: $(RUN) which-kernel ## regenerate the test vectors
 	@$(BIN)/python -m secemb_tools vectors $(ARGS)

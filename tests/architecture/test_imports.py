@@ -4,7 +4,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
 from tests.architecture import rules
 from tests.architecture.rules import Rule
 

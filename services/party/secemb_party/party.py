@@ -93,7 +93,12 @@ class Party:
         digest = await self.workers.run(lambda: self.models.save(model))
         now = self.clock()
         await self.ledger.record_version(self.task.task_id, model.version, digest, now)
-        await self.ledger.publish_version(self.task.task_id, model.version, now)
+        await self.publish(model.version)
+
+    async def publish(self, version: int) -> None:
+        """Let devices see a recorded version."""
+        await self.ledger.publish_version(self.task.task_id, version, self.clock())
+        self.metrics.model_version(version)
 
     async def advance(
         self, round_id: bytes, expect: RoundState, to: RoundState, now: float, **facts: Any

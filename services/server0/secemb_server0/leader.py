@@ -224,7 +224,7 @@ class Leader:
         if model is not None:
             if digest != model.digest:
                 raise PeerRefusedError("server 1 published another model")
-            await self._ledger.publish_version(self._task.task_id, model.version, self._party.clock())
+            await self._party.publish(model.version)
         await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, self._party.clock())
         await self._party.tidy()
 

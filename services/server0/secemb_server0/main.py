@@ -29,7 +29,7 @@ async def run(settings: Settings) -> None:
             devices = settings.devices
             server = create_server0(
                 party,
-                HttpPeer(client),
+                HttpPeer(client, party.metrics),
                 ticket_private_key(settings),
                 open_enrolment=devices.open_enrolment,
                 body_seconds=devices.body_seconds,

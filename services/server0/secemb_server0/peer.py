@@ -19,6 +19,7 @@ from secemb_party.peer_messages import (
     SessionList,
     StandingMessage,
 )
+from secemb_party.telemetry import Metrics
 
 Answer = TypeVar("Answer", bound=PeerMessage)
 BINARY = {"content-type": "application/octet-stream"}
@@ -52,8 +53,8 @@ class Peer(Protocol):
 class HttpPeer:
     """The peer channel over HTTP; the client carries certificate, pinned authority and bearer."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, client: httpx.AsyncClient, metrics: Metrics | None = None) -> None:
+        self._client, self._metrics = client, metrics or Metrics()
 
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
@@ -106,14 +107,19 @@ class HttpPeer:
         return await self._call("POST", path, content=message.model_dump_json().encode(), headers=headers)
 
     async def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
+        route = path.rsplit("/", 1)[1]
         try:
             answer = await self._client.request(method, path, **request)
         except httpx.HTTPError as error:
+            self._metrics.peer_call(route, "unreachable")
             raise PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})") from error
         if answer.status_code >= 500 or answer.status_code in (408, 429):
+            self._metrics.peer_call(route, "unreachable")
             raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call is repeated")
         if answer.status_code >= 400:
+            self._metrics.peer_call(route, "refused")
             raise PeerRefusedError(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
+        self._metrics.peer_call(route, "ok")
         return answer
 
 

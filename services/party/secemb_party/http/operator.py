@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -20,6 +21,7 @@ from secemb_party.ledger import LedgerUnavailableError, RoundRecord
 from secemb_party.party import Party
 
 POLL_SECONDS = 1.0
+STREAM_SECONDS = 10.0
 _PAGE = 200
 
 
@@ -166,8 +168,10 @@ async def _view(party: Party, record: RoundRecord) -> RoundView:
 
 
 async def _stream(party: Party, after: int, request: Request) -> AsyncIterator[str]:
-    yield ": connected\n\n"
-    while not await request.is_disconnected():
+    """Yield events for a while; a client comes back with Last-Event-ID, so that a server that stops need not wait."""
+    yield "retry: 500\n\n"
+    end = time.monotonic() + STREAM_SECONDS
+    while time.monotonic() < end and not await request.is_disconnected():
         found = await party.ledger.events(after_id=after, limit=_PAGE)
         for event in found:
             data = json.dumps({"at": event.at, **event.data}, sort_keys=True)

@@ -1,0 +1,227 @@
+"""Two servers in one process over ASGI, with a clock that tests turn and faults that tests plant."""
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.simulation.faults import (
+    CrashedError,
+    FaultyLine,
+    Fuse,
+    FusedDatabase,
+    FusedModels,
+    FusedShares,
+    Line,
+    LostError,
+)
+
+from secemb_party.errors import PeerUnavailableError
+from secemb_party.ledger import Ledger
+from secemb_party.models import Shape
+from secemb_party.party import Parts, Party
+from secemb_party.workers import Workers
+from secemb_server0.app import Server0, create_server0
+from secemb_server0.conductor import Decision, Wait
+from secemb_server0.leader import always_train
+from secemb_server0.peer import HttpPeer
+from secemb_server1.app import Server1, create_server1
+from secemb_shared.messages import TaskSpec
+
+PEER_TOKEN = "peer token of the tests"
+TICKET_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+
+
+def a_task(**changes: object) -> TaskSpec:
+    """Return a small task whose sums can be read by eye: one step of SGD subtracts the mean update."""
+    fields: dict[str, object] = {
+        "name": "simulation",
+        "items": 24,
+        "row_width": 2,
+        "dense_size": 2,
+        "capacity": 4,
+        "tables": 3,
+        "bins": 4,
+        "ring_bits": 32,
+        "fraction_bits": 0,
+        "bound": 2**10,
+        "cohort": 4,
+        "min_cohort": 2,
+        "rounds": 1000,
+        "join_seconds": 10,
+        "upload_seconds": 30,
+        "optimiser": "sgd",
+        "row_rate": "1",
+        "dense_rate": "1",
+        "initial_scale": "0",
+    }
+    return TaskSpec(**(fields | changes))  # type: ignore[arg-type]
+
+
+@dataclass
+class Clock:
+    """A clock that stands still until it is turned."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Pair:
+    """Both servers, their folders, the line between them and what is about to go wrong."""
+
+    folder: Path
+    task: TaskSpec = field(default_factory=a_task)
+    clock: Clock = field(default_factory=Clock)
+    line: Line = field(default_factory=Line)
+    open_enrolment: bool = True
+    choose_kind: Callable[[int], str] = always_train
+    fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
+    parties: dict[int, Party] = field(default_factory=dict)
+
+    async def start(self) -> "Pair":
+        """Start both servers."""
+        await self.start_server(1)
+        await self.start_server(0)
+        return self
+
+    async def start_server(self, role: int) -> None:
+        """Start one server from what is on disk."""
+        self.fuses[role] = Fuse()
+        party = self.parties[role] = await self._party(role)
+        if role == 1:
+            self.server1: Server1 = create_server1(party, hashlib.sha256(PEER_TOKEN.encode()).digest())
+            return
+        client = httpx.AsyncClient(
+            transport=FaultyLine(self.line, self.deliver),
+            base_url="https://server1",
+            headers={"authorization": f"Bearer {PEER_TOKEN}"},
+        )
+        self.server0: Server0 = create_server0(
+            party, HttpPeer(client), TICKET_KEY, open_enrolment=self.open_enrolment, choose_kind=self.choose_kind
+        )
+
+    async def crash(self, role: int) -> None:
+        """Forget everything that one server has in memory and start it again."""
+        self.fuses[role].dead = True
+        await self._close(role)
+        await self.start_server(role)
+
+    async def stop(self) -> None:
+        """Close both servers."""
+        for role in self.parties:
+            await self._close(role)
+
+    async def step(self) -> Decision | None:
+        """Let the leader do one thing; return what it was, or None if something planted came in between."""
+        try:
+            return await self.server0.leader.step()
+        except PeerUnavailableError as error:
+            if not isinstance(error.__cause__, LostError):
+                self.line.broken.append(str(error))
+            return None
+        except CrashedError:
+            await self.crash(0)
+            return None
+
+    async def finish(self) -> None:
+        """Drive the leader, with time going on and nothing going wrong, to the end of the current round."""
+        self.line.lose_requests = self.line.lose_responses = self.line.hold_requests = 0
+        for fuse in self.fuses:
+            fuse.writes = None
+        for _ in range(20):
+            if await self.parties[0].ledger.current_round(self.task.task_id) is None:
+                return
+            decision = await self.step()
+            if isinstance(decision, Wait):
+                self.clock.now = decision.until
+        raise AssertionError("the round does not come to an end")
+
+    async def send(self, role: int, request: httpx.Request) -> httpx.Response | None:
+        """Carry a device's request; None if the server died over it and is up again."""
+        app = self.server1.devices if role else self.server0.app
+        return await self._carry(role, httpx.ASGITransport(app), request)
+
+    async def deliver(self, request: httpx.Request) -> httpx.Response:
+        """Carry a call to server 1."""
+        answer = await self._carry(1, httpx.ASGITransport(self.server1.peer), request)
+        if answer is None:
+            raise LostError("server 1 died")
+        return answer
+
+    async def deliver_held(self) -> None:
+        """Let a call arrive that server 0 has given up."""
+        with suppress(LostError):
+            await self.deliver(self.line.held.popleft())
+
+    async def collect_garbage(self, role: int) -> None:
+        """Let one server forget the bodies of rounds that are over."""
+        try:
+            await self.parties[role].ledger.forget_bodies()
+        except CrashedError:
+            await self.crash(role)
+
+    async def _carry(self, role: int, transport: httpx.ASGITransport, request: httpx.Request) -> httpx.Response | None:
+        answer = await transport.handle_async_request(request)
+        await answer.aread()
+        if self.fuses[role].dead:
+            await self.crash(role)
+            return None
+        if answer.status_code >= 500:
+            self.line.broken.append(f"{request.url.path}: {answer.text}")
+        return answer
+
+    async def _close(self, role: int) -> None:
+        party = self.parties[role]
+        party.workers.close()
+        await party.ledger.close()
+
+    async def _party(self, role: int) -> Party:
+        folder, fuse = self.folder / f"server{role}", self.fuses[role]
+        folder.mkdir(parents=True, exist_ok=True)
+        ledger = await Ledger.open(f"sqlite:///{folder}/ledger.db", migrate=True)
+        ledger._database = FusedDatabase(ledger._database, fuse)
+        models = FusedModels(folder / "models", self.task.task_id, Shape.of(self.task))
+        shares = FusedShares(folder)
+        models.fuse = shares.fuse = fuse
+        parts = Parts(
+            role=role,
+            task=self.task,
+            ledger=ledger,
+            models=models,
+            shares=shares,
+            workers=Workers(threads=1, queue=50),
+            ticket_key=TICKET_KEY.public_key(),
+            clock=self.clock,
+        )
+        party = Party(parts)
+        await party.start()
+        return party
+
+
+def new_folder() -> Path:
+    """Return an empty folder, in memory where there is such a place: thousands of rounds need no disk."""
+    memory = Path("/dev/shm")
+    return Path(tempfile.mkdtemp(prefix="secemb-", dir=memory if os.access(memory, os.W_OK) else None))
+
+
+@asynccontextmanager
+async def a_pair(
+    *, open_enrolment: bool = True, choose_kind: Callable[[int], str] = always_train, **task: object
+) -> AsyncIterator[Pair]:
+    """Run a pair of servers in a folder of their own."""
+    folder = new_folder()
+    pair = Pair(folder, a_task(**task), open_enrolment=open_enrolment, choose_kind=choose_kind)
+    try:
+        yield await pair.start()
+    finally:
+        await pair.stop()
+        shutil.rmtree(folder)

@@ -1,0 +1,21 @@
+"""Whatever happens in whatever order, the two servers stay one: 304 histories, thousands with SECEMB_SOAK=1."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.simulation.machine import Rounds
+
+SOAK = bool(os.environ.get("SECEMB_SOAK"))
+EXAMPLES = 1000 if SOAK else 76
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@pytest.mark.timeout(0 if SOAK else 300)
+@pytest.mark.parametrize("part", range(4))  # so that several cores share the work
+def test_the_servers_never_disagree_lose_or_count_twice(part: int) -> None:
+    run_state_machine_as_test(
+        Rounds,
+        settings=settings(max_examples=EXAMPLES, stateful_step_count=20, deadline=None, suppress_health_check=CHECKS),
+    )

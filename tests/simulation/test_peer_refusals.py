@@ -1,0 +1,243 @@
+"""Server 1 believes nothing that it can check: whatever server 0 asks wrongly is refused and changes nothing."""
+
+import hashlib
+from dataclasses import replace
+
+import httpx
+import pytest
+from tests.simulation.device import UPDATE, a_device
+from tests.simulation.pair import PEER_TOKEN, Pair, a_pair
+from tests.simulation.test_refusals import assert_problem
+
+from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.models import Model
+from secemb_party.peer_messages import Announcement, ListDigest, Offer, PeerMessage, Published, SessionList, list_digest
+from secemb_shared.messages import RoundSpec
+
+pytestmark = pytest.mark.asyncio
+REFUSED = 409, "peer-refused"
+
+
+async def call(pair: Pair, path: str, message: PeerMessage, token: str = PEER_TOKEN) -> httpx.Response:
+    headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
+    content = message.model_dump_json().encode()
+    return await pair.deliver(
+        httpx.Request("POST", f"https://server1/peer/v1/{path}", content=content, headers=headers)
+    )
+
+
+async def current(pair: Pair, role: int = 1) -> RoundRecord:
+    record = await pair.parties[role].ledger.current_round(pair.task.task_id)
+    assert record is not None
+    return record
+
+
+async def a_round(pair: Pair, count: int = 3) -> tuple[str, list[str]]:
+    """Open a round with so many complete sessions; return the path of its calls and the sessions, sorted."""
+    await pair.step()
+    devices = [a_device(pair, number) for number in range(count)]
+    for device in devices:
+        await device.take_part()
+    record = await current(pair)
+    return f"rounds/{record.round_id.hex()}", sorted(device.name.hex() for device in devices)
+
+
+async def offer(pair: Pair) -> Offer:
+    """Return what server 0 holds."""
+    held = await pair.parties[0].ledger.session_summaries((await current(pair, 0)).round_id)
+    return Offer(
+        sessions=[
+            (one.session_id.hex(), (one.keys_public_digest or b"").hex(), (one.update_public_digest or b"").hex())
+            for one in held
+            if one.complete
+        ]
+    )
+
+
+async def sealed(pair: Pair) -> tuple[str, list[str]]:
+    """Seal a round at server 1."""
+    path, names = await a_round(pair)
+    assert (await call(pair, f"{path}/prepare", await offer(pair))).status_code == 200
+    assert (await call(pair, f"{path}/commit", SessionList(sessions=names))).status_code == 200
+    return path, names
+
+
+def digest_of(names: list[str]) -> ListDigest:
+    return ListDigest(digest=list_digest([bytes.fromhex(name) for name in names]).hex())
+
+
+@pytest.mark.parametrize("path", ["announce", "rounds/{}/prepare", "rounds/{}/commit", "rounds/{}/share"])
+@pytest.mark.parametrize("token", ["", "another token", PEER_TOKEN + " "])
+async def test_a_wrong_bearer_gets_nowhere(path: str, token: str) -> None:
+    async with a_pair() as pair:
+        where, names = await a_round(pair)
+        answer = await call(pair, path.format(where.split("/")[1]), SessionList(sessions=names), token)
+        assert_problem(answer, 401, "unauthorized")
+        assert (await current(pair)).state is RoundState.OPEN
+
+
+async def test_a_list_with_a_session_that_server_1_does_not_hold_is_refused() -> None:
+    async with a_pair() as pair:
+        path, names = await a_round(pair)
+        await call(pair, f"{path}/prepare", await offer(pair))
+        wrong = sorted([*names[:2], "ff" * 16])
+        assert_problem(await call(pair, f"{path}/commit", SessionList(sessions=wrong)), *REFUSED)
+        assert (await current(pair)).state is RoundState.SEALING
+
+
+async def test_a_list_below_the_minimum_is_refused() -> None:
+    async with a_pair() as pair:
+        path, names = await a_round(pair)
+        few = Offer(sessions=(await offer(pair)).sessions[:1])
+        assert (await call(pair, f"{path}/prepare", few)).json() == {"sessions": names[:1]}
+        assert_problem(await call(pair, f"{path}/commit", SessionList(sessions=names[:1])), *REFUSED)
+        assert (await current(pair)).sealed_sessions is None
+
+
+@pytest.mark.parametrize("change", ["part", "unsorted", "twice", "empty"])
+async def test_no_list_but_the_whole_sorted_one_is_sealed(change: str) -> None:
+    async with a_pair() as pair:
+        path, names = await a_round(pair)
+        await call(pair, f"{path}/prepare", await offer(pair))
+        lists = {"part": names[:2], "unsorted": names[::-1], "twice": [*names, names[2]], "empty": []}
+        assert_problem(await call(pair, f"{path}/commit", SessionList(sessions=lists[change])), *REFUSED)
+        assert (await current(pair)).state is RoundState.SEALING
+
+
+async def test_a_second_list_is_refused_and_so_is_a_second_offer() -> None:
+    async with a_pair() as pair:
+        path, names = await sealed(pair)
+        few = Offer(sessions=(await offer(pair)).sessions[:2])
+        assert (await call(pair, f"{path}/prepare", few)).json() == {"sessions": names}
+        assert_problem(await call(pair, f"{path}/commit", SessionList(sessions=names[:2])), *REFUSED)
+        again = await call(pair, f"{path}/commit", SessionList(sessions=names))
+        assert again.json() == digest_of(names).model_dump()
+
+
+async def test_a_list_is_not_sealed_before_it_was_compared() -> None:
+    async with a_pair() as pair:
+        path, names = await a_round(pair)
+        assert_problem(await call(pair, f"{path}/commit", SessionList(sessions=names)), *REFUSED)
+        assert (await current(pair)).state is RoundState.OPEN
+
+
+async def test_a_session_with_another_public_part_is_not_offered() -> None:
+    async with a_pair() as pair:
+        path, names = await a_round(pair)
+        await a_device(pair, 7, twist=UPDATE).take_part()
+        assert (await call(pair, f"{path}/prepare", await offer(pair))).json() == {"sessions": names}
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+async def test_a_share_is_not_given_before_the_list_is_sealed(prepared: bool) -> None:
+    async with a_pair() as pair:
+        path, names = await a_round(pair)
+        if prepared:
+            await call(pair, f"{path}/prepare", await offer(pair))
+        assert_problem(await call(pair, f"{path}/share", digest_of(names)), *REFUSED)
+        assert (await current(pair)).share_digest is None
+
+
+async def test_a_share_is_given_for_the_sealed_list_only_and_always_the_same() -> None:
+    async with a_pair() as pair:
+        path, names = await sealed(pair)
+        assert_problem(await call(pair, f"{path}/share", digest_of(names[:2])), *REFUSED)
+        first = await call(pair, f"{path}/share", digest_of(names))
+        await pair.crash(1)
+        assert (await call(pair, f"{path}/share", digest_of(names))).content == first.content
+
+
+async def test_a_sealed_round_is_not_aborted() -> None:
+    async with a_pair() as pair:
+        path, _ = await sealed(pair)
+        headers = {"authorization": f"Bearer {PEER_TOKEN}"}
+        request = httpx.Request("POST", f"https://server1/peer/v1/{path}/abort", json={"reason": "no"}, headers=headers)
+        assert_problem(await pair.deliver(request), *REFUSED)
+        assert (await current(pair)).state is RoundState.SEALED
+
+
+async def test_a_round_on_another_model_is_not_opened() -> None:
+    async with a_pair() as pair:
+        published = await pair.parties[1].ledger.published_version(pair.task.task_id)
+        assert published is not None
+        good = RoundSpec(task=pair.task, number=0, model_version=0, model_digest=published.digest)
+        for wrong in (replace(good, model_version=1), replace(good, model_digest=bytes(32))):
+            assert_problem(await announce(pair, wrong), *REFUSED)
+        assert await pair.parties[1].ledger.last_round(pair.task.task_id) is None
+        assert (await announce(pair, good)).status_code == 200
+
+
+async def test_a_second_round_is_not_opened_before_the_first_has_ended_nor_a_number_used_twice() -> None:
+    async with a_pair() as pair:
+        await a_round(pair)
+        spec = RoundSpec.decode((await current(pair)).spec, pair.task)
+        assert_problem(await announce(pair, replace(spec, number=1)), *REFUSED)
+        await pair.finish()
+        standing = await pair.parties[1].ledger.published_version(pair.task.task_id)
+        assert standing is not None
+        used = replace(spec, model_version=standing.version, model_digest=standing.digest)
+        assert_problem(await announce(pair, used), *REFUSED)
+
+
+async def test_a_round_of_another_task_is_not_opened() -> None:
+    async with a_pair() as pair:
+        other = replace(pair.task, name="another")
+        answer = await announce(pair, RoundSpec(task=other, number=0, model_version=0, model_digest=bytes(32)))
+        assert_problem(answer, 400, "specification-invalid")
+
+
+async def announce(pair: Pair, spec: RoundSpec) -> httpx.Response:
+    times = {"opened_at": 0.0, "join_until": 1.0, "upload_until": 2.0}
+    return await call(pair, "announce", Announcement(round=spec.encode().decode(), **times))
+
+
+async def publish(pair: Pair, path: str, model: Model, **changes: object) -> httpx.Response:
+    body = model.encode()
+    facts = Published(
+        **{  # type: ignore[arg-type]
+            "version": model.version,
+            "digest_hex": model.digest.hex(),
+            "body_digest_hex": hashlib.sha256(body).hexdigest(),
+        }
+        | changes
+    )
+    headers = {
+        "authorization": f"Bearer {PEER_TOKEN}",
+        "content-type": "application/octet-stream",
+        "secemb-published": facts.model_dump_json(),
+    }
+    request = httpx.Request("POST", f"https://server1/peer/v1/{path}/publish", content=body, headers=headers)
+    return await pair.deliver(request)
+
+
+async def test_only_the_next_version_with_its_own_digest_is_published() -> None:
+    async with a_pair() as pair:
+        path, names = await sealed(pair)
+        model = pair.parties[1].models.load(0)
+        following = replace(model, version=1)
+        assert_problem(await publish(pair, path, following), *REFUSED)  # there is no sum yet
+        await call(pair, f"{path}/share", digest_of(names))
+        assert_problem(await publish(pair, path, replace(model, version=2)), *REFUSED)
+        assert_problem(await publish(pair, path, model), *REFUSED)
+        assert_problem(await publish(pair, path, following, digest_hex="00" * 32), *REFUSED)
+        assert_problem(await publish(pair, path, following, body_digest_hex="00" * 32), *REFUSED)
+        assert pair.parties[1].models.versions() == [0]
+        answer = await publish(pair, path, following)
+        assert answer.json() == {"digest": following.digest.hex()}
+        assert pair.parties[1].models.versions() == [0, 1]
+
+
+async def test_a_model_with_a_number_that_is_none_is_not_published() -> None:
+    async with a_pair() as pair:
+        path, names = await sealed(pair)
+        await call(pair, f"{path}/share", digest_of(names))
+        body = b"\x00\x00\xc0\x7f" + pair.parties[1].models.load(0).encode()[4:]
+        facts = Published(version=1, digest_hex="00" * 32, body_digest_hex=hashlib.sha256(body).hexdigest())
+        headers = {
+            "authorization": f"Bearer {PEER_TOKEN}",
+            "content-type": "application/octet-stream",
+            "secemb-published": facts.model_dump_json(),
+        }
+        request = httpx.Request("POST", f"https://server1/peer/v1/{path}/publish", content=body, headers=headers)
+        assert_problem(await pair.deliver(request), 400, "weights-invalid")
+        assert pair.parties[1].models.versions() == [0]

@@ -1,0 +1,298 @@
+"""Rounds that go wrong in one known way each, and how they end."""
+
+import math
+
+import pytest
+from tests.simulation.device import KEYS, UPDATE, Device, a_device
+from tests.simulation.invariants import Invariants
+from tests.simulation.pair import TICKET_KEY, Pair, a_pair
+
+from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.tickets import issue_ticket
+from secemb_server0.conductor import Abort, Finished, Open, Wait
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
+
+pytestmark = pytest.mark.asyncio
+
+
+async def filled(pair: Pair, count: int = 3) -> list[Device]:
+    """Open a round and let so many devices do all that is asked of them."""
+    assert isinstance(await pair.step(), Open)
+    devices = [a_device(pair, number) for number in range(count)]
+    for device in devices:
+        await device.take_part()
+    return devices
+
+
+async def last(pair: Pair, role: int) -> RoundRecord:
+    record = await pair.parties[role].ledger.last_round(pair.task.task_id)
+    assert record is not None
+    return record
+
+
+async def assert_published(pair: Pair, devices: list[Device]) -> None:
+    """See that the round ended published over exactly these devices."""
+    await Invariants(pair, list(devices)).check_end()
+    for role in (0, 1):
+        record = await last(pair, role)
+        assert record.state is RoundState.PUBLISHED
+        assert record.sealed_sessions == tuple(sorted(device.name for device in devices))
+
+
+async def step_to(pair: Pair, state: RoundState) -> None:
+    """Let the leader go on until its round is in a state."""
+    pair.clock.now += pair.task.join_seconds
+    for _ in range(8):
+        if (await last(pair, 0)).state is state:
+            return
+        assert await pair.step() is not None
+    raise AssertionError(f"the round never became {state}")
+
+
+async def test_a_good_round_is_published_on_both_sides() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await pair.finish()
+        await assert_published(pair, devices)
+        model = pair.parties[1].models.load(1)
+        assert model.rows[0].tolist() == pytest.approx([-(1 + 2 + 4) / 3, 1.0])
+
+
+async def test_a_full_cohort_is_sealed_before_its_deadline() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair, pair.task.cohort)
+        before = pair.clock.now
+        await pair.finish()
+        assert pair.clock.now == before
+        await assert_published(pair, devices)
+
+
+async def test_a_round_with_too_few_sessions_is_aborted_on_both_sides_and_the_next_one_opens() -> None:
+    async with a_pair() as pair:
+        await filled(pair, 1)
+        pair.clock.now += pair.task.join_seconds
+        assert isinstance(await pair.step(), Abort)
+        assert [(await last(pair, role)).state for role in (0, 1)] == [RoundState.ABORTED] * 2
+        assert await pair.step() == Open(1)
+        assert [(await last(pair, role)).state for role in (0, 1)] == [RoundState.OPEN] * 2
+        devices = [a_device(pair, number) for number in (5, 6)]
+        for device in devices:
+            await device.take_part()
+        await pair.finish()
+        assert (await last(pair, 1)).sealed_sessions == tuple(sorted(device.name for device in devices))
+
+
+@pytest.mark.parametrize("role", [0, 1])
+@pytest.mark.parametrize("what", [KEYS, UPDATE])
+async def test_a_session_that_only_one_server_has_is_left_out(role: int, what: str) -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        half = a_device(pair, 7)
+        await half.join()
+        for message in (KEYS, UPDATE):
+            await half.put(role, message)
+            if message != what:
+                await half.put(1 - role, message)
+        await pair.finish()
+        await assert_published(pair, devices)
+
+
+@pytest.mark.parametrize("what", [KEYS, UPDATE])
+async def test_a_session_with_different_public_parts_is_left_out(what: str) -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await a_device(pair, 7, twist=what).take_part()
+        await pair.finish()
+        await assert_published(pair, devices)
+
+
+async def test_a_round_that_only_looks_full_to_server_0_is_aborted_while_it_is_sealed() -> None:
+    async with a_pair() as pair:
+        await filled(pair, 1)
+        await a_device(pair, 7, twist=UPDATE).take_part()
+        await pair.finish()
+        assert [(await last(pair, role)).state for role in (0, 1)] == [RoundState.ABORTED] * 2
+        assert [(await last(pair, role)).sealed_sessions for role in (0, 1)] == [None, None]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("writes", range(4))
+async def test_server_1_dies_while_a_round_is_sealed(writes: int, after: bool) -> None:
+    """Its writes: announced again, sealing, the list that it offers, the list that it seals."""
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await step_to(pair, RoundState.SEALING)
+        pair.fuses[1].light(writes, after=after)
+        assert await pair.step() is None
+        assert (await last(pair, 0)).state is RoundState.SEALING
+        await pair.finish()
+        await assert_published(pair, devices)
+
+
+async def test_server_1_dies_between_prepare_and_commit() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await step_to(pair, RoundState.SEALING)
+        pair.fuses[1].light(2, after=True)
+        assert await pair.step() is None
+        assert (await last(pair, 1)).state is RoundState.SEALING
+        assert await a_late_session(pair) == 410
+        await pair.finish()
+        await assert_published(pair, devices)
+
+
+async def a_late_session(pair: Pair) -> int:
+    """Return how server 1 answers to the keys of a new session with a good ticket."""
+    record, device = await last(pair, 1), a_device(pair, 9)
+    device.ticket = issue_ticket(TICKET_KEY, record.round_id, device.name, int(pair.clock.now) + 60)
+    device.begin(record.spec)
+    answer = await device.put(1, KEYS)
+    assert answer is not None
+    return answer.status_code
+
+
+async def test_server_0_dies_after_server_1_has_sealed() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await step_to(pair, RoundState.SEALING)
+        pair.fuses[0].light(0, after=False)
+        assert await pair.step() is None
+        assert (await last(pair, 1)).state is RoundState.SEALED
+        assert (await last(pair, 0)).state is RoundState.SEALING
+        await pair.finish()
+        await assert_published(pair, devices)
+
+
+@pytest.mark.parametrize("state", [RoundState.OPEN, RoundState.SEALING, RoundState.SHARED, RoundState.RECONSTRUCTED])
+@pytest.mark.parametrize("what", ["request", "response"])
+async def test_calls_that_get_lost_in_any_state_are_made_up_for(state: RoundState, what: str) -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await step_to(pair, state)
+        for _ in range(3):
+            setattr(pair.line, f"lose_{what}s", 1)
+            await pair.step()
+        await pair.finish()
+        await assert_published(pair, devices)
+
+
+async def test_a_share_whose_answer_was_lost_is_given_again_byte_for_byte() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await step_to(pair, RoundState.SHARED)
+        pair.line.lose_responses = 1
+        assert await pair.step() is None
+        shared = await last(pair, 1)
+        assert shared.state is RoundState.SHARED
+        first = await pair.parties[1].share(shared.round_id)
+        await pair.crash(1)
+        assert await pair.parties[1].share(shared.round_id) == first
+        await pair.finish()
+        assert await pair.parties[1].share(shared.round_id) == first
+        await assert_published(pair, devices)
+
+
+async def test_a_lost_answer_to_publish_leaves_devices_on_the_old_version_until_it_is_repeated() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await step_to(pair, RoundState.RECONSTRUCTED)
+        pair.line.lose_responses = 1
+        assert await pair.step() is None
+        versions = [await pair.parties[role].ledger.published_version(pair.task.task_id) for role in (0, 1)]
+        assert [one.version for one in versions if one is not None] == [0, 1]
+        await pair.crash(0)
+        await pair.finish()
+        await assert_published(pair, devices)
+
+
+@pytest.mark.parametrize("role", [0, 1])
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_server_may_die_at_every_single_write_of_a_round(role: int, after: bool) -> None:
+    """So many writes, so many deaths: each kills the server one write further on."""
+    async with a_pair() as pair:
+        for writes in range(12):
+            devices = [a_device(pair, number % 10, name=bytes([writes, number]) * 8) for number in range(2)]
+            while not isinstance(await pair.step(), Wait):
+                pass
+            pair.fuses[role].light(writes, after=after)
+            for device in devices:
+                while device.session is None:
+                    await pair.step()
+                    await device.join()
+                for what in (KEYS, UPDATE):
+                    for to in (0, 1):
+                        while (to, what) not in device.answers:
+                            await device.put(to, what)
+            pair.clock.now += pair.task.join_seconds
+            for _ in range(12):
+                await pair.step()
+                if (await last(pair, 0)).ended:
+                    break
+            await pair.finish()
+            record = await last(pair, 1)
+            assert record.state is RoundState.PUBLISHED
+            assert record.sealed_sessions == tuple(sorted(device.name for device in devices))
+
+
+async def test_forgetting_bodies_changes_no_answer() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await pair.finish()
+        for role in (0, 1):
+            assert await pair.parties[role].ledger.forget_bodies() == 6
+            await pair.crash(role)
+        for device in devices:
+            for role in (0, 1):
+                for what in (KEYS, UPDATE):
+                    answer = await device.put(role, what)  # compares it with the first answer
+                    assert answer is not None
+                    assert answer.status_code == 200
+
+
+async def test_a_survey_says_how_many_items_devices_have() -> None:
+    async with a_pair(choose_kind=lambda number: SURVEY if number == 0 else TRAIN) as pair:
+        await self_reports(pair, [[3.0], [5.0], [10.0]])
+        assert await results(pair) == [{"round": 0, "mean_items": 6.0, "suggested_capacity": 12.0}]
+        await pair.step()
+        assert (await last(pair, 1)).kind == TRAIN
+
+
+async def test_an_evaluation_says_how_good_the_model_is_for_the_fleet() -> None:
+    async with a_pair(choose_kind=lambda _: EVALUATE) as pair:
+        # predictions, squared errors, absolute errors, rankings, hits, gains
+        await self_reports(pair, [[4.0, 4.0, 2.0, 1.0, 1.0, 0.5], [4.0, 14.0, 6.0, 1.0, 0.0, 0.0]])
+        (found,) = await results(pair)
+        assert found == {"round": 0, "rmse": math.sqrt(18 / 8), "mae": 1.0, "hit_rate": 0.5, "ndcg": 0.25}
+
+
+async def self_reports(pair: Pair, numbers: list[list[float]]) -> None:
+    """Run a round in which devices hand in these numbers; the model stays as it is."""
+    await pair.step()
+    for number, values in enumerate(numbers):
+        device = a_device(pair, number)
+        await device.join()
+        device.write_sum(values)
+        await device.take_part()
+    await pair.finish()
+    for role in (0, 1):
+        assert (await last(pair, role)).state is RoundState.PUBLISHED
+        published = await pair.parties[role].ledger.published_version(pair.task.task_id)
+        assert published is not None
+        assert published.version == 0
+    assert pair.line.broken == []
+
+
+async def results(pair: Pair) -> list[dict[str, object]]:
+    """Return the figures that server 0 has noted."""
+    return [dict(one.data) for one in await pair.parties[0].ledger.events() if one.kind == "result"]
+
+
+async def test_the_task_ends_after_its_last_round() -> None:
+    async with a_pair(rounds=1) as pair:
+        devices = await filled(pair)
+        await pair.finish()
+        await assert_published(pair, devices)
+        assert await pair.step() == Finished()
+        answer = await a_device(pair, 5).join()
+        assert answer is not None
+        assert answer.status_code == 202

@@ -1,0 +1,115 @@
+"""When a round opens, seals and ends: the same facts and the same time give the same decision."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secemb_party.ledger import RoundState
+from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, Wait, decide
+
+JOIN_UNTIL, UPLOAD_UNTIL = 10.0, 30.0
+SEAL = Advance(RoundState.OPEN)
+
+
+def facts(admitted: int = 0, complete: int = 0, **changes: object) -> Facts:
+    open_round = Facts(
+        state=RoundState.OPEN,
+        next_number=1,
+        rounds=5,
+        cohort=4,
+        min_cohort=2,
+        join_until=JOIN_UNTIL,
+        upload_until=UPLOAD_UNTIL,
+        admitted=admitted,
+        complete=complete,
+    )
+    return replace(open_round, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("admitted", "complete", "now", "decision"),
+    [
+        (0, 0, 0.0, Wait(JOIN_UNTIL)),
+        (2, 2, 9.9, Wait(JOIN_UNTIL)),  # others may still join
+        (3, 1, 10.0, Wait(UPLOAD_UNTIL)),  # two are on their way
+        (4, 3, 5.0, Wait(JOIN_UNTIL)),
+        (4, 4, 5.0, SEAL),  # everybody who fits is here
+        (2, 2, 10.0, SEAL),
+        (3, 2, 29.9, Wait(UPLOAD_UNTIL)),
+        (3, 2, 30.0, SEAL),  # one never came back
+        (3, 2, 1e9, SEAL),
+        (0, 0, 10.0, Abort("too few sessions")),
+        (1, 1, 10.0, Abort("too few sessions")),
+        (4, 1, 30.0, Abort("too few sessions")),
+        (4, 0, 29.0, Wait(UPLOAD_UNTIL)),
+    ],
+)
+def test_an_open_round_waits_for_those_who_may_still_come(
+    admitted: int, complete: int, now: float, decision: Decision
+) -> None:
+    assert decide(facts(admitted, complete), now) == decision
+
+
+@pytest.mark.parametrize("state", [RoundState.SEALING, RoundState.SEALED, RoundState.SHARED, RoundState.RECONSTRUCTED])
+@pytest.mark.parametrize("now", [0.0, 1e9])
+def test_a_round_that_is_no_longer_open_goes_on_at_any_time(state: RoundState, now: float) -> None:
+    assert decide(facts(state=state), now) == Advance(state)
+
+
+@pytest.mark.parametrize(("number", "decision"), [(0, Open(0)), (4, Open(4)), (5, Finished()), (6, Finished())])
+def test_rounds_open_one_after_the_other_up_to_the_last(number: int, decision: Decision) -> None:
+    assert decide(facts(state=None, next_number=number), 0.0) == decision
+
+
+@st.composite
+def any_facts(draw: st.DrawFn) -> Facts:
+    cohort = draw(st.integers(2, 9))
+    admitted = draw(st.integers(0, cohort))
+    join_until = draw(st.floats(0, 100))
+    return Facts(
+        state=draw(st.sampled_from([None, *RoundState])),
+        next_number=draw(st.integers(0, 4)),
+        rounds=draw(st.integers(1, 3)),
+        cohort=cohort,
+        min_cohort=draw(st.integers(2, cohort)),
+        join_until=join_until,
+        upload_until=join_until + draw(st.floats(0, 100)),
+        admitted=admitted,
+        complete=draw(st.integers(0, admitted)),
+    )
+
+
+@given(any_facts(), st.floats(0, 300))
+def test_no_round_opens_beside_another_and_none_seals_below_the_minimum(found: Facts, now: float) -> None:
+    decision = decide(found, now)
+    assert decision == decide(found, now)
+    if isinstance(decision, Open | Finished):
+        assert found.state is None
+        assert isinstance(decision, Finished) == (found.next_number >= found.rounds)
+    if isinstance(decision, Wait):
+        assert found.state is RoundState.OPEN
+        assert now < decision.until <= found.upload_until
+    if decision == SEAL:
+        assert found.state is RoundState.OPEN
+        assert found.complete >= found.min_cohort
+    if isinstance(decision, Abort):
+        assert found.state is RoundState.OPEN
+        assert found.complete < found.min_cohort
+
+
+@given(any_facts(), st.floats(0, 300))
+def test_who_waits_as_long_as_told_comes_to_an_end(found: Facts, now: float) -> None:
+    """At most twice: for those who may join and for those who may upload, even if nobody comes any more."""
+    waits = 0
+    while isinstance(decision := decide(found, now), Wait):
+        now = decision.until
+        waits += 1
+    assert waits <= 2
+
+
+@given(any_facts(), st.floats(0, 300), st.floats(0, 300))
+def test_what_is_over_stays_over(found: Facts, now: float, later: float) -> None:
+    if not isinstance(decide(found, now), Wait):
+        assert decide(found, now + later) == decide(found, now)

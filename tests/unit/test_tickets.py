@@ -1,0 +1,62 @@
+"""A ticket is good for one session of one round until its end, and only server 0 can make one."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secemb_party.tickets import DOMAIN, TICKET_BYTES, TicketError, check_ticket, issue_ticket
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
+ROUND, SESSION, END = b"r" * 32, b"s" * 16, 1000
+TICKET = issue_ticket(KEY, ROUND, SESSION, END)
+
+
+@pytest.mark.parametrize("now", [0.0, 999.5, 1000.0])
+def test_a_ticket_is_good_up_to_its_end(now: float) -> None:
+    check_ticket(KEY.public_key(), TICKET, ROUND, SESSION, now)
+
+
+@pytest.mark.parametrize("now", [1000.001, 1e12])
+def test_a_ticket_ends(now: float) -> None:
+    with pytest.raises(TicketError, match="expired"):
+        check_ticket(KEY.public_key(), TICKET, ROUND, SESSION, now)
+
+
+@pytest.mark.parametrize(
+    ("key", "round_id", "session_id"),
+    [(OTHER, ROUND, SESSION), (KEY, b"R" * 32, SESSION), (KEY, ROUND, b"S" * 16)],
+    ids=["key", "round", "session"],
+)
+def test_a_ticket_for_something_else_is_refused(key: Ed25519PrivateKey, round_id: bytes, session_id: bytes) -> None:
+    with pytest.raises(TicketError, match="another round or session"):
+        check_ticket(key.public_key(), TICKET, round_id, session_id, 0.0)
+
+
+@given(st.integers(0, TICKET_BYTES - 1), st.integers(1, 255))
+def test_a_ticket_with_any_byte_changed_is_refused(at: int, change: int) -> None:
+    data = bytearray(urlsafe_b64decode(TICKET))
+    data[at] ^= change
+    with pytest.raises(TicketError):
+        check_ticket(KEY.public_key(), urlsafe_b64encode(data).decode(), ROUND, SESSION, 0.0)
+
+
+@given(st.text(max_size=140))
+def test_what_is_no_ticket_is_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(TicketError) as caught:
+        check_ticket(KEY.public_key(), text, ROUND, SESSION, 0.0)
+    assert len(text) < 8 or text not in str(caught.value)
+
+
+def test_a_ticket_is_72_bytes_over_a_domain_of_its_own() -> None:
+    data = urlsafe_b64decode(TICKET)
+    assert len(data) == TICKET_BYTES == 72
+    assert data[:8] == END.to_bytes(8, "little")
+    KEY.public_key().verify(data[8:], DOMAIN + ROUND + SESSION + data[:8])
+
+
+def test_the_same_session_gets_the_same_ticket_again() -> None:
+    assert issue_ticket(KEY, ROUND, SESSION, END) == TICKET
