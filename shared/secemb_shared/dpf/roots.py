@@ -12,4 +12,6 @@ def expand_roots(label: Label, seed: bytes, slots: int, backend: Backend | None 
     """Return the (slots, 16) root seeds behind one party's master seed: its stream with the lowest bits cleared."""
     words = np.zeros((slots, 2), dtype=np.uint64)
     (backend or default_backend()).add_stream(label.key(Purpose.ROOTS, seed), words, negative=False)
-    return words.astype("<u8", copy=False).view(np.uint8) & SEED_BITS
+    roots = words.astype("<u8", copy=False).view(np.uint8)
+    roots[:, 0] &= SEED_BITS[0]
+    return roots
