@@ -118,6 +118,7 @@ class HttpPeer:
             raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call is repeated")
         if answer.status_code >= 400:
             self._metrics.peer_call(route, "refused")
+            self._metrics.refused_by_peer(_slug(answer))
             raise PeerRefusedError(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
         self._metrics.peer_call(route, "ok")
         return answer
@@ -133,6 +134,14 @@ def _read(kind: type[Answer], answer: httpx.Response) -> Answer:
         return kind.model_validate_json(answer.content)
     except ValidationError:
         raise PeerRefusedError("server 1 answered something else; are both servers of the same version?") from None
+
+
+def _slug(answer: httpx.Response) -> str:
+    """Return the last word of a problem's type, or nothing where the answer is no problem document."""
+    try:
+        return str(answer.json().get("type", "")).rsplit(":", 1)[-1]
+    except (ValueError, AttributeError):
+        return ""
 
 
 def _detail(answer: httpx.Response) -> str:
