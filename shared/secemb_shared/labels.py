@@ -7,6 +7,7 @@ Whatever is derived for one purpose is useless for every other, and no two sessi
 import hashlib
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 
 from secemb_shared.errors import SpecError
 
@@ -29,6 +30,13 @@ class Purpose(Enum):
     ROW_TAG = "row-tag"
 
 
+@cache
+def _named(purpose: Purpose) -> bytes:
+    """Return the purpose's name with its length before it, so that no name can be continued by what follows."""
+    text = purpose.value.encode()
+    return len(text).to_bytes(1, "little") + text
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """The place of one derivation: a session of a round, or with `NO_SESSION` a round or model version."""
@@ -47,9 +55,9 @@ class Label:
 
     def derive(self, purpose: Purpose, secret: bytes = b"") -> bytes:
         """Return 32 bytes for `purpose`; `secret` is a 16-byte seed for streams and empty for public keys."""
-        place = self.task_id + self.number.to_bytes(8, "little") + self.session_id
-        text = purpose.value.encode()
-        return hashlib.sha256(PROTOCOL + place + len(text).to_bytes(1, "little") + text + secret).digest()
+        number = self.number.to_bytes(8, "little")
+        place = PROTOCOL + self.task_id + number + self.session_id
+        return hashlib.sha256(place + _named(purpose) + secret).digest()
 
     def key(self, purpose: Purpose, secret: bytes = b"") -> bytes:
         """Return the AES-128 key for `purpose`: the first half of the derivation."""
