@@ -150,12 +150,18 @@ def test_a_view_has_the_same_distribution_for_different_items(layout: str, party
         assert looks_the_same(samples[one], samples[other]), (one, other)
 
 
+def upload_bits(layout: str, party: int) -> int:
+    task = ROUNDS[layout].task
+    return task.ring_bits * (task.geometry.slots * task.row_width + (0 if party else task.dense_size))
+
+
 @EACH_LAYOUT
 @pytest.mark.parametrize("party", [0, 1])
 def test_every_bit_that_a_party_gets_is_a_fair_coin(layout: str, party: int) -> None:
     for choice in CHOICES:
         bits = views(layout, choice, SESSIONS)[party]
-        changing = bits[:, bits.any(axis=0)]  # without padding bits, and the retry that sends the same again
+        changing = bits[:, bits.any(axis=0)]  # without the retry: it sends the same again, so it adds only zeros
+        assert bits.shape[1] - changing.shape[1] == upload_bits(layout, party)  # and no other bit may be stuck
         z = (changing.mean(axis=0) - 0.5) * 2 * np.sqrt(len(bits))
         assert float(np.abs(z).max()) < limit(z.size)
         assert float(((z**2).sum() - z.size) / np.sqrt(2 * z.size)) < NormalDist().inv_cdf(1 - CHANCE)
