@@ -1,0 +1,58 @@
+"""What a device asks of a model: gradients for its own ratings, and scores. Nothing here knows torch.
+
+A model has three parts. Its rows come from the shared table, one an item; its dense part is shared as a whole; its
+private part never leaves the device.
+"""
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_shared.randomness import Indices
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ratings:
+    """What a person thinks of some items, each item once."""
+
+    items: Indices = field(repr=False)  # (n,)
+    values: Floats = field(repr=False)  # (n,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Gradients:
+    """How the loss over a device's ratings changes with each of the three parts."""
+
+    loss: float = field(repr=False)
+    rows: Floats = field(repr=False)  # (n, row width), in the order of the ratings
+    dense: Floats = field(repr=False)  # (dense size,)
+    private: Floats = field(repr=False)  # (private size,)
+
+
+class Model(Protocol):
+    """A recommender as its device sees it."""
+
+    @property
+    def row_width(self) -> int:
+        """Return how many numbers a row has."""
+
+    @property
+    def dense_size(self) -> int:
+        """Return how many shared numbers there are outside the table."""
+
+    @property
+    def private_size(self) -> int:
+        """Return how many numbers stay on the device."""
+
+    def first_private(self, random: np.random.Generator) -> Floats:
+        """Return the private part of a device that begins, shape (private size,)."""
+
+    def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
+        """Return the loss over the ratings and its gradients; `rows[i]` is the row of `ratings.items[i]`."""
+
+    def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
+        """Return what the person would think of items, one number each; `rows[i]` is the row of `items[i]`."""
