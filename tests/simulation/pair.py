@@ -137,7 +137,7 @@ class Pair:
         self.line.lose_requests = self.line.lose_responses = self.line.hold_requests = 0
         for fuse in self.fuses:
             fuse.writes = None
-        for _ in range(20):
+        for _ in range(100):  # a session that server 1 never gets is waited for in small steps
             if await self.parties[0].ledger.current_round(self.task.task_id) is None:
                 return
             decision = await self.step()

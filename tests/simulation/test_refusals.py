@@ -1,7 +1,8 @@
 """What a device sends wrongly gets a problem of a stable type, is not stored and does no harm to the round."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 from secemb_party.http.problems import MEDIA_TYPE, PREFIX
 from secemb_party.ledger import Counts
 from secemb_party.tickets import issue_ticket
+from secemb_party.workers import BusyError
 
 pytestmark = pytest.mark.asyncio
 Spoil = Callable[[bytes], bytes]
@@ -263,3 +265,30 @@ async def test_a_session_id_is_not_used_in_a_second_round() -> None:
         await pair.finish()
         await pair.step()
         assert_problem(await a_device(pair, 1, token="first").join(), 409, "session-conflict")
+
+
+@pytest.mark.parametrize("what", [KEYS, UPDATE])
+async def test_a_crowded_server_turns_requests_away_before_it_reads_their_bodies(what: str) -> None:
+    async with a_pair() as pair:
+        device = await joined(pair, 1, *([KEYS] if what == UPDATE else []))
+        body, read = device.body(1, what), 0
+
+        async def chunks() -> AsyncIterator[bytes]:
+            nonlocal read
+            read += 1
+            yield body
+
+        path = f"https://server1/v1/rounds/{device.spec.digest.hex()}/sessions/{device.name.hex()}/{what}"
+        headers = {"content-type": "application/octet-stream", "secemb-ticket": device.ticket}
+        async with AsyncExitStack() as crowd:
+            with suppress(BusyError):
+                while True:
+                    await crowd.enter_async_context(pair.parties[1].workers.place())
+            answer = await pair.send(1, httpx.Request("PUT", path, content=chunks(), headers=headers))
+            assert_problem(answer, 429, "busy")
+            assert answer is not None
+            assert int(answer.headers["retry-after"]) >= 1
+            assert read == 0
+        answer = await pair.send(1, httpx.Request("PUT", path, content=chunks(), headers=headers))
+        assert answer is not None
+        assert (answer.status_code, read) == (200, 1)

@@ -7,9 +7,10 @@ from tests.simulation.device import KEYS, UPDATE, Device, a_device
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 
+from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.tickets import issue_ticket
-from secemb_server0.conductor import Abort, Finished, Open, Wait
+from secemb_server0.conductor import Abort, Advance, Finished, Open, Wait
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 pytestmark = pytest.mark.asyncio
@@ -95,6 +96,23 @@ async def test_a_session_that_only_one_server_has_is_left_out(role: int, what: s
                 await half.put(1 - role, message)
         await pair.finish()
         await assert_published(pair, devices)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_a_session_between_the_two_servers_is_waited_for(first: int) -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        late = a_device(pair, 7)
+        await late.join()
+        for role in (0, 1):
+            await late.put(role, KEYS)
+        await late.put(first, UPDATE)
+        pair.clock.now += pair.task.join_seconds
+        assert isinstance(await pair.step(), Wait)
+        await late.put(1 - first, UPDATE)
+        assert await pair.step() == Advance(RoundState.OPEN)
+        await pair.finish()
+        await assert_published(pair, [*devices, late])
 
 
 @pytest.mark.parametrize("what", [KEYS, UPDATE])
@@ -247,6 +265,27 @@ async def test_forgetting_bodies_changes_no_answer() -> None:
                     answer = await device.put(role, what)  # compares it with the first answer
                     assert answer is not None
                     assert answer.status_code == 200
+
+
+async def test_rounds_long_past_are_closed_and_not_broken() -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await pair.finish()
+        past = await last(pair, 1)
+        for number in range(6):
+            assert isinstance(await pair.step(), Open)
+            for power in range(2):
+                await a_device(pair, power, name=bytes([number, power]) * 8).take_part()
+            await pair.finish()
+        with pytest.raises(PeerRefusedError, match="410"):
+            await pair.server0.leader._peer.share(past.round_id, past.list_digest or b"")
+        devices[0].ticket = issue_ticket(TICKET_KEY, past.round_id, devices[0].name, 2**40)  # its own has expired
+        for role in (0, 1):
+            for what in (KEYS, UPDATE):
+                answer = await devices[0].put(role, what, devices[0].body(role, what))
+                assert answer is not None
+                assert answer.status_code == 410
+        assert pair.line.broken == []
 
 
 async def test_a_survey_says_how_many_items_devices_have() -> None:

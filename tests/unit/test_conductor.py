@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secemb_party.ledger import RoundState
-from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, Wait, decide
+from secemb_server0.conductor import STRAGGLER_SECONDS, Abort, Advance, Decision, Facts, Finished, Open, Wait, decide
 
 JOIN_UNTIL, UPLOAD_UNTIL = 10.0, 30.0
 SEAL = Advance(RoundState.OPEN)
@@ -50,6 +50,23 @@ def test_an_open_round_waits_for_those_who_may_still_come(
     admitted: int, complete: int, now: float, decision: Decision
 ) -> None:
     assert decide(facts(admitted, complete), now) == decision
+
+
+@pytest.mark.parametrize(
+    ("there", "now", "decision"),
+    [
+        (0, 10.0, Wait(10.0 + STRAGGLER_SECONDS)),
+        (2, 10.0, Wait(10.0 + STRAGGLER_SECONDS)),
+        (2, 29.9, Wait(UPLOAD_UNTIL)),
+        (2, 30.0, SEAL),  # the third never came to server 1
+        (3, 10.0, SEAL),
+        (None, 10.0, SEAL),
+    ],
+)
+def test_sealing_waits_for_updates_that_are_still_on_their_way_to_server_1(
+    there: int | None, now: float, decision: Decision
+) -> None:
+    assert decide(facts(3, 3, complete_there=there), now) == decision
 
 
 @pytest.mark.parametrize("state", [RoundState.SEALING, RoundState.SEALED, RoundState.SHARED, RoundState.RECONSTRUCTED])

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secemb_party.tickets import DOMAIN, TICKET_BYTES, TicketError, check_ticket, issue_ticket
+from secemb_party.tickets import DOMAIN, TICKET_BYTES, TicketCheck, TicketError, issue_ticket
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
@@ -17,13 +17,13 @@ TICKET = issue_ticket(KEY, ROUND, SESSION, END)
 
 @pytest.mark.parametrize("now", [0.0, 999.5, 1000.0])
 def test_a_ticket_is_good_up_to_its_end(now: float) -> None:
-    check_ticket(KEY.public_key(), TICKET, ROUND, SESSION, now)
+    TicketCheck(KEY.public_key()).check(TICKET, ROUND, SESSION, now)
 
 
 @pytest.mark.parametrize("now", [1000.001, 1e12])
 def test_a_ticket_ends(now: float) -> None:
     with pytest.raises(TicketError, match="expired"):
-        check_ticket(KEY.public_key(), TICKET, ROUND, SESSION, now)
+        TicketCheck(KEY.public_key()).check(TICKET, ROUND, SESSION, now)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_ticket_ends(now: float) -> None:
 )
 def test_a_ticket_for_something_else_is_refused(key: Ed25519PrivateKey, round_id: bytes, session_id: bytes) -> None:
     with pytest.raises(TicketError, match="another round or session"):
-        check_ticket(key.public_key(), TICKET, round_id, session_id, 0.0)
+        TicketCheck(key.public_key()).check(TICKET, round_id, session_id, 0.0)
 
 
 @given(st.integers(0, TICKET_BYTES - 1), st.integers(1, 255))
@@ -41,13 +41,13 @@ def test_a_ticket_with_any_byte_changed_is_refused(at: int, change: int) -> None
     data = bytearray(urlsafe_b64decode(TICKET))
     data[at] ^= change
     with pytest.raises(TicketError):
-        check_ticket(KEY.public_key(), urlsafe_b64encode(data).decode(), ROUND, SESSION, 0.0)
+        TicketCheck(KEY.public_key()).check(urlsafe_b64encode(data).decode(), ROUND, SESSION, 0.0)
 
 
 @given(st.text(max_size=140))
 def test_what_is_no_ticket_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(TicketError) as caught:
-        check_ticket(KEY.public_key(), text, ROUND, SESSION, 0.0)
+        TicketCheck(KEY.public_key()).check(text, ROUND, SESSION, 0.0)
     assert len(text) < 8 or text not in str(caught.value)
 
 
@@ -60,3 +60,21 @@ def test_a_ticket_is_72_bytes_over_a_domain_of_its_own() -> None:
 
 def test_the_same_session_gets_the_same_ticket_again() -> None:
     assert issue_ticket(KEY, ROUND, SESSION, END) == TICKET
+
+
+def test_a_ticket_that_was_good_once_is_still_good_for_nothing_else_and_still_ends() -> None:
+    tickets = TicketCheck(KEY.public_key())
+    tickets.check(TICKET, ROUND, SESSION, 0.0)
+    tickets.check(TICKET, ROUND, SESSION, 1000.0)
+    for round_id, session_id in ((b"R" * 32, SESSION), (ROUND, b"S" * 16)):
+        with pytest.raises(TicketError, match="another round or session"):
+            tickets.check(TICKET, round_id, session_id, 0.0)
+    with pytest.raises(TicketError, match="expired"):
+        tickets.check(TICKET, ROUND, SESSION, 1000.001)
+
+
+def test_what_was_refused_is_refused_again() -> None:
+    tickets = TicketCheck(OTHER.public_key())
+    for _ in range(2):
+        with pytest.raises(TicketError, match="another round or session"):
+            tickets.check(TICKET, ROUND, SESSION, 0.0)

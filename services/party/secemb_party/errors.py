@@ -6,6 +6,7 @@ SecEmbError
 ├── UnknownRoundError        no such round here
 ├── UnknownSessionError      no such session in this round
 ├── UnknownVersionError      no such version of the model here, or no longer
+├── DeltaUnavailableError    nothing leads from that version of the table to this one
 ├── RoundClosedError         the round takes no more of this: sealed, published or aborted
 ├── SessionError             (shared)
 │   └── SessionConflictError     the session was used before with other bytes, or out of order
@@ -77,6 +78,10 @@ class ForbiddenError(SecEmbError):
 
 class UnknownVersionError(SecEmbError):
     """A model version is not published here, or no longer kept."""
+
+
+class DeltaUnavailableError(SecEmbError):
+    """The version that a delta should start from is no longer kept, or not an earlier one."""
 
 
 class PeerRefusedError(SecEmbError):

@@ -23,7 +23,7 @@ from secemb_party.models import Model, ModelStore, Shape, initial
 from secemb_party.round import BATCH
 from secemb_party.share_store import ShareStore
 from secemb_party.telemetry import Metrics
-from secemb_party.tickets import check_ticket
+from secemb_party.tickets import READ_DOMAIN, TicketCheck
 from secemb_party.workers import Workers
 from secemb_shared import reading
 from secemb_shared.dpf import Backend
@@ -35,6 +35,7 @@ Clock = Callable[[], float]
 ReadBody = Callable[[int], Awaitable[bytes]]
 Result = TypeVar("Result")
 _KEPT_EVALUATIONS = 2  # the round that is open and the one that is being added up
+_SMALL_BODY = 1 << 18  # bytes that are checked and hashed faster than a thread can be asked to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +61,11 @@ class Party:
     def __init__(self, parts: Parts) -> None:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
-        self._shares, self._ticket_key, self._backend = parts.shares, parts.ticket_key, parts.backend
+        self._shares, self._tickets, self._backend = parts.shares, TicketCheck(parts.ticket_key), parts.backend
         self.metrics, self._keep_rounds = parts.metrics, parts.keep_rounds
         self._evaluations: dict[bytes, asyncio.Future[Evaluation]] = {}
+        self._sizes = Sizes.of(parts.task)
+        self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN)
 
     async def start(self) -> None:
         """Make sure that the task and its first model are recorded."""
@@ -127,10 +130,10 @@ class Party:
 
     async def keys(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Take a session's KEYS message and return its ANSWER, once the keys are durable."""
-        check_ticket(self._ticket_key, ticket, round_id, session_id, self.clock())
+        self._tickets.check(ticket, round_id, session_id, self.clock())
         async with self.workers.place():
             evaluation = await self._evaluation(round_id)
-            body = await read(Sizes.of(self.task).keys)
+            body = await read(self._sizes.keys)
             upload, answer = await self._compute("answer", lambda: _answered(evaluation, session_id, body))
             admitted = self.role == 0  # server 0 knows who has joined
             stored = await self.ledger.put_keys(
@@ -139,15 +142,31 @@ class Party:
             self._count("keys", stored)
             return answer
 
+    async def read_rows(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
+        """Return the ANSWER to a KEYS message of which nothing is kept: no update can follow it."""
+        self._read_tickets.check(ticket, round_id, session_id, self.clock())
+        async with self.workers.place():
+            evaluation = await self._evaluation(round_id)
+            # Harmless as long as the device draws new seeds, and a sign that it may not have: see docs/protocol.md.
+            if await self.ledger.knows_session(session_id):
+                raise SessionConflictError("this session takes part in a round; draw a new one to read")
+            body = await read(self._sizes.keys)
+            return await self._compute("answer", lambda: evaluation.answer(session_id, body))
+
     async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Take a session's upload and return the SHA-256 of what is now durable."""
-        check_ticket(self._ticket_key, ticket, round_id, session_id, self.clock())
+        self._tickets.check(ticket, round_id, session_id, self.clock())
         async with self.workers.place():
             evaluation = await self._evaluation(round_id)
             body = await read(upload_bytes(evaluation.round, self.role))
-            upload = await self.workers.run(lambda: _checked_update(evaluation, session_id, body))
+            upload = await self._check_update(evaluation, session_id, body)
             self._count("update", await self.ledger.put_update(upload, self.clock()))
             return upload.body_digest
+
+    async def _check_update(self, evaluation: Evaluation, session_id: bytes, body: bytes) -> Upload:
+        if len(body) <= _SMALL_BODY:
+            return _checked_update(evaluation, session_id, body)
+        return await self.workers.run(lambda: _checked_update(evaluation, session_id, body))
 
     def _count(self, phase: str, stored: Stored) -> None:
         _refuse_unless_stored(stored)
@@ -157,6 +176,8 @@ class Party:
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: computed once, stored, and the same bytes ever after."""
         record, spec = await self.round(round_id)
+        if record.ended and not self._shares.has(round_id):
+            raise RoundClosedError("this round is over, and its share is no longer kept")
         if record.share_digest is not None:
             digest = record.share_digest
             return await self.workers.run(lambda: self._shares.load(round_id, digest))
@@ -191,7 +212,7 @@ class Party:
             preparing.add_done_callback(lambda done: self._forget_failed(round_id, done))
             while len(self._evaluations) > _KEPT_EVALUATIONS:
                 self._evaluations.pop(next(iter(self._evaluations)))
-        return await asyncio.shield(preparing)
+        return preparing.result() if preparing.done() else await asyncio.shield(preparing)
 
     def _forget_failed(self, round_id: bytes, done: "asyncio.Future[Evaluation]") -> None:
         if done.cancelled() or done.exception() is not None:

@@ -47,6 +47,12 @@ class SessionList(PeerMessage):
         return [bytes.fromhex(name) for name in self.sessions]
 
 
+class Progress(PeerMessage):
+    """How many sessions of an open round are complete."""
+
+    updates: int = Field(ge=0)
+
+
 class ListDigest(PeerMessage):
     """Names a sealed list."""
 

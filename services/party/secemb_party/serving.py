@@ -89,7 +89,8 @@ def _config(listener: Listener) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        date_header=wants_certificate,  # the other server compares clocks by it
+        proxy_headers=False,  # nobody asks where a request came from
+        date_header=True,  # devices and the other server tell the time left by it
         timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=75,
     )

@@ -30,6 +30,10 @@ class ShareStore:
         _sync(self._folder)
         return hashlib.sha256(data).digest()
 
+    def has(self, round_id: bytes) -> bool:
+        """Return whether the share of a round is still kept."""
+        return self._path(round_id).exists()
+
     def load(self, round_id: bytes, digest: bytes) -> bytes:
         """Return the share exactly as it was stored."""
         path = self._path(round_id)

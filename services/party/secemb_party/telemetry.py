@@ -163,12 +163,14 @@ async def watch_event_loop(metrics: Metrics, every: float = 1.0) -> None:
         metrics.loop_lag(max(0.0, perf_counter() - start - every))
 
 
+@cache  # labels are words of our own, few and always the same
 def _word(label: str) -> str:
     if not _WORD.fullmatch(label):
         raise ValueError("a label is a short word in small letters: ids and values do not belong into metrics")
     return label
 
 
+@cache
 def _template(route: str) -> str:
     if not _TEMPLATE.fullmatch(route):
         raise ValueError("a route is counted by its template, not by the path of a request")

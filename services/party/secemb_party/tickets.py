@@ -1,12 +1,14 @@
-"""Tickets: server 0's signed word that a session may take part in a round.
+"""Tickets: server 0's signed word that a session may take part in a round, or only read in it.
 
 A ticket is 72 bytes: the time it ends (8 bytes, seconds, little-endian) and an Ed25519 signature over the domain, the
 round's digest, the session and that time. Task, round and session stand in the request already and are not repeated;
-a ticket for any other of them does not verify. Both servers check it; only server 0 can make one.
+a ticket for any other of them does not verify, nor does one of the other domain. Both servers check it; only server 0
+can make one.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
+from collections import OrderedDict
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -14,21 +16,46 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from secemb_shared.errors import SecEmbError
 
 DOMAIN = b"secemb/1 ticket"
+READ_DOMAIN = b"secemb/1 read ticket"
 TICKET_BYTES = 72
+_REMEMBERED = 4096  # tickets that need not be verified again
 
 
 class TicketError(SecEmbError):
     """A ticket is missing, malformed, expired, or made for something else."""
 
 
-def issue_ticket(key: Ed25519PrivateKey, round_id: bytes, session_id: bytes, expires: int) -> str:
+def issue_ticket(
+    key: Ed25519PrivateKey, round_id: bytes, session_id: bytes, expires: int, *, domain: bytes = DOMAIN
+) -> str:
     """Return a ticket as text for a header."""
     end = expires.to_bytes(8, "little")
-    return urlsafe_b64encode(end + key.sign(_statement(round_id, session_id, end))).decode()
+    return urlsafe_b64encode(end + key.sign(_statement(domain, round_id, session_id, end))).decode()
 
 
-def check_ticket(key: Ed25519PublicKey, ticket: str, round_id: bytes, session_id: bytes, now: float) -> None:
-    """Raise `TicketError` unless the ticket is for exactly this session of this round and still good."""
+class TicketCheck:
+    """Checks tickets. A device shows the same one with its keys and with its update: it is verified once."""
+
+    def __init__(self, key: Ed25519PublicKey, *, domain: bytes = DOMAIN) -> None:
+        self._key, self._domain = key, domain
+        self._verified: OrderedDict[tuple[str, bytes, bytes], int] = OrderedDict()  # and when each expires
+
+    def check(self, ticket: str, round_id: bytes, session_id: bytes, now: float) -> None:
+        """Raise `TicketError` unless the ticket is for exactly this session of this round and still good."""
+        name = (ticket, round_id, session_id)
+        expires = self._verified.get(name)
+        if expires is None:
+            expires = self._verified[name] = check_signature(self._key, ticket, round_id, session_id, self._domain)
+            if len(self._verified) > _REMEMBERED:
+                self._verified.popitem(last=False)
+        if expires < now:
+            raise TicketError("the ticket has expired; join again")
+
+
+def check_signature(
+    key: Ed25519PublicKey, ticket: str, round_id: bytes, session_id: bytes, domain: bytes = DOMAIN
+) -> int:
+    """Return when a ticket for exactly this session of this round expires, or raise `TicketError`."""
     try:
         data = urlsafe_b64decode(ticket.encode("ascii"))
     except (Base64Error, ValueError):
@@ -36,12 +63,11 @@ def check_ticket(key: Ed25519PublicKey, ticket: str, round_id: bytes, session_id
     if len(data) != TICKET_BYTES:
         raise TicketError("the ticket has the wrong length; send the one that join returned")
     try:
-        key.verify(data[8:], _statement(round_id, session_id, data[:8]))
+        key.verify(data[8:], _statement(domain, round_id, session_id, data[:8]))
     except InvalidSignature:
         raise TicketError("the ticket is for another round or session, or not from server 0; join again") from None
-    if int.from_bytes(data[:8], "little") < now:
-        raise TicketError("the ticket has expired; join again")
+    return int.from_bytes(data[:8], "little")
 
 
-def _statement(round_id: bytes, session_id: bytes, end: bytes) -> bytes:
-    return DOMAIN + round_id + session_id + end
+def _statement(domain: bytes, round_id: bytes, session_id: bytes, end: bytes) -> bytes:
+    return domain + round_id + session_id + end

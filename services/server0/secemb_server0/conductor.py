@@ -2,6 +2,7 @@
 
 nothing open          → Open the next round, or Finished after the last
 open, still time      → Wait
+open, all are here    → Wait for those that server 1 still misses
 open, time is up      → Seal, or Abort with too few sessions
 sealing … published   → the next step; a step that was interrupted is decided again and does no harm
 """
@@ -9,6 +10,8 @@ sealing … published   → the next step; a step that was interrupted is decide
 from dataclasses import dataclass
 
 from secemb_party.ledger import RoundState
+
+STRAGGLER_SECONDS = 0.5  # between two looks at what server 1 still misses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,7 @@ class Facts:
     upload_until: float = 0.0
     admitted: int = 0
     complete: int = 0  # sessions whose update is here
+    complete_there: int | None = None  # and at server 1, where that has been asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +72,18 @@ def decide(facts: Facts, now: float) -> Decision:
         return Open(facts.next_number) if facts.next_number < facts.rounds else Finished()
     if facts.state is not RoundState.OPEN:
         return Advance(facts.state)
-    if not _over(facts, now):
-        return Wait(facts.join_until if now < facts.join_until else facts.upload_until)
+    if now < facts.upload_until:
+        if not all_here(facts, now):
+            return Wait(facts.join_until if now < facts.join_until else facts.upload_until)
+        # A device sends to one server after the other: sealing on our word alone would leave the slower ones out.
+        if facts.complete_there is not None and facts.complete_there < facts.complete:
+            return Wait(min(now + STRAGGLER_SECONDS, facts.upload_until))
     if facts.complete < facts.min_cohort:
         return Abort("too few sessions")
     return Advance(RoundState.OPEN)
 
 
-def _over(facts: Facts, now: float) -> bool:
-    """Tell whether nobody is left to wait for."""
-    if now >= facts.upload_until:
-        return True
+def all_here(facts: Facts, now: float) -> bool:
+    """Tell whether this server waits for nobody any more, before the time is up."""
     joining = now < facts.join_until and facts.admitted < facts.cohort
-    return not joining and facts.complete == facts.admitted
+    return facts.state is RoundState.OPEN and not joining and facts.complete == facts.admitted

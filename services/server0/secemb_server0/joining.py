@@ -1,4 +1,4 @@
-"""Joining: a device with an enrolment token gets a ticket for one session of the open round."""
+"""Joining: a device with an enrolment token gets a ticket for one session of the open round, or only to read."""
 
 import hashlib
 import math
@@ -9,8 +9,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secemb_party.errors import SessionConflictError, UnauthorizedError
 from secemb_party.ledger import Admission, RoundRecord, RoundState
 from secemb_party.party import Party
-from secemb_party.tickets import issue_ticket
+from secemb_party.tickets import READ_DOMAIN, issue_ticket
 from secemb_server0.leader import Leader
+
+READ_SECONDS = 120  # the life of a read ticket
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,15 @@ class Joined:
     round: str  # canonical form of the round
     ticket: str
     upload_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A device may read rows."""
+
+    round: str  # canonical form of the round whose model is read
+    ticket: str
+    read_until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +49,25 @@ class Door:
     async def join(self, token: str | None, session_id: bytes) -> Joined | NotNow:
         """Give a device its ticket: one session a device and round; the same session gets the same ticket again."""
         device = await self._device(token, session_id)
-        record = await self._party.ledger.current_round(self._party.task.task_id)
-        now = self._party.clock()
-        if record is None or record.state is not RoundState.OPEN or self._leader.announced != record.round_id:
-            return NotNow(2)
+        record, now = self._leader.announced, self._party.clock()
+        if record is None:
+            return NotNow(1)
         if now >= record.join_until:
             return NotNow(_until(record.upload_until, now))
         admission = await self._party.ledger.admit(
             record.round_id, session_id, device=device, limit=self._party.task.cohort, now=now
         )
         return self._answer(admission, record, session_id, now)
+
+    async def read(self, token: str | None, session_id: bytes) -> Reading | NotNow:
+        """Give a device a ticket to read in the latest round that server 1 knows too, open or not; store nothing."""
+        await self._device(token, session_id)
+        announced, until = self._leader.announced, math.ceil(self._party.clock() + READ_SECONDS)
+        for record in await self._party.ledger.rounds(self._party.task.task_id, limit=2):
+            if record.state is not RoundState.OPEN or (announced and announced.round_id == record.round_id):
+                ticket = issue_ticket(self._key, record.round_id, session_id, until, domain=READ_DOMAIN)
+                return Reading(record.spec.decode(), ticket, until)
+        return NotNow(1)
 
     def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, now: float) -> Joined | NotNow:
         match admission:

@@ -7,6 +7,7 @@ before, and gets the same answers.
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from secemb_party.errors import PeerRefusedError, PeerUnavailableError
 from secemb_party.evaluation import Share
@@ -15,7 +16,7 @@ from secemb_party.ledger import NewRound, RoundRecord, RoundState
 from secemb_party.models import Model
 from secemb_party.party import Party
 from secemb_party.peer_messages import list_digest
-from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, Wait, decide
+from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, Wait, all_here, decide
 from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
 from secemb_server0.peer import Peer
 from secemb_server0.results import read_result
@@ -24,6 +25,8 @@ from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import TRAIN
 
 ChooseKind = Callable[[int], str]
+
+_GATHER_SECONDS = 0.05  # what comes within this time is looked at together
 
 
 def always_train(_: int) -> str:
@@ -37,11 +40,11 @@ class Leader:
     def __init__(self, party: Party, peer: Peer, *, choose_kind: ChooseKind = always_train) -> None:
         self._party, self._peer, self._choose_kind = party, peer, choose_kind
         self._ledger, self._task = party.ledger, party.task
-        self._announced: bytes | None = None
+        self._announced: RoundRecord | None = None
         self.changed = asyncio.Event()  # set when a session has become complete
 
     @property
-    def announced(self) -> bytes | None:
+    def announced(self) -> RoundRecord | None:
         """Return the round that server 1 knows to be open: the one that devices may join."""
         return self._announced
 
@@ -72,7 +75,10 @@ class Leader:
         """Decide and carry out one thing; return what it was."""
         self.changed.clear()  # before looking: what happens from here on wakes the next wait
         record = await self._ledger.current_round(self._task.task_id)
-        decision = decide(await self._facts(record), self._party.clock())
+        facts, now = await self._facts(record), self._party.clock()
+        if record is not None and facts.complete and all_here(facts, now) and now < facts.upload_until:
+            facts = replace(facts, complete_there=await self._complete_there(record))
+        decision = decide(facts, now)
         match decision:
             case Open(number):
                 await self._open(number)
@@ -105,6 +111,10 @@ class Leader:
             complete=counts.updates,
         )
 
+    async def _complete_there(self, record: RoundRecord) -> int:
+        await self._announce(record)
+        return await self._peer.progress(record.round_id)
+
     async def _open(self, number: int) -> None:
         published = await self._ledger.published_version(self._task.task_id)
         if published is None:
@@ -134,9 +144,9 @@ class Leader:
 
     async def _announce(self, record: RoundRecord) -> None:
         """Make sure that server 1 knows the open round; nobody joins before it does."""
-        if self._announced != record.round_id:
+        if self._announced is None or self._announced.round_id != record.round_id:
             await self._peer.announce(record)
-            self._announced = record.round_id
+            self._announced = record
 
     async def _abort(self, record: RoundRecord, reason: str) -> None:
         await self._peer.abort(record.round_id, reason)
@@ -157,6 +167,7 @@ class Leader:
 
     async def _close(self, record: RoundRecord) -> RoundRecord:
         """Take nothing new from now on: what is acknowledged later could not count any more."""
+        self._announced = None
         return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
 
     async def _seal(self, record: RoundRecord) -> None:
@@ -229,7 +240,7 @@ class Leader:
         await self._party.tidy()
 
     async def wait(self, decision: Decision) -> None:
-        """Sleep as long as the decision allows, but wake when a session becomes complete."""
+        """Sleep as long as the decision allows, but wake when sessions become complete."""
         if isinstance(decision, Finished):
             seconds = 60.0
         elif isinstance(decision, Wait):
@@ -238,6 +249,7 @@ class Leader:
             return
         with suppress(TimeoutError):
             await asyncio.wait_for(self.changed.wait(), min(seconds, 60.0))
+            await asyncio.sleep(_GATHER_SECONDS)
 
 
 def make_optimiser(task: TaskSpec) -> Optimiser:

@@ -24,6 +24,7 @@ from secemb_shared.ring import Ring
 Doubles = npt.NDArray[np.float64]
 
 _BLOCK = 1 << 14  # numbers worked on together: 64 kB an array, so that what lies between two operations stays in cache
+_UNTHREADED = 1 << 13  # numbers of a product that BLAS computes in the calling thread
 _LARGEST_RATE = 1e6
 _SMALLEST_EPS = 1e-12
 _LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits float32
@@ -115,10 +116,7 @@ class Optimiser(ABC):
         for values, slope in ((model.rows, gradient.rows), (model.dense, gradient.dense)):
             if slope.shape != values.shape or slope.dtype != np.float64:
                 raise GradientError("a mean gradient must be float64 and have the shape of the model")
-            # One pass without a temporary: NaN, infinity and anything too large for float32 show in the norm.
-            with np.errstate(all="ignore"):
-                square = np.dot(slope.reshape(-1), slope.reshape(-1))
-            if not square <= _LARGEST_NORM**2:
+            if not _square(slope.reshape(-1)) <= _LARGEST_NORM**2:
                 raise GradientError("a mean gradient must be finite; abort the round and look at the task's clip")
 
     @abstractmethod
@@ -230,5 +228,12 @@ class Adam(Optimiser):
         self._moments = tensors
 
 
-def _blocks(size: int) -> Iterator[slice]:
-    return (slice(first, first + _BLOCK) for first in range(0, size, _BLOCK))
+def _square(values: Doubles) -> float:
+    """Return the squared norm in one pass: NaN, infinity and anything too large for float32 show in it."""
+    # BLAS would give a long product to threads of its own, which then burn processor time waiting for the next one.
+    with np.errstate(all="ignore"):
+        return float(sum(np.dot(values[block], values[block]) for block in _blocks(values.size, _UNTHREADED)))
+
+
+def _blocks(size: int, length: int = _BLOCK) -> Iterator[slice]:
+    return (slice(first, first + length) for first in range(0, size, length))

@@ -15,6 +15,7 @@ from secemb_party.peer_messages import (
     ListDigest,
     Offer,
     PeerMessage,
+    Progress,
     Published,
     SessionList,
     StandingMessage,
@@ -33,6 +34,9 @@ class Peer(Protocol):
 
     async def announce(self, record: RoundRecord) -> None:
         """Tell server 1 that a round is open."""
+
+    async def progress(self, round_id: bytes) -> int:
+        """Return how many updates server 1 has."""
 
     async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
         """Stop uploads at server 1 and return the sessions that both hold complete."""
@@ -69,6 +73,10 @@ class HttpPeer:
             upload_until=record.upload_until,
         )
         await self._post("/peer/v1/announce", message)
+
+    async def progress(self, round_id: bytes) -> int:
+        """Return how many updates server 1 has."""
+        return _read(Progress, await self._call("GET", f"/peer/v1/rounds/{round_id.hex()}/progress")).updates
 
     async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
         """Stop uploads at server 1 and return the sessions that both hold complete."""

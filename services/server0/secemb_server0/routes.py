@@ -12,9 +12,11 @@ from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party
 from secemb_server0.joining import Door, NotNow
 
+Token = Annotated[str | None, Header(max_length=300)]
+
 
 class JoinRequest(BaseModel):
-    """A device's wish to take part, with the session id that it has drawn."""
+    """A device's wish to take part or to read, with the session id that it has drawn."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,27 +31,47 @@ class JoinAnswer(BaseModel):
     upload_until: float | None = None
 
 
+class ReadAnswer(BaseModel):
+    """The round to read in and the ticket for it; empty with status 202, before the first round."""
+
+    round: str | None = None
+    ticket: str | None = None
+    read_until: float | None = None
+
+
 def join_routes(party: Party, door: Door) -> APIRouter:
-    """Return the route by which devices join."""
+    """Return the routes by which devices get tickets."""
     router = APIRouter(prefix="/v1", tags=["devices"])
     refusals = problem_responses(UnauthorizedError, UnknownTaskError, SessionConflictError, LedgerUnavailableError)
     refusals[202] = {"model": JoinAnswer, "description": "nobody can join now; see Retry-After"}
 
     @router.post("/tasks/{task}/join", responses=refusals)
-    async def join(
-        task: TaskHex,
-        wish: JoinRequest,
-        response: Response,
-        authorization: Annotated[str | None, Header(max_length=300)] = None,
-    ) -> JoinAnswer:
+    async def join(task: TaskHex, wish: JoinRequest, response: Response, authorization: Token = None) -> JoinAnswer:
         """Return a ticket for this session, or 202 with Retry-After."""
         check_task(party, task)
-        token = authorization.removeprefix("Bearer ") if authorization else None
-        outcome = await door.join(token, bytes.fromhex(wish.session))
+        outcome = await door.join(_bare(authorization), bytes.fromhex(wish.session))
         if isinstance(outcome, NotNow):
             response.status_code = 202
             response.headers["retry-after"] = str(outcome.seconds)
             return JoinAnswer()
         return JoinAnswer(round=outcome.round, ticket=outcome.ticket, upload_until=outcome.upload_until)
 
+    unread = problem_responses(UnauthorizedError, UnknownTaskError, LedgerUnavailableError)
+    unread[202] = {"model": ReadAnswer, "description": "there was no round yet; see Retry-After"}
+
+    @router.post("/tasks/{task}/read", responses=unread)
+    async def read(task: TaskHex, wish: JoinRequest, response: Response, authorization: Token = None) -> ReadAnswer:
+        """Return a ticket to read rows in this session, or 202 with Retry-After."""
+        check_task(party, task)
+        outcome = await door.read(_bare(authorization), bytes.fromhex(wish.session))
+        if isinstance(outcome, NotNow):
+            response.status_code = 202
+            response.headers["retry-after"] = str(outcome.seconds)
+            return ReadAnswer()
+        return ReadAnswer(round=outcome.round, ticket=outcome.ticket, read_until=outcome.read_until)
+
     return router
+
+
+def _bare(authorization: str | None) -> str | None:
+    return authorization.removeprefix("Bearer ") if authorization else None

@@ -7,6 +7,9 @@ from fastapi import FastAPI
 from secemb_party.http.app import new_app
 from secemb_party.http.devices import device_routes
 from secemb_party.http.operator import operator_routes
+from secemb_party.http.reads import read_routes
+from secemb_party.http.tables import table_routes
+from secemb_party.http.uploads import install_uploads
 from secemb_party.party import Party
 from secemb_server1.responder import Responder
 from secemb_server1.routes import peer_routes
@@ -28,7 +31,10 @@ def create_server1(
 ) -> Server1:
     """Return server 1 made of these parts."""
     devices = new_app("SecEmb server 1", DESCRIPTION, metrics=party.metrics, ready=party.readiness)
-    devices.include_router(device_routes(party, body_seconds=body_seconds, completed=lambda: None))
+    devices.include_router(device_routes(party))
+    devices.include_router(table_routes(party))
+    devices.include_router(read_routes(party, body_seconds=body_seconds))
+    install_uploads(devices, party, body_seconds=body_seconds, completed=lambda: None)
     if operator_hash is not None:
         devices.include_router(operator_routes(party, operator_hash))
     peer = new_app("SecEmb server 1, peer channel", PEER_DESCRIPTION, metrics=party.metrics)

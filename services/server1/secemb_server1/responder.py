@@ -63,6 +63,11 @@ class Responder:
         if last is not None and (not last.ended or spec.number <= last.number):
             raise PeerRefusedError("an earlier round has not ended here, or this number was used before")
 
+    async def progress(self, round_id: bytes) -> int:
+        """Return how many updates of a round are here."""
+        record, _ = await self._party.round(round_id)
+        return (await self._ledger.counts(record.round_id)).updates
+
     async def prepare(self, round_id: bytes, offered: Digests) -> list[bytes]:
         """Take nothing new from now on; return the sessions that are complete on both sides with equal public parts."""
         record, _ = await self._party.round(round_id)

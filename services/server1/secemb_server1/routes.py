@@ -19,6 +19,7 @@ from secemb_party.peer_messages import (
     Announcement,
     ListDigest,
     Offer,
+    Progress,
     Published,
     SessionList,
     StandingMessage,
@@ -49,6 +50,11 @@ def peer_routes(party: Party, responder: Responder, token_hash: bytes) -> APIRou
     async def announce(announcement: Announcement) -> ListDigest:
         """Open a round; return its id."""
         return ListDigest(digest=(await responder.announce(announcement)).hex())
+
+    @router.get("/rounds/{round}/progress")
+    async def progress(round: RoundHex) -> Progress:
+        """Return how many updates are here, so that sealing leaves out nobody who is on the way."""
+        return Progress(updates=await responder.progress(bytes.fromhex(round)))
 
     @router.post("/rounds/{round}/prepare")
     async def prepare(round: RoundHex, offer: Offer) -> SessionList:

@@ -25,10 +25,16 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 class Service(FastAPI):
     """FastAPI whose description says that invalid requests get a problem document."""
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.described_by_hand: dict[str, Any] = {}  # paths that are served next to the framework
+
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI description."""
         if self.openapi_schema is None:
-            self.openapi_schema = _with_problems(super().openapi())
+            description = super().openapi()
+            description["paths"] |= self.described_by_hand
+            self.openapi_schema = _with_problems(description)
         return self.openapi_schema
 
 
@@ -39,7 +45,7 @@ def new_app(
     metrics: Metrics,
     ready: Readiness | None = None,
     lifespan: Lifespan | None = None,
-) -> FastAPI:
+) -> Service:
     """Return an app with problems, measurements, health routes and `/openapi.json`, ready for routes.
 
     A listener without `ready`, such as the peer's, has `/healthz` only.

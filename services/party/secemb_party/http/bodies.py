@@ -1,6 +1,7 @@
 """Request bodies of exactly the length that the round asks for, read within a time limit."""
 
 import asyncio
+from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -15,7 +16,16 @@ class MediaTypeError(SecEmbError):
     """A body is not what the route takes."""
 
 
+class RequestInvalidError(SecEmbError):
+    """A request is not what the interface describes."""
+
+
 BINARY = "application/octet-stream"
+
+
+def describe_binary(description: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a binary body."""
+    return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
 
 
 async def read_exactly(request: Request, length: int, seconds: float) -> bytes:

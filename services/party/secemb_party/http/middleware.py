@@ -6,25 +6,32 @@ Written against ASGI itself: it costs little and sees the bytes that really pass
 from secrets import token_hex
 from time import perf_counter
 
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
 from secemb_party.telemetry import Metrics, get_logger
 
-REQUEST_ID = "X-Request-Id"
+REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"
 
 _GONE = 499  # the client left before it was answered
-_QUIET = {"/healthz", "/readyz", "/metrics"}
-# A response may bring its own: dense parameters may be cached, a page needs its scripts.
-_HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
+# What comes too often to be told one by one, unless it is refused: metrics count it.
+_QUIET = {
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/v1/rounds/{round}/sessions/{session}/keys",
+    "/v1/rounds/{round}/sessions/{session}/update",
+    "/v1/tasks/{task}/join",
 }
+# A response may bring its own: dense parameters may be cached, a page needs its scripts.
+_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+)
 
 
 class Requests:
@@ -52,7 +59,7 @@ class Requests:
         self._metrics.request(route=route, method=scope["method"], status=exchange.status, seconds=seconds)
         self._metrics.moved(received=exchange.received, sent=exchange.sent)
         log = get_logger()
-        (log.debug if route in _QUIET else log.info)(
+        (log.debug if route in _QUIET and exchange.status < 400 else log.info)(
             "request",
             method=scope["method"][:10],
             route=route,
@@ -89,10 +96,11 @@ class _Exchange:
         await self._send(message)
 
     def _add_headers(self, message: Message) -> None:
-        headers = MutableHeaders(scope=message)
-        headers[REQUEST_ID] = self.request_id
-        for name, value in _HEADERS.items():
-            headers.setdefault(name, value)
+        headers = list(message.get("headers", ()))
+        brought = {name for name, _ in headers}
+        headers.append((REQUEST_ID, self.request_id.encode()))
+        headers.extend(one for one in _HEADERS if one[0] not in brought)
+        message["headers"] = headers
 
 
 def route_template(scope: Scope) -> str:

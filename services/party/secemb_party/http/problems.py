@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from secemb_party import errors, share_store, tickets, workers
-from secemb_party.http import bodies
+from secemb_party.http import bodies, ranges
 from secemb_party.ledger import errors as ledger
 from secemb_party.models import errors as models
 from secemb_party.telemetry import get_logger
@@ -91,14 +91,17 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.UnknownSessionError: _spoken("session-unknown", 404, "The session is not known here"),
     errors.RoundClosedError: _spoken("round-closed", 410, "The round takes no more of this"),
     errors.UnknownVersionError: MODEL_UNKNOWN,
+    errors.DeltaUnavailableError: _spoken("delta-unavailable", 404, "There is no delta from that version"),
     errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers do not agree on this"),
     errors.PeerUnavailableError: UNAVAILABLE,
     errors.UnauthorizedError: UNAUTHORIZED,
     errors.ForbiddenError: FORBIDDEN,
     tickets.TicketError: _spoken("ticket-refused", 403, "The ticket is not valid for this session"),
     workers.BusyError: BUSY,
+    bodies.RequestInvalidError: REQUEST_INVALID,
     bodies.SlowBodyError: BODY_SLOW,
     bodies.MediaTypeError: MEDIA_TYPE_REFUSED,
+    ranges.RangeError: _spoken("range-unsatisfiable", 416, "The range lies behind the end"),
     ledger.LedgerError: INTERNAL,
     ledger.LedgerUnavailableError: UNAVAILABLE,
     ledger.NotRecordedError: NOT_FOUND,
@@ -187,15 +190,20 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
+def refusal(error: Exception, refused: Refused) -> Response:
+    """Return the document for an error of ours, counted by its slug and logged if nobody but us is to blame."""
+    problem = problem_for(type(error))
+    refused(problem.slug)
+    if problem is INTERNAL:
+        _log_failure(error)
+    return problem_response(problem, error)
+
+
 def install_problems(app: FastAPI, refused: Refused) -> None:
     """Let every error of this app end as a problem document, counted by its slug."""
 
     async def ours(_request: Request, error: Exception) -> Response:
-        problem = problem_for(type(error))
-        refused(problem.slug)
-        if problem is INTERNAL:
-            _log_failure(error)
-        return problem_response(problem, error)
+        return refusal(error, refused)
 
     async def invalid(_request: Request, _error: Exception) -> Response:
         refused(REQUEST_INVALID.slug)

@@ -91,6 +91,7 @@ class Ledger:
     admit = _writes(sessions.admit)
     put_keys = _writes(sessions.put_keys)
     put_update = _writes(sessions.put_update)
+    knows_session = _reads(sessions.knows_session)
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
     keys_body = _reads(bodies.keys_body)

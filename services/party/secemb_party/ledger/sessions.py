@@ -39,6 +39,7 @@ _COUNT = select(func.count(), func.count(table.c.keys_digest), func.count(table.
 _SUMMARIES = (
     select(table.c.session_id, table.c.keys_public, table.c.update_public).where(_IN_ROUND).order_by(table.c.session_id)
 )
+_KNOWN = select(table.c.session_id).where(table.c.session_id == bindparam("session"))
 _ADD_BODY = insert(bodies)
 _SET = {
     part: update(table)
@@ -105,6 +106,11 @@ def put_update(tx: Connection, upload: Upload, now: float) -> Stored:
     if seen.keys_digest is None:
         return Stored.NO_KEYS
     return _store(tx, UPDATE, upload, now)
+
+
+def knows_session(tx: Connection, session_id: bytes) -> bool:
+    """Return whether a session of this id takes part in any round."""
+    return tx.execute(_KNOWN, {"session": session_id}).first() is not None
 
 
 def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:

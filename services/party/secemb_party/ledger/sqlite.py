@@ -23,6 +23,7 @@ T = TypeVar("T")
 _READERS = 2
 _BUSY_SECONDS = 20  # how long to wait for another process, such as the `secemb` command
 _LARGEST_LOG = 64 << 20  # bytes that the log keeps on the disk once it has been written back
+_PAGE = 16_384  # bytes: a body of a hundred thousand is a chain of a few pages
 _WRITES = "ledger_writes"
 
 
@@ -51,7 +52,7 @@ class SqliteDatabase:
 
     async def write(self, work: Work[T]) -> T:
         """Run a function as one transaction. Who is cancelled stops waiting; what has begun still ends as a whole."""
-        return await asyncio.wrap_future(self._writer.submit(work))
+        return await self._writer.submit(work)
 
     async def close(self) -> None:
         """Let what is running end, then close the file."""
@@ -114,6 +115,7 @@ def _configure(connection: DBAPIConnection, _record: Any) -> None:
     # Without this the driver opens transactions by itself, and only before it writes.
     connection.isolation_level = None
     cursor = connection.cursor()
+    cursor.execute(f"PRAGMA page_size = {_PAGE}")  # of a file that is made now; an older one keeps its own
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before it is acknowledged
     cursor.execute("PRAGMA foreign_keys = ON")

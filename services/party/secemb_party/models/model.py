@@ -1,18 +1,5 @@
-"""One version of what is trained: the item table and the dense part, named by a digest.
+"""One version of what is trained: the item table and the dense part, named by the digest that devices pin."""
 
-The digest is SHA-256 over
-
-    "secemb/1 model"            14 bytes of ASCII
-    task_id                     32 bytes
-    version                     u64, little-endian, as are the next three
-    items, width, dense size    u64 each
-    the rows                    items · width float32, little-endian, row after row
-    the dense part              dense size float32, little-endian
-
-and so depends on no file format: both servers, and programs in other languages, can compute it.
-"""
-
-import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -23,10 +10,9 @@ import numpy.typing as npt
 from secemb_party.models.errors import WeightsError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import LARGEST_NUMBER
+from secemb_shared.messages.model_digest import model_digest
 
 Floats = npt.NDArray[np.float32]
-
-_DOMAIN = b"secemb/1 model"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,14 +60,16 @@ class Model:
 
     @cached_property
     def digest(self) -> bytes:
-        """Return the 32 bytes that name this version; see the top of this file for what they cover."""
+        """Return the 32 bytes that name this version."""
         shape = self.shape
-        hashed = hashlib.sha256(_DOMAIN + self.task_id)
-        for number in (self.version, shape.items, shape.width, shape.dense):
-            hashed.update(number.to_bytes(8, "little"))
-        hashed.update(little_endian(self.rows))
-        hashed.update(little_endian(self.dense))
-        return hashed.digest()
+        return model_digest(
+            self.task_id,
+            version=self.version,
+            items=shape.items,
+            width=shape.width,
+            dense=shape.dense,
+            parts=(little_endian(self.rows), little_endian(self.dense)),
+        )
 
     def encode(self) -> bytes:
         """Return the numbers as one server sends them to the other: rows, then the dense part."""

@@ -1,0 +1,75 @@
+"""Answers that a device may keep, ask for again and fetch piece by piece (RFC 9110: ETag, If-None-Match, Range).
+
+An ETag is the SHA-256 of the whole body in quotes, so that it says the same on both servers. Of several ranges at once,
+or what is no range of bytes, no notice is taken, as the RFC allows: the answer is the whole body.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+
+from fastapi import Response
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from secemb_party.http.bodies import BINARY
+from secemb_party.table_copies import Body
+from secemb_shared.errors import SecEmbError
+
+_CHUNK = 2**18
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+class RangeError(SecEmbError):
+    """A range lies behind the end of the body."""
+
+
+class Conditions(BaseModel):
+    """The headers by which a device says what it has and which piece it wants."""
+
+    if_none_match: str | None = None
+    if_range: str | None = None
+    range: str | None = None
+
+
+def conditional(body: Body, conditions: Conditions, headers: Mapping[str, str]) -> Response:
+    """Return 304 if the device has this body, else all of it or the piece that it asks for."""
+    etag = f'"{body.sha256}"'
+    common = {"etag": etag, "accept-ranges": "bytes", "cache-control": "public, immutable, max-age=86400", **headers}
+    if _has(conditions.if_none_match, etag):
+        return Response(status_code=304, headers=common)
+    piece = _piece(conditions.range, body.size) if conditions.if_range in (None, etag) else None
+    first, last = piece or (0, body.size)
+    common["content-length"] = str(last - first)
+    if piece is not None:
+        common["content-range"] = f"bytes {first}-{last - 1}/{body.size}"
+    status = 200 if piece is None else 206
+    return StreamingResponse(_chunks(body, first, last), status, common, BINARY)
+
+
+def _has(if_none_match: str | None, etag: str) -> bool:
+    """Return whether one of the tags is this one; a weak tag of the same body is as good for this purpose."""
+    tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
+    return etag in tags or tags == ["*"]
+
+
+def _piece(range_: str | None, size: int) -> tuple[int, int] | None:
+    """Return the first byte and the one after the last, or nothing where the whole body is to be sent."""
+    found = _RANGE.fullmatch(range_ or "")
+    if found is None or found[1] == found[2] == "":
+        return None
+    if not found[1]:
+        first, last = max(0, size - int(found[2])), size
+    else:
+        first, last = int(found[1]), min(int(found[2] or size) + 1, size)
+        if found[2] and int(found[2]) < first:
+            return None  # not a range at all
+    if first >= last:
+        raise RangeError("the range begins behind the end; ask for the whole and look at its length")
+    return first, last
+
+
+async def _chunks(body: Body, first: int, last: int) -> AsyncIterator[bytes]:
+    """Yield a piece in chunks, each read in a thread when the one before is on its way."""
+    for start in range(first, last, _CHUNK):
+        yield await asyncio.to_thread(body.read, start, min(_CHUNK, last - start))
