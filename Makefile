@@ -37,7 +37,7 @@ demo: $(RUN) which-kernel ## run a complete round in this process, with a report
 test: $(DEV) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-bench: $(RUN) which-kernel ## measure, print a table and write build/bench.json
+bench: $(DEV) which-kernel ## measure, print a table and write build/bench.json
 	@$(BIN)/python -m secemb_tools bench $(ARGS)
 
 loadtest: $(RUN) which-kernel ## let many devices call two real services, write build/loadtest.json

@@ -54,6 +54,7 @@ def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
         "full matrix",
     }
     assert figures["kernel"]["operations"]
+    assert [row["model"] for row in figures["devices"]] == ["MF", "NCF", "FM", "DeepFM"]
     assert all(bar["name"].split(",")[0] in done.stdout for bar in figures["bars"])
 
 

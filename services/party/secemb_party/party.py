@@ -223,7 +223,7 @@ class Party:
         record, spec = await self.round(round_id)
         if record.ended and record.model_version not in self.models.versions():
             raise RoundClosedError("this round is over; join the current one")
-        return await self.workers.run(lambda: self._make_evaluation(spec))
+        return await self._compute("prepare", lambda: self._make_evaluation(spec))
 
     def _make_evaluation(self, spec: RoundSpec) -> Evaluation:
         model = self.models.load(spec.model_version)

@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from secemb_tools.bench import catalogues, kernel, report, sharing
+from secemb_tools.bench import catalogues, devices, kernel, report, sharing
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
 
@@ -26,6 +26,8 @@ def run(output: Path, seconds: float, chosen: list[Catalogue]) -> dict[str, Any]
     report.show_sharing(console, figures["sharing"])
     figures["catalogues"] = catalogues.measure(console, chosen, seconds)
     report.show_catalogues(console, figures["catalogues"])
+    figures["devices"] = devices.measure(console, chosen)
+    devices.show(console, figures["devices"])
     figures["bars"] = report.bars(figures)
     report.show_bars(console, figures["bars"])
     output.parent.mkdir(parents=True, exist_ok=True)

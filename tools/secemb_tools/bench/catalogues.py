@@ -21,19 +21,19 @@ BATCH = 32  # sessions that a server adds up together in the binned layout
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """One column of the paper's tables, for MF with 64 numbers and a bias a row."""
+    """One column of the paper's tables."""
 
     name: str
     items: int
     capacity: int
 
-    def round(self, geometry: Geometry) -> RoundSpec:
+    def round(self, geometry: Geometry, *, row_width: int = WIDTH, dense_size: int = 0) -> RoundSpec:
         """Return a round of a task with this catalogue."""
         task = TaskSpec(
             name=self.name,
             items=self.items,
-            row_width=WIDTH,
-            dense_size=0,
+            row_width=row_width,
+            dense_size=dense_size,
             capacity=self.capacity,
             tables=geometry.tables,
             bins=geometry.bins,
