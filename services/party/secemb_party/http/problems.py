@@ -91,7 +91,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.UnknownSessionError: _spoken("session-unknown", 404, "The session is not known here"),
     errors.RoundClosedError: _spoken("round-closed", 410, "The round takes no more of this"),
     errors.UnknownVersionError: MODEL_UNKNOWN,
-    errors.DeltaUnavailableError: _spoken("delta-unavailable", 404, "There is no delta from that version"),
+    errors.DeltaUnavailableError: _spoken("delta-unavailable", 410, "There is no delta from that version"),
     errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers do not agree on this"),
     errors.PeerUnavailableError: UNAVAILABLE,
     errors.UnauthorizedError: UNAUTHORIZED,

@@ -16,6 +16,7 @@ _LONGEST = 8192  # characters: an event is a remark, not a document
 
 _ADD = insert(table).returning(table.c.event_id)
 _FORGET = delete(table).where(table.c.event_id <= bindparam("last"))
+_NEWEST = select(table).order_by(table.c.event_id.desc())
 _AFTER = select(table).where(table.c.event_id > bindparam("after")).order_by(table.c.event_id)
 
 
@@ -32,6 +33,13 @@ def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float,
 def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event]:
     """Return the events after a number, in order."""
     rows = tx.execute(_AFTER.limit(limit), {"after": after_id})
+    return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
+
+
+def recent_events(tx: Connection, kind: str, *, limit: int = 100, at: float | None = None) -> list[Event]:
+    """Return the newest events of a kind, the newest first; those of one moment only, if `at` is given."""
+    chosen = _NEWEST.where(table.c.kind == kind)
+    rows = tx.execute((chosen if at is None else chosen.where(table.c.at == at)).limit(limit))
     return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
 
 

@@ -6,7 +6,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, text
 
-from secemb_party.ledger import answers, bodies, events, rounds, schema, sessions, tasks, tokens, versions
+from secemb_party.ledger import answers, bodies, events, rollbacks, rounds, schema, sessions, tasks, tokens, versions
 from secemb_party.ledger.database import Database, parse
 from secemb_party.ledger.errors import LedgerSettingError
 from secemb_party.ledger.postgres import open_postgres
@@ -81,6 +81,12 @@ class Ledger:
     published_version = _reads(versions.published_version)
     versions = _reads(versions.versions)
 
+    wish_rollback = _writes(rollbacks.wish_rollback)
+    finish_rollback = _writes(rollbacks.finish_rollback)
+    give_up_rollback = _writes(rollbacks.give_up_rollback)
+    open_rollback = _reads(rollbacks.open_rollback)
+    rollbacks = _reads(rollbacks.rollbacks)
+
     create_round = _writes(rounds.create_round)
     advance = _writes(rounds.advance)
     round = _reads(rounds.find_round)
@@ -104,6 +110,7 @@ class Ledger:
     tokens = _reads(tokens.tokens)
 
     append_event = _writes(events.append_event)
+    recent_events = _reads(events.recent_events)
     events = _reads(events.events)
 
     remember = _writes(answers.remember)

@@ -29,6 +29,24 @@ class ModelVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback:
+    """The operator's wish that devices read the numbers of an older version again, and what became of it."""
+
+    task_id: bytes  # (32,)
+    seen: int  # the version that was published when it was wished for
+    source: int  # the version whose numbers are wanted
+    wished_at: float
+    ended_at: float | None = None
+    made: int | None = None  # the version that these numbers have now
+    reason: str | None = None  # why there is none
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it was carried out or given up."""
+        return self.ended_at is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NewRound:
     """What is fixed about a round before its first session."""
 

@@ -50,9 +50,19 @@ def last_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
     return _record(tx.execute(_LAST, {"task": task_id}).one_or_none())
 
 
-def rounds(tx: Connection, task_id: bytes, *, limit: int = 50, before_number: int | None = None) -> list[RoundRecord]:
-    """Return rounds of a task, the newest first, from just below a number on."""
+def rounds(
+    tx: Connection,
+    task_id: bytes,
+    *,
+    limit: int = 50,
+    before_number: int | None = None,
+    kind: str | None = None,
+    state: RoundState | None = None,
+) -> list[RoundRecord]:
+    """Return rounds of a task, the newest first, from just below a number on and of one kind or state if given."""
     page = _OF_TASK if before_number is None else _OF_TASK.where(table.c.number < before_number)
+    wanted = {"kind": kind, "state": state}
+    page = page.where(*(table.c[name] == value for name, value in wanted.items() if value is not None))
     rows = tx.execute(page.limit(limit), {"task": task_id})
     return [_known(row) for row in rows]
 

@@ -48,6 +48,26 @@ model_versions = Table(
     Column("published_at", Double),
 )
 
+# What the operator wants, each once: while devices saw version `seen`, go back to the numbers of `source`.
+rollbacks = Table(
+    "rollbacks",
+    METADATA,
+    Column("task_id", _DIGEST, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("seen", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", BigInteger, primary_key=True, autoincrement=False),
+    Column("wished_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("made", BigInteger),
+    Column("reason", ShortText(500)),
+)
+Index(
+    "ix_rollbacks_open",  # one at a time
+    rollbacks.c.task_id,
+    unique=True,
+    sqlite_where=rollbacks.c.ended_at.is_(None),
+    postgresql_where=rollbacks.c.ended_at.is_(None),
+)
+
 rounds = Table(
     "rounds",
     METADATA,

@@ -36,7 +36,7 @@ def record_version(tx: Connection, task_id: bytes, version: int, digest: bytes, 
 
 def publish_version(tx: Connection, task_id: bytes, version: int, now: float) -> ModelVersion:
     """Let devices see a version; the same again changes nothing, an older one than they see already is refused."""
-    tx.execute(_LOCK_TASK, {"task": task_id})
+    lock_task(tx, task_id)
     record = _find_version(tx, task_id, version)
     if record.published_at is not None:
         return record
@@ -45,6 +45,11 @@ def publish_version(tx: Connection, task_id: bytes, version: int, now: float) ->
         raise LedgerConflictError(f"version {newest.version} is published: version {version} can no longer be")
     tx.execute(_PUBLISH, {"task": task_id, "number": version, "now": now})
     return _find_version(tx, task_id, version)
+
+
+def lock_task(tx: Connection, task_id: bytes) -> None:
+    """Wait until no other transaction changes which version of a task devices see."""
+    tx.execute(_LOCK_TASK, {"task": task_id})
 
 
 def published_version(tx: Connection, task_id: bytes) -> ModelVersion | None:

@@ -33,6 +33,22 @@ def _make_tasks(op: Operations) -> None:
         sa.PrimaryKeyConstraint("task_id", "version", name="pk_model_versions"),
         sa.ForeignKeyConstraint(["task_id"], ["tasks.task_id"], name="fk_model_versions_task_id"),
     )
+    op.create_table(
+        "rollbacks",
+        sa.Column("task_id", sa.LargeBinary, nullable=False),
+        sa.Column("seen", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("source", sa.BigInteger, nullable=False, autoincrement=False),
+        sa.Column("wished_at", sa.Double, nullable=False),
+        sa.Column("ended_at", sa.Double),
+        sa.Column("made", sa.BigInteger),
+        sa.Column("reason", sa.String(500)),
+        sa.PrimaryKeyConstraint("task_id", "seen", "source", name="pk_rollbacks"),
+        sa.ForeignKeyConstraint(["task_id"], ["tasks.task_id"], name="fk_rollbacks_task_id"),
+    )
+    running = sa.text("ended_at IS NULL")
+    op.create_index(
+        "ix_rollbacks_open", "rollbacks", ["task_id"], unique=True, sqlite_where=running, postgresql_where=running
+    )
 
 
 def _make_rounds(op: Operations) -> None:
