@@ -17,5 +17,12 @@ CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 def test_the_servers_never_disagree_lose_or_count_twice(part: int) -> None:
     run_state_machine_as_test(
         Rounds,
-        settings=settings(max_examples=EXAMPLES, stateful_step_count=20, deadline=None, suppress_health_check=CHECKS),
+        # Where Hypothesis sees a CI it would repeat itself, and all four parts would run the same histories.
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=20,
+            deadline=None,
+            derandomize=False,
+            suppress_health_check=CHECKS,
+        ),
     )
