@@ -9,11 +9,9 @@ programs, tests with a faulty network, and other people's HTTP stacks.
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
-_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +21,10 @@ class Request:
     server: int
     method: str
     path: str = field(repr=False)
-    headers: Mapping[str, str] = field(default=_NO_HEADERS, repr=False)  # names in lower case
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # names in lower case
     body: bytes = field(default=b"", repr=False)
     most: int = 1 << 20  # the longest body that is read of an answer, in bytes
+    seconds: float = 60.0  # the longest that all of it may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +32,7 @@ class Answer:
     """What a server answered."""
 
     status: int
-    headers: Mapping[str, str] = field(default=_NO_HEADERS, repr=False)  # names in lower case
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # names in lower case
     body: bytes = field(default=b"", repr=False)
 
 

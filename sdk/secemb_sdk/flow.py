@@ -2,7 +2,7 @@
 
     keys  →  two messages          one for each server
     read  ←  two answers           the device's rows
-    write →  two messages          one for each server, once
+    write →  two messages          one for each server, once: updates, or the numbers of a secure sum
 
 A session is never recomputed: to send again, send the same bytes again.
 """
@@ -14,8 +14,8 @@ from secemb_shared import reading, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
 from secemb_shared.errors import SpecError
 from secemb_shared.labels import Purpose
-from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_update
-from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES
+from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_sum_share, encode_update
+from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES, SUM_BOUND, SUM_RING
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 Messages = tuple[bytes, bytes]  # to server 0, to server 1
@@ -38,6 +38,7 @@ class DeviceSession:
         self._placement = round_.layout.place(items, random_bytes)
         self._seeds = (random_bytes(SEED_BYTES), random_bytes(SEED_BYTES))
         self.keys, self._secret = self._open()
+        self._random_bytes = random_bytes
         self.update: Messages | None = None  # what `write` made: to send again is to send this again
 
     def __repr__(self) -> str:
@@ -72,8 +73,25 @@ class DeviceSession:
         )
         return self.update
 
+    def write_sums(self, values: npt.NDArray[np.floating]) -> Messages:
+        """Return the messages that add `values` to the secure sum of a survey or an evaluation."""
+        if not self.round.sum_size or values.shape != (self.round.sum_size,):
+            raise SpecError(f"a round of kind {self.round.kind} adds up {self.round.sum_size} numbers")
+        encoded = SUM_RING.encode(values, bound=SUM_BOUND)
+        self._secret.spend()  # one upload a session, whatever its kind
+        # The seed is drawn here and not with the others: a training session needs none.
+        seed = self._random_bytes(SEED_BYTES)
+        key = self.round.label(self.session_id).key(Purpose.SUM_SHARE, seed)
+        self.update = (
+            encode_sum_share(self.round, self.session_id, 0, secure_sum.hide(key, encoded, self._backend)),
+            encode_sum_share(self.round, self.session_id, 1, seed),
+        )
+        return self.update
+
     def write_nothing(self) -> Messages:
         """Return the messages of a device whose training failed: zeros, because absence must not speak."""
+        if self.round.sum_size:
+            return self.write_sums(np.zeros(self.round.sum_size))
         none = np.empty(0, dtype=np.int64)
         return self.write(none, np.empty((0, self.round.task.row_width)))
 

@@ -1,0 +1,57 @@
+"""The dense part of a version: read from server 0, confirmed by server 1, kept in the home."""
+
+import hashlib
+
+import numpy as np
+
+from secemb_sdk.effects import Request, Steps, work
+from secemb_sdk.errors import OverError, RefusedError
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.models import Floats
+from secemb_sdk.parts import Parts
+from secemb_shared.messages import TaskSpec
+
+ROUNDS, TABLE = "dense", "table-dense"  # what it is kept for: the next rounds, or beside a copy of the table
+
+_SAME = 304
+_NUMBER_BYTES = 4
+_MOST_WORDS = 1 << 16  # bytes of an answer that is no dense part
+_SECONDS = 300.0
+
+
+def read_dense(
+    parts: Parts, exchange: Exchange, task: TaskSpec, version: int, *, keep: str = ROUNDS
+) -> Steps[Floats | None]:
+    """Return the dense part of a version, or nothing if it is gone or the servers do not agree on it."""
+    if task.dense_size == 0:
+        return np.zeros(0, dtype=np.float32)
+    kept = yield from work(lambda: parts.vault.dense(keep, version))
+    if kept is None:
+        try:
+            kept = yield from _download(exchange, task, version)
+        except (OverError, RefusedError):
+            return None
+        if kept is None:
+            return None
+        body = kept
+        yield from work(lambda: parts.vault.keep_dense(keep, version, body))
+    return np.frombuffer(kept, "<f4").astype(np.float32)
+
+
+def _download(exchange: Exchange, task: TaskSpec, version: int) -> Steps[bytes | None]:
+    (first,) = yield from exchange.ask(_ask(task, version, 0))
+    tag = f'"{hashlib.sha256(first.body).hexdigest()}"'
+    (second,) = yield from exchange.ask(_ask(task, version, 1, tag))
+    same = second.status == _SAME or second.body == first.body
+    return first.body if same and len(first.body) == _NUMBER_BYTES * task.dense_size else None
+
+
+def _ask(task: TaskSpec, version: int, server: int, tag: str | None = None) -> Request:
+    return Request(
+        server=server,
+        method="GET",
+        path=f"/v1/tasks/{task.task_id.hex()}/dense/{version}",
+        headers={} if tag is None else {"if-none-match": tag},
+        most=max(_NUMBER_BYTES * task.dense_size, _MOST_WORDS),
+        seconds=_SECONDS,
+    )

@@ -1,0 +1,78 @@
+"""The home directory of one device: records under names, for one user and one process at a time."""
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from secemb_sdk import durable
+from secemb_sdk.errors import HomeError, HomeInUseError
+from secemb_sdk.record import Record
+from secemb_sdk.sealing import Seal
+
+_LOCK = "lock"
+
+
+class Home:
+    """A folder that is held open: mode 0700, files 0600, each record replaced as a whole."""
+
+    def __init__(self, folder: Path | str, seal: Seal) -> None:
+        self.folder, self._seal = Path(folder), seal
+        self.lock = threading.RLock()  # one change at a time: an app may log while a round is under way
+        self._hold: int | None = self._take()
+
+    def __repr__(self) -> str:
+        return f"<Home {'closed' if self._hold is None else 'open'}>"
+
+    def read(self, name: str) -> Record | None:
+        """Return a record, or nothing if there is none."""
+        with self._held():
+            data = durable.read_file(self.folder / name)
+        return None if data is None else Record.decode(self._seal.open(name, data))
+
+    def write(self, name: str, record: Record) -> None:
+        """Put a record in the place of the one that is there; it is durable on return."""
+        data = self._seal.close(name, record.encode())
+        with self._held():
+            durable.write_file(self.folder / name, data)
+
+    def remove(self, name: str) -> None:
+        """Remove a record; it is gone on return."""
+        with self._held():
+            durable.remove_file(self.folder / name)
+
+    def close(self) -> None:
+        """Let others open the home."""
+        with self.lock:
+            if self._hold is not None:
+                os.close(self._hold)
+                self._hold = None
+
+    def _take(self) -> int:
+        """Make the folder and hold its lock, which ends with this process at the latest."""
+        try:
+            durable.make_folder(self.folder)
+            handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise HomeError(f"the home directory cannot be used: {error.strerror}; give one that is yours") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise HomeInUseError("another process or object has this home open; close it first") from None
+        return handle
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Let one thread at a time touch the files of a home that is open."""
+        with self.lock:
+            if self._hold is None:
+                raise HomeError("this device is closed; open it again")
+            try:
+                yield
+            except OSError as error:
+                raise HomeError(
+                    f"the home cannot be read or written: {error.strerror}; make room or repair it"
+                ) from error

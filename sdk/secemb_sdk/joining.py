@@ -1,0 +1,137 @@
+"""Before a session: the task as both servers show it, and a place in a round that both announce."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from secemb_sdk.effects import Answer, Request, Steps, work
+from secemb_sdk.errors import PinError, RefusedError, UnavailableError
+from secemb_sdk.exchange import Exchange, server_time
+from secemb_sdk.parts import Parts
+from secemb_sdk.problems import retry_after
+from secemb_sdk.ranking import Published
+from secemb_shared.errors import SecEmbError
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.canonical import digest
+
+_BETWEEN_ROUNDS = 2.0  # seconds until there may be a round again
+_JOINED = 200
+_MOST = 1 << 16  # bytes of a task with its round, or of a ticket
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A place in a round."""
+
+    round: RoundSpec
+    ticket: str = field(repr=False)
+
+
+def find_task(parts: Parts, exchange: Exchange) -> Steps[TaskSpec]:
+    """Return the task: from the home, or for the first time from both servers."""
+    known = yield from work(parts.vault.task)
+    if known is not None:
+        return known
+    answers = yield from exchange.ask(*(_ask_task(parts, server) for server in (0, 1)))
+    views = [_read_view(parts, server, answer) for server, answer in enumerate(answers)]
+    task = _decode_task(views[0]["task"])
+    yield from work(lambda: parts.vault.keep_task(task))
+    return task
+
+
+def find_published(parts: Parts, exchange: Exchange) -> Steps[Published]:
+    """Return the version of the model that both servers announce."""
+    answers = yield from exchange.ask(*(_ask_task(parts, server) for server in (0, 1)))
+    views = [_read_view(parts, server, answer) for server, answer in enumerate(answers)]
+    versions = [(view.get("model_version"), _text(view, "model_digest")) for view in views]
+    number, model_digest = versions[0]
+    if versions[0] != versions[1] or type(number) is not int:
+        raise UnavailableError("the two servers announce different models", seconds=_BETWEEN_ROUNDS)
+    try:
+        return Published(number, bytes.fromhex(model_digest))
+    except ValueError:
+        raise RefusedError("the servers announce a model that this app cannot read; update the app") from None
+
+
+def join(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) -> Steps[Joined]:
+    """Take a place in the round that both servers announce; raise `UnavailableError` where there is none."""
+    announced = yield from _announced(parts, exchange)
+    if announced is None:
+        raise UnavailableError("no round is open", seconds=_BETWEEN_ROUNDS)
+    (answer,) = yield from exchange.ask(_ask_join(parts, session_id))
+    if answer.status != _JOINED:
+        raise UnavailableError("no round takes devices in", seconds=retry_after(answer) or _BETWEEN_ROUNDS)
+    found = _read(0, answer)
+    if announced != found.get("round"):
+        # Server 0 may have opened the next round between the two questions; then server 1 knows it by now.
+        announced = yield from _announced(parts, exchange)
+    if announced != found.get("round"):
+        raise UnavailableError("the two servers announce different rounds", seconds=_BETWEEN_ROUNDS)
+    _heed_deadline(exchange, answer, found)
+    return Joined(round=_decode_round(found["round"], task), ticket=_text(found, "ticket"))
+
+
+def _announced(parts: Parts, exchange: Exchange) -> Steps[str | None]:
+    """Return the round that server 1 takes part in."""
+    (answer,) = yield from exchange.ask(_ask_task(parts, 1))
+    found: str | None = _read_view(parts, 1, answer).get("round")
+    return found
+
+
+def _ask_task(parts: Parts, server: int) -> Request:
+    return Request(server=server, method="GET", path=f"/v1/tasks/{parts.task_id.hex()}", most=_MOST)
+
+
+def _ask_join(parts: Parts, session_id: bytes) -> Request:
+    headers = {"content-type": "application/json"}
+    if parts.token is not None:
+        headers["authorization"] = f"Bearer {parts.token}"
+    body = json.dumps({"session": session_id.hex()}).encode()
+    path = f"/v1/tasks/{parts.task_id.hex()}/join"
+    return Request(server=0, method="POST", path=path, headers=headers, body=body, most=_MOST)
+
+
+def _read_view(parts: Parts, server: int, answer: Answer) -> dict[str, Any]:
+    """Return what a server says about the task, if it is the pinned one."""
+    view = _read(server, answer)
+    if digest(_text(view, "task").encode()) != parts.task_id:
+        raise PinError(f"server {server} shows another task than the one this device was opened with; nothing was sent")
+    return view
+
+
+def _read(server: int, answer: Answer) -> dict[str, Any]:
+    try:
+        found = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise UnavailableError(f"what answers in place of server {server} is no SecEmb server; check its address")
+    return found
+
+
+def _text(found: dict[str, Any], name: str) -> str:
+    text = found.get(name)
+    if not isinstance(text, str):
+        raise UnavailableError("a server's answer is not what this app understands; update the app")
+    return text
+
+
+def _decode_task(text: str) -> TaskSpec:
+    try:
+        return TaskSpec.decode(text.encode())
+    except SecEmbError as error:
+        raise RefusedError("this app cannot take part in the task; update the app") from error
+
+
+def _decode_round(text: str, task: TaskSpec) -> RoundSpec:
+    try:
+        return RoundSpec.decode(text.encode(), task)
+    except SecEmbError as error:
+        raise RefusedError("the servers announce a round that this app cannot read; update the app") from error
+
+
+def _heed_deadline(exchange: Exchange, answer: Answer, found: dict[str, Any]) -> None:
+    """End before the round does: by the server's own clock, because this device's may show anything."""
+    now, until = server_time(answer), found.get("upload_until")
+    if now is not None and isinstance(until, int | float):
+        exchange.end_within(until - now)

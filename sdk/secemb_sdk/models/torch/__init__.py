@@ -1,0 +1,28 @@
+"""Models written in torch, and what an app subclasses to bring its own. Needs `pip install secemb[train]`."""
+
+from secemb_sdk.models.errors import TorchMissingError
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise TorchMissingError("this model needs torch, which is not installed: pip install secemb[train]") from error
+
+from secemb_sdk.models.torch.base import Parts, Shapes, TorchModel, compute_alone
+from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
+from secemb_sdk.models.torch.deep_machine import DeepFactorisationMachine
+from secemb_sdk.models.torch.factorisation import TorchMatrixFactorisation
+from secemb_sdk.models.torch.machine import FactorisationMachine, FeatureLookup
+from secemb_sdk.models.torch.rating import RatingModel
+
+__all__ = [
+    "DeepFactorisationMachine",
+    "FactorisationMachine",
+    "FeatureLookup",
+    "NeuralCollaborativeFiltering",
+    "Parts",
+    "RatingModel",
+    "Shapes",
+    "TorchMatrixFactorisation",
+    "TorchModel",
+    "compute_alone",
+]

@@ -1,0 +1,102 @@
+"""A model whose loss is written in torch: autograd gives the gradients of rows, dense part and private part.
+
+The dense and the private part are flat float32 vectors outside, where they are added up, stored and sent. Inside they
+are named tensors, cut from the vector in the order in which the subclass declares their shapes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from math import prod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from secemb_sdk.models.errors import PartError
+from secemb_sdk.models.interface import Floats, Gradients, Ratings
+from secemb_shared.randomness import Indices
+
+Shapes = Mapping[str, tuple[int, ...]]
+Parts = Mapping[str, Tensor]
+
+
+class TorchModel(ABC):
+    """A recommender as its device sees it; a subclass says what it predicts and what it costs to be wrong."""
+
+    def __init__(
+        self, *, row_width: int, private: Shapes, dense: Shapes | None = None, private_scale: float = 0.01
+    ) -> None:
+        self._row_width, self._private_scale = row_width, private_scale
+        self._private, self._dense = dict(private), dict(dense or {})
+
+    @abstractmethod
+    def loss(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor, values: Tensor) -> Tensor:
+        """Return the loss over a device's ratings: one number; the person thinks `values[i]` of `items[i]`."""
+
+    @abstractmethod
+    def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
+        """Return what the person would think of items, one number each; `rows[i]` is the row of `items[i]`."""
+
+    @property
+    def row_width(self) -> int:
+        """Return how many numbers a row has."""
+        return self._row_width
+
+    @property
+    def dense_size(self) -> int:
+        """Return how many shared numbers there are outside the table."""
+        return _size(self._dense)
+
+    @property
+    def private_size(self) -> int:
+        """Return how many numbers stay on the device."""
+        return _size(self._private)
+
+    def first_private(self, random: np.random.Generator) -> Floats:
+        """Return small random numbers, and zeros for what is called a bias."""
+        parts = [
+            np.zeros(prod(shape), np.float32)
+            if name == "bias"
+            else random.standard_normal(prod(shape), dtype=np.float32) * np.float32(self._private_scale)
+            for name, shape in self._private.items()
+        ]
+        return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+    def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
+        """Return the loss over the ratings and its gradients."""
+        leaves = [_tensor(part).requires_grad_() for part in (rows, dense, private)]
+        items, values = _tensor(ratings.items), _tensor(ratings.values)
+        with torch.enable_grad():
+            parts = _cut(leaves[1], self._dense), _cut(leaves[2], self._private)
+            loss = self.loss(leaves[0], *parts, items, values)
+            found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
+        by_row, by_dense, by_private = (gradient.numpy() for gradient in found)
+        return Gradients(float(loss.detach()), by_row, by_dense, by_private)
+
+    def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
+        """Return what the person would think of items, one number each."""
+        with torch.no_grad():
+            parts = _cut(_tensor(dense), self._dense), _cut(_tensor(private), self._private)
+            scores: Floats = self.predict(_tensor(rows), *parts, _tensor(items)).numpy()
+        return scores
+
+
+def compute_alone() -> None:
+    """Let torch use one thread in this process: one person's ratings are too few to be shared among several."""
+    torch.set_num_threads(1)
+
+
+def _size(shapes: Shapes) -> int:
+    return sum(map(prod, shapes.values()))
+
+
+def _tensor(values: Floats | Indices) -> Tensor:
+    """Return a tensor over the same numbers; what is closed to writing is copied, for torch knows no such thing."""
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
+
+
+def _cut(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
+    if flat.numel() != _size(shapes):
+        raise PartError("a part is not as long as the model's shapes say; is this the task's model?")
+    pieces = torch.split(flat, [prod(shape) for shape in shapes.values()])
+    return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}

@@ -1,0 +1,235 @@
+"""One round, as a device goes through it: join, send keys, read rows, train, send the update. No I/O of its own.
+
+    what is stored         then sent                      an app that is killed afterwards
+    Wish                   the wish to join               joins again, as the same session
+    Keyed                  keys, to both servers          builds the same keys again, or drops the session
+    Written                the update, to 1 and then 0    sends the same update again
+    a receipt, no session  nothing                        begins a new session
+
+Server 0 gets its update last: it decides by what it holds itself when everybody has done his part.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+
+from secemb_sdk.dense import read_dense
+from secemb_sdk.effects import Answer, Request, Steps, work
+from secemb_sdk.errors import (
+    ConflictError,
+    ExchangeError,
+    ForgottenError,
+    OverError,
+    RefusedError,
+    UnavailableError,
+)
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.flow import DeviceSession, Messages
+from secemb_sdk.joining import Joined, find_task, join
+from secemb_sdk.outcome import Contributed, Dropped, NotNow, Outcome
+from secemb_sdk.parts import Parts
+from secemb_sdk.pending import Keyed, Ticket, Wish, Written
+from secemb_sdk.receipts import Receipt, Traffic, make_receipt
+from secemb_sdk.seeded import SEED_BYTES, SeededBytes, session_id_of
+from secemb_sdk.selection import select
+from secemb_sdk.uploading import current_private, make_upload
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.messages.spec import SURVEY
+
+_UNTIL_NEXT = 5.0  # seconds to wait where nobody has said how many
+_KEYS_PACE = 0.1  # of the policy's pace: keys leave so long after joining, however many items were to be placed
+_MOST_WORDS = 1 << 16  # bytes of an answer that is no message
+
+Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on drawing from
+
+
+def contribute(parts: Parts) -> Steps[Outcome]:
+    """Take part in one round; return what became of it."""
+    exchange = Exchange(parts)
+    try:
+        task = yield from find_task(parts, exchange)
+        parts.policy.check_bytes(task)
+        yield from work(lambda: _check_model(parts, task))
+        return (yield from Participation(parts, exchange, task).run())
+    except ForgottenError as error:
+        return Dropped(str(error), _UNTIL_NEXT)
+    except ExchangeError as error:
+        return NotNow(error.seconds or _UNTIL_NEXT, str(error))
+
+
+class Participation:
+    """A device's way through one round, or through the rest of one that was cut short."""
+
+    def __init__(self, parts: Parts, exchange: Exchange, task: TaskSpec) -> None:
+        self._parts, self._exchange, self._task = parts, exchange, task
+        self._vault, self._forgotten = parts.vault, parts.vault.forgotten
+        self._stage: Keyed | Written | None = None  # as it is stored
+
+    def run(self) -> Steps[Outcome]:
+        """Go on with the session that is stored; where there is none, or its round is over, begin one."""
+        stage = yield from work(self._vault.session)
+        if isinstance(stage, Keyed | Written):
+            try:
+                return (yield from self._guarded(self._resume(stage)))
+            except OverError:
+                self._exchange.traffic = Traffic()
+        seed = stage.seed if isinstance(stage, Wish) else (yield from self._wish())
+        return (yield from self._guarded(self._begin(seed)))
+
+    def _guarded(self, steps: Steps[Outcome]) -> Steps[Outcome]:
+        """Carry on until the end; a session that cannot reach it is dropped, one that can is left as it is."""
+        try:
+            return (yield from steps)
+        except UnavailableError:
+            if self._stage is not None and self._stage.ticket.traffic != self._exchange.traffic:
+                yield from self._keep(replace(self._stage, ticket=self._spent(self._stage.ticket)))
+            raise
+        except (OverError, ConflictError, RefusedError) as error:
+            if self._stage is None:
+                raise
+            yield from self._end(self._stage, complete=False)
+            if isinstance(error, OverError):
+                raise
+            return Dropped(str(error), _UNTIL_NEXT)
+
+    def _begin(self, seed: bytes) -> Steps[Outcome]:
+        try:
+            joined = yield from join(self._parts, self._exchange, self._task, session_id_of(seed))
+        except ConflictError:  # this session was let in to a round that has passed
+            seed = yield from self._wish()
+            joined = yield from join(self._parts, self._exchange, self._task, session_id_of(seed))
+        joined_at = self._parts.clock()
+        keyed, opened = yield from work(lambda: self._open(joined, seed))
+        yield from self._keep(keyed)
+        yield from self._exchange.wait_until(joined_at + _KEYS_PACE * self._parts.policy.pace_seconds)
+        return (yield from self._send_keys(keyed, opened))
+
+    def _resume(self, stage: Keyed | Written) -> Steps[Outcome]:
+        self._stage = stage
+        self._exchange.traffic.add(stage.ticket.traffic)
+        if isinstance(stage, Written):
+            return (yield from self._send_update(stage))
+        opened = yield from work(lambda: _build(self._round(stage.ticket), stage))
+        if opened is None:
+            raise RefusedError("the app was updated in the middle of a session")
+        return (yield from self._send_keys(stage, opened))
+
+    def _wish(self) -> Steps[bytes]:
+        """Draw a new session, and remember it before anybody hears of it."""
+        seed = self._parts.random_bytes(SEED_BYTES)
+        yield from work(lambda: self._vault.keep_session(Wish(seed), forgotten=self._forgotten))
+        return seed
+
+    def _open(self, joined: Joined, seed: bytes) -> tuple[Keyed, Opened]:
+        """Choose the items, place them and make the keys."""
+        parts, drawn = self._parts, SeededBytes(seed)
+        selection = select(joined.round, self._vault.ratings(), parts.held_out(), parts.random_bytes)
+        session = DeviceSession(joined.round, selection.items, random_bytes=drawn)
+        ticket = Ticket(
+            round=joined.round.encode(),
+            ticket=joined.ticket,
+            truncated=session.truncated + selection.unknown,
+            traffic=self._exchange.traffic.copy(),
+            receipts=len(self._vault.receipts()),
+        )
+        digest = _digest(session.keys)
+        return Keyed(ticket=ticket, seed=seed, selection=selection, keys_digest=digest), (session, drawn)
+
+    def _send_keys(self, keyed: Keyed, opened: Opened) -> Steps[Outcome]:
+        parts, (session, drawn) = self._parts, opened
+        sent_at, most = parts.clock(), Sizes.of(self._task).answer
+        first, second = yield from self._exchange.ask(
+            *(_put(session.round, session.session_id, keyed.ticket, "keys", session.keys, to, most) for to in (0, 1))
+        )
+        dense = None
+        if session.round.kind != SURVEY:
+            dense = yield from read_dense(parts, self._exchange, self._task, session.round.model_version)
+        answers = (first.body, second.body)
+        update, private, trouble = yield from work(
+            lambda: make_upload(parts, session, keyed.selection, answers, dense, drawn)
+        )
+        written = Written(
+            ticket=self._spent(keyed.ticket),
+            session_id=session.session_id,
+            update=update,
+            private=private,
+            trouble=trouble,
+        )
+        yield from self._keep(written)
+        yield from self._exchange.wait_until(sent_at + parts.policy.pace_seconds)
+        return (yield from self._send_update(written))
+
+    def _send_update(self, written: Written) -> Steps[Outcome]:
+        round_ = self._round(written.ticket)
+        for server in (1, 0):
+            request = _put(round_, written.session_id, written.ticket, "update", written.update, server)
+            yield from self._exchange.ask(request, accept=_acknowledges)
+        receipt = yield from self._end(written, complete=True)
+        return Contributed(receipt, written.trouble)
+
+    def _keep(self, stage: Keyed | Written) -> Steps[None]:
+        """Make a stage durable before anything of it is sent."""
+        yield from work(lambda: self._vault.keep_session(stage, forgotten=self._forgotten))
+        self._stage = stage
+
+    def _end(self, stage: Keyed | Written, *, complete: bool) -> Steps[Receipt]:
+        """End the session and leave its receipt; only a complete one moves the private part."""
+        receipt = make_receipt(
+            self._round(stage.ticket),
+            self._exchange.traffic,
+            truncated=stage.ticket.truncated,
+            complete=complete,
+            wall_time=self._parts.wall_clock(),
+        )
+        private = stage.private if complete and isinstance(stage, Written) else None
+        yield from work(
+            lambda: self._vault.end_session(
+                receipt, receipts=stage.ticket.receipts, private=private, forgotten=self._forgotten
+            )
+        )
+        self._stage = None
+        return receipt
+
+    def _round(self, ticket: Ticket) -> RoundSpec:
+        return RoundSpec.decode(ticket.round, self._task)
+
+    def _spent(self, ticket: Ticket) -> Ticket:
+        return replace(ticket, traffic=self._exchange.traffic.copy())
+
+
+def _check_model(parts: Parts, task: TaskSpec) -> None:
+    """Raise, before anything is sent, unless the model fits the task and the home."""
+    current_private(parts, parts.model_for(task), parts.random_bytes)
+
+
+def _build(round_: RoundSpec, keyed: Keyed) -> Opened | None:
+    """Return the session again as it was, or nothing if this version of the app makes other keys."""
+    drawn = SeededBytes(keyed.seed)
+    session = DeviceSession(round_, keyed.selection.items, random_bytes=drawn)
+    return (session, drawn) if _digest(session.keys) == keyed.keys_digest else None
+
+
+def _digest(messages: Messages) -> bytes:
+    return hashlib.sha256(messages[0] + messages[1]).digest()
+
+
+def _put(
+    round_: RoundSpec, session_id: bytes, ticket: Ticket, what: str, messages: Messages, server: int, most: int = 0
+) -> Request:
+    return Request(
+        server=server,
+        method="PUT",
+        path=f"/v1/rounds/{round_.digest.hex()}/sessions/{session_id.hex()}/{what}",
+        headers={"content-type": "application/octet-stream", "secemb-ticket": ticket.ticket},
+        body=messages[server],
+        most=max(most, _MOST_WORDS),
+    )
+
+
+def _acknowledges(request: Request, answer: Answer) -> bool:
+    """Tell whether a server says that it holds exactly what was sent."""
+    try:
+        found = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("sha256") == hashlib.sha256(request.body).hexdigest()

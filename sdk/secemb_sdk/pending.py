@@ -1,0 +1,151 @@
+"""The session that a device is in, as it is kept in the home: how far it is and what it needs to go on.
+
+    Wish      about to join: the seed that everything of the session is drawn from
+    Keyed     before keys are sent: the seed, the ticket, and what the session is about
+    Written   before an update is sent: the two messages; the seed is gone
+
+Each takes the place of the one before in a single write. So a path can be rebuilt until its update is durable and not
+after, and what is sent a second time is what was sent the first time.
+"""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from secemb_sdk.errors import DamagedError
+from secemb_sdk.flow import Messages
+from secemb_sdk.models import PrivateState
+from secemb_sdk.private import decode_private, encode_private
+from secemb_sdk.receipts import Traffic
+from secemb_sdk.record import Record
+from secemb_sdk.selection import Selection
+
+_PRIVATE = "private "  # before the names of the parts that belong to the private state
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Wish:
+    """A session that may have been announced to server 0, and no more."""
+
+    seed: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Ticket:
+    """What a session takes part in, and what it has cost so far."""
+
+    round: bytes  # canonical form
+    ticket: str
+    truncated: int  # items that have no place in the round, or none in the catalogue
+    traffic: Traffic
+    receipts: int  # how many there were: so that this session leaves one, however often it is finished
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Keyed:
+    """A session whose keys may have been sent."""
+
+    ticket: Ticket
+    seed: bytes
+    selection: Selection
+    keys_digest: bytes  # of both messages: what is rebuilt must be what was sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Written:
+    """A session whose update may have been sent."""
+
+    ticket: Ticket
+    session_id: bytes
+    update: Messages
+    private: PrivateState | None  # what becomes the private part when both servers have the update
+    trouble: str | None = None  # the name of what kept it from training
+
+
+Stage: TypeAlias = Wish | Keyed | Written
+
+
+def encode_stage(stage: Stage) -> Record:
+    """Return the record of a session."""
+    match stage:
+        case Wish(seed):
+            return Record({"stage": "wish"}, {"seed": seed})
+        case Keyed():
+            fields = {"stage": "keyed", **_ticket_fields(stage.ticket)}
+            items, values = stage.selection.items.astype("<i8"), stage.selection.values.astype("<f4")
+            parts = {"seed": stage.seed, "digest": stage.keys_digest}
+            return Record(fields, parts | {"items": items.tobytes(), "values": values.tobytes()})
+        case Written():
+            fields = {"stage": "written", **_ticket_fields(stage.ticket), "trouble": stage.trouble}
+            parts = {"session": stage.session_id, "update 0": stage.update[0], "update 1": stage.update[1]}
+            if stage.private is not None:
+                private = encode_private(stage.private)
+                fields |= {"private": dict(private.fields)}
+                parts |= {_PRIVATE + name: part for name, part in private.parts.items()}
+            return Record(fields, parts)
+
+
+def decode_stage(record: Record) -> Stage:
+    """Read `encode_stage`."""
+    try:
+        match record.fields["stage"]:
+            case "wish":
+                return Wish(record.parts["seed"])
+            case "keyed":
+                return _decode_keyed(record)
+            case "written":
+                return _decode_written(record)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise DamagedError("the pending session cannot be read; forget() it and begin anew")
+
+
+def _decode_keyed(record: Record) -> Keyed:
+    selection = Selection(
+        items=np.frombuffer(record.parts["items"], "<i8").astype(np.int64),
+        values=np.frombuffer(record.parts["values"], "<f4").astype(np.float32),
+        unknown=0,  # counted in the ticket already
+    )
+    return Keyed(
+        ticket=_decode_ticket(record),
+        seed=record.parts["seed"],
+        selection=selection,
+        keys_digest=record.parts["digest"],
+    )
+
+
+def _decode_written(record: Record) -> Written:
+    private = None
+    if "private" in record.fields:
+        named = {name.removeprefix(_PRIVATE): part for name, part in record.parts.items() if name.startswith(_PRIVATE)}
+        private = decode_private(Record(record.fields["private"], named))
+    return Written(
+        ticket=_decode_ticket(record),
+        session_id=record.parts["session"],
+        update=(record.parts["update 0"], record.parts["update 1"]),
+        private=private,
+        trouble=record.fields["trouble"],
+    )
+
+
+def _ticket_fields(ticket: Ticket) -> dict[str, object]:
+    return {
+        "round": ticket.round.decode("ascii"),
+        "ticket": ticket.ticket,
+        "truncated": ticket.truncated,
+        "sent": ticket.traffic.sent,
+        "received": ticket.traffic.received,
+        "receipts": ticket.receipts,
+    }
+
+
+def _decode_ticket(record: Record) -> Ticket:
+    fields = record.fields
+    return Ticket(
+        round=fields["round"].encode("ascii"),
+        ticket=fields["ticket"],
+        truncated=fields["truncated"],
+        traffic=Traffic(list(fields["sent"]), list(fields["received"])),
+        receipts=fields["receipts"],
+    )

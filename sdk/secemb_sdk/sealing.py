@@ -1,0 +1,85 @@
+"""How a record of the home looks as a file: one line that says what it is, then its bytes, plain or encrypted.
+
+    secemb-home 1 <name> plain <SHA-256 of the rest>
+    secemb-home 1 <name> sealed <check of the key>          then 12 bytes of nonce, and AES-GCM over the record
+
+The whole first line is bound to the encrypted record, so that one record cannot be passed off as another.
+"""
+
+import hashlib
+import hmac
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from secemb_sdk.errors import DamagedError, HomeKeyError, NewerHomeError
+from secemb_shared.randomness import RandomBytes, secure_bytes
+
+MAGIC, FORMAT = "secemb-home", 1
+_PLAIN, _SEALED = "plain", "sealed"
+_NONCE_BYTES = 12
+_KEY_BYTES = (16, 32)
+_LONGEST_LINE = 200
+
+
+class Seal:
+    """Closes and opens the records of one home."""
+
+    def __init__(self, key: bytes | None = None, *, random_bytes: RandomBytes = secure_bytes) -> None:
+        if key is not None and len(key) not in _KEY_BYTES:
+            raise HomeKeyError("a home's key is 16 or 32 random bytes")
+        self._cipher = None if key is None else AESGCM(key)
+        self._check = "" if key is None else _key_check(key)
+        self._random_bytes = random_bytes
+
+    def close(self, name: str, body: bytes) -> bytes:
+        """Return a record as it is stored."""
+        if self._cipher is None:
+            return _line(name, _PLAIN, hashlib.sha256(body).hexdigest()) + body
+        line, nonce = _line(name, _SEALED, self._check), self._random_bytes(_NONCE_BYTES)
+        return line + nonce + self._cipher.encrypt(nonce, body, line)
+
+    def open(self, name: str, data: bytes) -> bytes:
+        """Return the bytes of a record, or raise the error that says what is wrong with the file."""
+        line, newline, _ = data[:_LONGEST_LINE].partition(b"\n")
+        body = data[len(line) + 1 :]
+        words = line.decode("ascii", "replace").split(" ")
+        if not newline or words[0] != MAGIC or len(words) < 2 or not words[1].isdigit():
+            raise _damaged(name)
+        if int(words[1]) > FORMAT:
+            raise NewerHomeError("this home was written by a newer version of the SDK; update the app")
+        if len(words) != 5 or words[2] != name or words[3] not in (_PLAIN, _SEALED):
+            raise _damaged(name)
+        if words[3] == _PLAIN:
+            return self._open_plain(name, words[4], body)
+        return self._open_sealed(name, line + newline, words[4], body)
+
+    def _open_plain(self, name: str, digest: str, body: bytes) -> bytes:
+        if self._cipher is not None:
+            raise HomeKeyError("this home is not encrypted; open it without a key, or begin a new home with one")
+        if hashlib.sha256(body).hexdigest() != digest:
+            raise _damaged(name)
+        return body
+
+    def _open_sealed(self, name: str, line: bytes, check: str, body: bytes) -> bytes:
+        if self._cipher is None:
+            raise HomeKeyError("this home is encrypted; open it with its key")
+        if not hmac.compare_digest(check.encode(), self._check.encode()):
+            raise HomeKeyError("this is not the key that the home is encrypted with")
+        try:
+            return self._cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], line)
+        except (InvalidTag, ValueError):
+            raise _damaged(name) from None
+
+
+def _line(name: str, how: str, check: str) -> bytes:
+    return f"{MAGIC} {FORMAT} {name} {how} {check}\n".encode("ascii")
+
+
+def _key_check(key: bytes) -> str:
+    """Return what tells a wrong key from a damaged file; it says nothing about a random key."""
+    return hmac.new(key, b"secemb home key check", hashlib.sha256).hexdigest()[:16]
+
+
+def _damaged(name: str) -> DamagedError:
+    return DamagedError(f"the file {name!r} of the home is damaged; restore the home, or remove it and begin anew")

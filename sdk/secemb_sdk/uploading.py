@@ -1,0 +1,68 @@
+"""What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything went wrong."""
+
+import numpy as np
+
+from secemb_sdk.errors import DamagedError, MisfitError
+from secemb_sdk.evaluating import measure
+from secemb_sdk.flow import DeviceSession, Messages
+from secemb_sdk.models import Floats, Model, PrivateState, fit_bound, learn
+from secemb_sdk.parts import Parts
+from secemb_sdk.seeded import generator_seed
+from secemb_sdk.selection import Selection
+from secemb_shared.messages.spec import SURVEY, TRAIN
+from secemb_shared.randomness import RandomBytes
+
+Upload = tuple[Messages, PrivateState | None, str | None]  # messages, next private state, trouble by name
+
+
+def make_upload(
+    parts: Parts,
+    session: DeviceSession,
+    selection: Selection,
+    answers: Messages,
+    dense: Floats | None,
+    random_bytes: RandomBytes,
+) -> Upload:
+    """Spend the session's path: on what the device has to say, or on zeros, because absence must not speak."""
+    try:
+        messages, private = _say(parts, session, selection, answers, dense, random_bytes)
+    except Exception as error:
+        # Whatever it is: a wrong tag, a model that fails, numbers that are none. The owner learns its name.
+        return session.write_nothing(), None, type(error).__name__
+    return messages, private, None
+
+
+def _say(
+    parts: Parts,
+    session: DeviceSession,
+    selection: Selection,
+    answers: Messages,
+    dense: Floats | None,
+    random_bytes: RandomBytes,
+) -> tuple[Messages, PrivateState | None]:
+    round_ = session.round
+    if round_.kind == SURVEY:
+        return session.write_sums(np.array([float(selection.items.size)])), None
+    items, rows = session.read(answers)
+    if dense is None:
+        raise DamagedError("the two servers do not agree on the dense part")
+    if items.size == 0:
+        return session.write_nothing(), None
+    model = parts.model_for(round_.task)
+    private = current_private(parts, model, random_bytes)
+    if round_.kind != TRAIN:
+        return session.write_sums(measure(model, private.values, selection, items, rows, dense)), None
+    ratings, rate = selection.ratings_of(items), parts.rate_for(round_.task)
+    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
+    by_row, by_dense = fit_bound(by_row, round_.task)[0], fit_bound(by_dense, round_.task)[0]
+    return session.write(items, by_row, by_dense), moved
+
+
+def current_private(parts: Parts, model: Model, random_bytes: RandomBytes) -> PrivateState:
+    """Return the private part as it is, or as it is before the first round."""
+    kept = parts.vault.private()
+    if kept is None:
+        return PrivateState.begin(model, np.random.default_rng(generator_seed(random_bytes)))
+    if kept.values.shape != (model.private_size,):
+        raise MisfitError("the home holds the private part of another model; open it with that one, or forget()")
+    return kept

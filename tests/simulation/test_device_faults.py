@@ -1,0 +1,315 @@
+"""Whatever happens to requests, to the app and to the servers: no path is used twice, no session counts twice, and the
+device comes back. Devices with a fault planted in them are found out."""
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.simulation.invariants import Invariants
+from tests.simulation.pair import Pair, a_pair
+from tests.simulation.phone import FAULTS, FINE, Phone, Seen, a_phone, contributed, fine, never, until_contributed
+
+from secemb_sdk import participation
+from secemb_sdk.flow import DeviceSession
+from secemb_sdk.pending import Keyed, Stage, Written
+from secemb_sdk.private import encode_private
+from secemb_sdk.receipts import Receipt
+from secemb_sdk.seeded import SeededBytes
+from secemb_sdk.vault import Vault
+from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.spec import EVALUATE, SURVEY
+from secemb_shared.randomness import secure_bytes
+
+SOAK = bool(os.environ.get("SECEMB_SOAK"))
+EXAMPLES = 2000 if SOAK else 30
+PHONES = 2
+MOMENTS = 56  # of a device's first round
+
+# What happens, in order; when it is used up nothing goes wrong any more.
+HISTORIES = st.fixed_dictionaries(
+    {
+        "turns": st.lists(st.sampled_from(["0", "0", "1", "lead", "wait", "crash 0", "crash 1"]), max_size=14),
+        "faults": st.lists(st.sampled_from([FINE, *FAULTS]), max_size=40),
+        "lives": st.lists(st.integers(0, 45), max_size=8),  # how many moments until the app dies again
+    }
+)
+History = dict[str, list[Any]]
+
+
+class Fate:
+    """Decides what happens to each request, and at which moments the app dies."""
+
+    def __init__(self, history: History) -> None:
+        self._faults: Iterator[str] = iter(history["faults"])
+        self._lives: Iterator[int] = iter(history["lives"])
+        self._left = next(self._lives, None)
+
+    def fault(self) -> str:
+        return next(self._faults, FINE)
+
+    def dies(self) -> bool:
+        if self._left is None:
+            return False
+        if self._left:
+            self._left -= 1
+            return False
+        self._left = next(self._lives, None)
+        return True
+
+
+@dataclass(frozen=True)
+class TookPart:
+    """One session, as the servers' invariants want to see it."""
+
+    pair: Pair
+    name: bytes
+    digest: bytes
+    seen: Seen
+    items: tuple[int, int]
+    honest: bool = True
+
+    @property
+    def session(self) -> "TookPart":
+        return self
+
+    @property
+    def spec(self) -> "TookPart":
+        return self
+
+    @property
+    def offered(self) -> bool:
+        return all((self.name.hex(), role, what) in self.seen.bodies for role in (0, 1) for what in ("keys", "update"))
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.seen.acknowledged[self.name.hex()] == {0, 1}
+
+    def update(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        task, (mark, mood) = self.pair.task, self.seen.updates[self.name.hex()]
+        rows, dense = np.zeros((task.items, task.row_width)), np.zeros(task.dense_size)
+        rows[self.items, :] = mark, -mood
+        dense[0] = mark
+        return rows, dense
+
+
+async def live_through(history: History) -> None:
+    async with a_pair(open_enrolment=False) as pair:
+        seen, fate = Seen(), Fate(history)
+        phones = [await enrol(pair, number, seen) for number in range(PHONES)]
+        for phone in phones:
+            phone.fault, phone.dies = fate.fault, fate.dies
+        await pair.step()
+        for turn in history["turns"]:
+            await take(turn, pair, phones)
+            seen.check()
+        for phone in phones:
+            phone.fault, phone.dies = fine, never
+        for outcome in await until_contributed(phones):
+            assert outcome.trouble is None
+        await pair.finish()
+        check(pair, phones, seen)
+        await check_servers(pair, phones, seen)
+
+
+async def enrol(pair: Pair, number: int, seen: Seen) -> Phone:
+    token = f"token {number}"
+    await pair.parties[0].ledger.add_token(hashlib.sha256(token.encode()).digest(), token, pair.clock.now)
+    return a_phone(pair, number, seen=seen, token=token)
+
+
+async def take(turn: str, pair: Pair, phones: list[Phone]) -> None:
+    match turn.split():
+        case ["lead"]:
+            await pair.step()
+        case ["wait"]:
+            pair.clock.now += 7
+        case ["crash", role]:
+            await pair.crash(int(role))
+            await pair.step()
+        case [number]:
+            await phones[int(number)].contribute()
+
+
+def check(pair: Pair, phones: list[Phone], seen: Seen) -> None:
+    """No path twice; a receipt for every session that sent something; the private part moved once for each that ended
+    well."""
+    seen.check()
+    for phone in phones:
+        parts = phone.open()
+        receipts, private = parts.vault.receipts(), parts.vault.private()
+        assert parts.vault.session() is None
+        parts.vault.close()
+        complete = [one for one in receipts if one.complete]
+        assert private is not None
+        assert private.steps == len(complete), "the private part did not move once for each receipt"
+        assert len({one.round for one in receipts}) == len(receipts), "a round left two receipts"
+
+
+async def check_servers(pair: Pair, phones: list[Phone], seen: Seen) -> None:
+    devices = [
+        TookPart(pair, bytes.fromhex(name), bytes.fromhex(next(iter(rounds))), seen, items_of(seen, name))
+        for name, rounds in seen.rounds.items()
+    ]
+    await Invariants(pair, devices).check_end()  # type: ignore[arg-type]
+
+
+def items_of(seen: Seen, name: str) -> tuple[int, int]:
+    mark, _ = seen.updates.get(name, (1, 0))
+    return 0, 1 + mark.bit_length() - 1
+
+
+CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+
+
+@pytest.mark.timeout(0 if SOAK else 300)
+@pytest.mark.parametrize("part", range(2))
+def test_no_path_is_used_twice_and_the_device_comes_back(part: int) -> None:
+    @settings(max_examples=EXAMPLES, suppress_health_check=CHECKS)
+    @given(HISTORIES)
+    def histories(history: History) -> None:
+        asyncio.run(live_through(history))
+
+    histories()
+
+
+def die_at_every_moment() -> None:
+    """Kill an app once at each moment of a round, the last first: before and after every effect and every write."""
+    for moment in reversed(range(MOMENTS)):
+        asyncio.run(live_through({"turns": ["0"], "faults": [], "lives": [moment]}))
+
+
+def test_an_app_that_is_killed_at_any_moment_comes_back() -> None:
+    die_at_every_moment()
+
+
+@pytest.mark.parametrize("kind", [SURVEY, EVALUATE])
+def test_an_app_that_is_killed_in_a_secure_sum_comes_back_and_counts_once(kind: str) -> None:
+    for moment in range(kind == EVALUATE, MOMENTS, 3):
+        asyncio.run(live_through_a_sum(kind, {"turns": ["0"], "faults": [], "lives": [moment]}))
+
+
+async def live_through_a_sum(kind: str, history: History) -> None:
+    async with a_pair(open_enrolment=False, choose_kind=lambda _: kind) as pair:
+        seen, fate = Seen(), Fate(history)
+        phones = [await enrol(pair, number, seen) for number in range(PHONES)]
+        phones[0].dies = fate.dies
+        for phone in phones:
+            phone.options = {"hold_out": 0.999999}
+        await pair.step()
+        await phones[0].contribute()
+        phones[0].dies = never
+        await until_contributed(phones)
+        await pair.finish()
+        seen.check()
+        events = await pair.parties[0].ledger.events(limit=100)
+        results = [event.data for event in events if event.kind == "result"]
+        assert results
+        for found in results:  # a session that counted twice, or a share without its other half, would show here
+            wanted = {"mean_items": 2.0} if kind == SURVEY else {"rmse": 10.0**0.5, "mae": 3.0}
+            assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-3)
+
+
+def test_a_round_has_no_more_moments_than_are_tried() -> None:
+    async def count() -> int:
+        moments = 0
+
+        def lives_on() -> bool:
+            nonlocal moments
+            moments += 1
+            return False
+
+        async with a_pair() as pair:
+            await pair.step()
+            phone = a_phone(pair, 0)
+            phone.dies = lives_on
+            await contributed(phone)
+        return moments
+
+    assert asyncio.run(count()) <= MOMENTS
+
+
+# Planted faults.
+
+Patch = pytest.MonkeyPatch
+
+
+def send_an_update_that_is_not_stored(patch: Patch) -> None:
+    honest = Vault.keep_session
+
+    def keep_session(self: Vault, stage: Stage, *, forgotten: int) -> None:
+        if not isinstance(stage, Written):
+            honest(self, stage, forgotten=forgotten)
+
+    patch.setattr(Vault, "keep_session", keep_session)
+
+
+def draw_a_new_session_under_the_old_id(patch: Patch) -> None:
+    def build(round_: RoundSpec, keyed: Keyed) -> participation.Opened:
+        drawn = SeededBytes(keyed.seed)
+        first = iter([drawn(16)])
+        session = DeviceSession(
+            round_, keyed.selection.items, random_bytes=lambda count: next(first, None) or secure_bytes(count)
+        )
+        return session, drawn
+
+    patch.setattr(participation, "_build", build)
+
+
+def send_keys_that_are_not_stored(patch: Patch) -> None:
+    """The wish, with its session id, survives; what was drawn for it is drawn anew."""
+    honest = Vault.keep_session
+
+    def keep_session(self: Vault, stage: Stage, *, forgotten: int) -> None:
+        if not isinstance(stage, Keyed):
+            honest(self, stage, forgotten=forgotten)
+
+    class Fresh(SeededBytes):
+        def __call__(self, count: int) -> bytes:
+            return super().__call__(count) if count == 16 else secure_bytes(count)
+
+    patch.setattr(Vault, "keep_session", keep_session)
+    patch.setattr(participation, "SeededBytes", Fresh)
+
+
+def leave_a_receipt_at_every_end(patch: Patch) -> None:
+    honest = Vault.end_session
+
+    def end_session(self: Vault, receipt: Receipt, *, receipts: int, **rest: Any) -> None:
+        honest(self, receipt, receipts=len(self.receipts()), **rest)
+
+    patch.setattr(Vault, "end_session", end_session)
+
+
+def end_before_the_private_part_is_kept(patch: Patch) -> None:
+    honest = Vault.end_session
+
+    def end_session(self: Vault, receipt: Receipt, *, private: Any = None, **rest: Any) -> None:
+        honest(self, receipt, **rest)
+        if private is not None:
+            self._home.write("private", encode_private(private))
+
+    patch.setattr(Vault, "end_session", end_session)
+
+
+PLANTED: list[tuple[Callable[[Patch], None], str]] = [
+    (send_an_update_that_is_not_stored, "different update of one session"),
+    (draw_a_new_session_under_the_old_id, "different keys of one session"),
+    (send_keys_that_are_not_stored, "different keys of one session"),
+    (leave_a_receipt_at_every_end, "once for each receipt"),
+    (end_before_the_private_part_is_kept, "once for each receipt"),
+]
+
+
+@pytest.mark.parametrize(("plant", "message"), PLANTED, ids=[one[0].__name__ for one in PLANTED])
+def test_a_planted_fault_is_found_out(plant: Callable[[Patch], None], message: str, monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match=message):
+        die_at_every_moment()

@@ -1,0 +1,259 @@
+"""Transports: what they carry, what they cut, and whom they refuse to talk to, over real sockets and real TLS."""
+
+import asyncio
+import ssl
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from tests.unit.loopback import answer, serving, write_identity
+
+from secemb_sdk.driving import drive_async
+from secemb_sdk.effects import Answer, Lost, Request, Steps, send
+from secemb_sdk.errors import AddressError, PinError
+from secemb_sdk.transport import BlockingHttpTransport, HttpTransport
+from secemb_sdk.trust import Pins, Trust, check_address, key_digest
+
+ELSEWHERE = "http://127.0.0.1:9"
+GET = Request(server=0, method="GET", path="/v1/thing", headers={"secemb-ticket": "abc"}, most=100)
+PUT = replace(GET, method="PUT", body=b"some bytes")
+
+Carry = Callable[..., Answer | Lost]
+
+
+def carry_async(url: str, request: Request, **settings: Any) -> Answer | Lost:
+    async def carry() -> Answer | Lost:
+        transport = HttpTransport((url, ELSEWHERE), **settings)
+        try:
+            return await transport.send(request)
+        finally:
+            await transport.aclose()
+
+    return asyncio.run(carry())
+
+
+def carry_blocking(url: str, request: Request, **settings: Any) -> Answer | Lost:
+    transport = BlockingHttpTransport((url, ELSEWHERE), **settings)
+    try:
+        return transport.send_all((request,))[0]
+    finally:
+        transport.close()
+
+
+BOTH = pytest.mark.parametrize("carry", [carry_async, carry_blocking], ids=["async", "blocking"])
+
+
+@BOTH
+def test_a_request_is_carried_as_it_is(carry: Carry) -> None:
+    with serving(answer(b"hello", headers="ETag: x\r\n")) as server:
+        found = carry(server.url, PUT)
+    assert isinstance(found, Answer)
+    assert (found.status, found.body, found.headers["etag"]) == (200, b"hello", "x")
+    head, _, body = server.everything.partition(b"\r\n\r\n")
+    assert body == b"some bytes"
+    assert head.startswith(b"PUT /v1/thing HTTP/1.1\r\n")
+    assert b"secemb-ticket: abc" in head.lower()
+    assert b"accept-encoding: identity" in head.lower()
+
+
+@BOTH
+def test_a_path_of_the_address_is_kept(carry: Carry) -> None:
+    with serving(answer()) as server:
+        carry(server.url + "/behind/proxy/", GET)
+    assert server.everything.startswith(b"GET /behind/proxy/v1/thing ")
+
+
+@BOTH
+def test_a_redirect_is_not_followed(carry: Carry) -> None:
+    with serving(answer(b"elsewhere")) as other, serving(b"") as _:
+        moved = answer(status="307 Temporary Redirect", headers=f"Location: {other.url}/v1/thing\r\n")
+        with serving(moved) as server:
+            found = carry(server.url, PUT)
+        assert isinstance(found, Answer)
+        assert found.status == 307
+        assert other.everything == b""
+
+
+@BOTH
+@pytest.mark.parametrize("length", [None, 10_000], ids=["not announced", "announced"])
+def test_an_answer_that_is_too_long_is_cut(carry: Carry, length: int | None) -> None:
+    body = b"x" * 10_000
+    reply = b"HTTP/1.1 200 OK\r\n\r\n" + body if length is None else answer(body)
+    with serving(reply) as server:
+        assert carry(server.url, GET) == Lost("the answer is longer than it may be")
+
+
+@BOTH
+def test_an_answer_that_ends_early_is_lost(carry: Carry) -> None:
+    with serving(answer(b"half", length=90)) as server:
+        assert isinstance(carry(server.url, replace(GET, seconds=1.0)), Lost)
+
+
+@BOTH
+def test_a_silent_server_is_given_up(carry: Carry) -> None:
+    with serving(answer(), linger=30.0) as server:
+        assert isinstance(carry(server.url, replace(GET, seconds=0.3)), Lost)
+
+
+@BOTH
+def test_nobody_at_home_is_a_lost_request(carry: Carry) -> None:
+    assert isinstance(carry(ELSEWHERE, GET), Lost)
+
+
+@BOTH
+def test_proxies_of_the_environment_are_not_used(carry: Carry, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(answer()) as proxy, serving(answer(b"direct")) as server:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        found = carry(server.url, GET)
+    assert isinstance(found, Answer)
+    assert found.body == b"direct"
+    assert proxy.everything == b""
+
+
+def send_both_async(urls: tuple[str, str], requests: tuple[Request, Request]) -> list[Answer | Lost]:
+    def steps() -> Steps[list[Answer | Lost]]:
+        return (yield from send(*requests))
+
+    async def carry() -> list[Answer | Lost]:
+        transport = HttpTransport(urls)
+        try:
+            return await drive_async(steps(), transport)
+        finally:
+            await transport.aclose()
+
+    return asyncio.run(carry())
+
+
+def send_both_blocking(urls: tuple[str, str], requests: tuple[Request, Request]) -> list[Answer | Lost]:
+    transport = BlockingHttpTransport(urls)
+    try:
+        return transport.send_all(requests)
+    finally:
+        transport.close()
+
+
+@pytest.mark.parametrize("send_both", [send_both_async, send_both_blocking], ids=["async", "blocking"])
+def test_requests_that_belong_together_leave_together(send_both: Callable[..., list[Answer | Lost]]) -> None:
+    gate = threading.Barrier(2, timeout=20)
+    with serving(answer(b"0"), gate=gate) as zero, serving(answer(b"1"), gate=gate) as one:
+        found = send_both((zero.url, one.url), (GET, replace(GET, server=1)))
+    assert [each.body for each in found if isinstance(each, Answer)] == [b"0", b"1"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://server0.example",
+        "http://10.0.0.1",
+        "http://localhost.example",
+        "http://127.0.0.1.example",
+        "http://192.168.1.1:8000",
+        "http://[2001:db8::1]",
+        "ftp://127.0.0.1",
+        "server0.example",
+        "https://",
+        "https://user:word@server0.example",
+        "https://server0.example/?a=b",
+        "https://server0.example:notaport",
+        "",
+    ],
+)
+def test_an_unsafe_address_is_refused(url: str) -> None:
+    with pytest.raises(AddressError):
+        check_address(url)
+
+
+def test_plain_http_is_refused_with_the_fix() -> None:
+    with pytest.raises(AddressError, match="give the server's https:// address"):
+        check_address("http://server0.example")
+
+
+@pytest.mark.parametrize(
+    ("url", "form"),
+    [
+        ("https://server0.example", "https://server0.example:443"),
+        ("https://SERVER0.example:443/", "https://server0.example:443"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("http://localhost", "http://localhost:80"),
+        ("http://[::1]:8000/a/", "http://[::1]:8000/a"),
+        ("http://127.8.9.1", "http://127.8.9.1:80"),
+    ],
+)
+def test_an_address_has_one_form(url: str, form: str) -> None:
+    assert check_address(url) == form
+    assert check_address(form) == form
+
+
+# TLS.
+
+
+def pin_of(certificate: bytes) -> str:
+    return key_digest(x509.load_pem_x509_certificate(certificate).public_bytes(Encoding.DER)).hex()
+
+
+@BOTH
+@pytest.mark.parametrize("extra", [(), ("00" * 32,)], ids=["one pin", "with a spare"])
+def test_a_server_with_the_pinned_key_is_talked_to(carry: Carry, tmp_path: Path, extra: Pins) -> None:
+    both, alone, identity = write_identity(tmp_path, "server")
+    with serving(answer(b"hello"), identity=both) as server:
+        found = carry(server.url, PUT, trust=alone, pins=((pin_of(identity.certificate), *extra), ()))
+    assert isinstance(found, Answer)
+    assert found.body == b"hello"
+    assert server.everything.endswith(b"some bytes")
+
+
+@BOTH
+def test_a_server_with_another_key_gets_no_byte(carry: Carry, tmp_path: Path) -> None:
+    both, alone, _ = write_identity(tmp_path, "server")
+    _, _, other = write_identity(tmp_path, "other")
+    with serving(answer(b"hello"), identity=both) as server:
+        with pytest.raises(PinError, match="nothing was sent"):
+            carry(server.url, PUT, trust=alone, pins=((pin_of(other.certificate),), ()))
+        assert server.received
+        assert server.everything == b""
+
+
+@BOTH
+def test_a_pin_does_not_replace_trust(carry: Carry, tmp_path: Path) -> None:
+    both, _, identity = write_identity(tmp_path, "server")
+    with serving(answer(b"hello"), identity=both) as server:
+        assert isinstance(carry(server.url, PUT, pins=((pin_of(identity.certificate),), ())), Lost)
+        assert server.everything == b""
+
+
+@BOTH
+def test_a_certificate_for_another_host_is_refused(carry: Carry, tmp_path: Path) -> None:
+    both, alone, identity = write_identity(tmp_path, "server", host="server0.example")
+    with serving(answer(b"hello"), identity=both) as server:
+        assert isinstance(carry(server.url, PUT, trust=alone, pins=((pin_of(identity.certificate),), ())), Lost)
+        assert server.everything == b""
+
+
+@BOTH
+def test_a_context_of_the_app_is_used(carry: Carry, tmp_path: Path) -> None:
+    both, alone, _ = write_identity(tmp_path, "server")
+    context: Trust = ssl.create_default_context(cafile=str(alone))
+    with serving(answer(b"hello"), identity=both) as server:
+        assert isinstance(carry(server.url, GET, trust=context), Answer)
+
+
+def test_pins_and_a_context_do_not_go_together() -> None:
+    with pytest.raises(PinError, match="file of authorities"):
+        HttpTransport(("https://a.example", ELSEWHERE), trust=ssl.create_default_context(), pins=(("00" * 32,), ()))
+
+
+def test_pins_need_tls() -> None:
+    with pytest.raises(AddressError, match="https"):
+        HttpTransport((ELSEWHERE, ELSEWHERE), pins=(("00" * 32,), ()))
+
+
+@pytest.mark.parametrize("pins", ["00" * 32, ("00" * 31,), ("no hexadecimal",), ("",)])
+def test_what_is_no_pin_is_refused(pins: Any) -> None:
+    with pytest.raises(PinError):
+        HttpTransport(("https://a.example", ELSEWHERE), pins=(pins, ()))

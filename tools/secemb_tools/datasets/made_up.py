@@ -1,0 +1,42 @@
+"""Ratings that nobody gave: hidden tastes, a long tail of items, and noise. For demonstrations without any download."""
+
+import numpy as np
+
+from secemb_shared.randomness import Indices
+from secemb_tools.datasets.ratings import RatingSet
+
+TASTES = 3  # hidden numbers of a person and of an item
+FEWEST = 8  # ratings of a person
+TAIL = 1.0  # an item's popularity falls with this power of its rank
+NOISE = 0.4
+_MIDDLE = 3.6
+NAME = "made up"
+
+
+def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
+    """Return ratings from 1 to 5: most people rate few items, few rate many, and nobody more than `most`."""
+    rng = np.random.default_rng([seed, 0xCA7A])
+    likes, kinds = rng.normal(0, 0.5, (people, TASTES)), rng.normal(0, 1, (items, TASTES))
+    by_person, by_item = rng.normal(0, 0.45, people), rng.normal(0, 0.8, items)
+    who, what = _who_rates_what(rng, people, items, most)
+    exact = _MIDDLE + by_person[who] + by_item[what] + (likes[who] * kinds[what]).sum(axis=1) * 0.7
+    values = np.clip(np.rint(exact + rng.normal(0, NOISE, who.size)), 1, 5)
+    return RatingSet(
+        name=NAME,
+        people=who,
+        items=what,
+        values=values.astype(np.float32),
+        user_features=(likes > 0).astype(np.uint8),
+        item_features=(kinds > 0).astype(np.uint8),
+    )
+
+
+def _who_rates_what(rng: np.random.Generator, people: int, items: int, most: int) -> tuple[Indices, Indices]:
+    """Return pairs, none of them twice."""
+    most = min(most, items)
+    counts = np.clip(np.rint(rng.lognormal(np.log(most / 2), 0.6, people)), min(FEWEST, most), most).astype(np.int64)
+    popularity = 1 / np.arange(10, items + 10) ** TAIL
+    popularity /= popularity.sum()
+    places = rng.permutation(items)  # popular items stand anywhere in the catalogue
+    what = [places[rng.choice(items, count, replace=False, p=popularity)] for count in counts]
+    return np.repeat(np.arange(people), counts), np.concatenate(what)

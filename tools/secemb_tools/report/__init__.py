@@ -1,0 +1,1 @@
+"""Reports: what is claimed about this project, measured anew."""

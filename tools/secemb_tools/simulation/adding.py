@@ -1,0 +1,84 @@
+"""How the updates of a round come together: through the protocol, or in the clear. Both give the same sum, bit for bit."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from secemb_party.evaluation import Share
+from secemb_party.models import Model
+from secemb_party.round import PartyRound, agree
+from secemb_sdk.evaluating import measure
+from secemb_sdk.flow import DeviceSession
+from secemb_sdk.models import NotFiniteLossError, PrivateState, fit_bound, learn
+from secemb_sdk.parts import Parts
+from secemb_sdk.selection import Selection, select
+from secemb_sdk.uploading import current_private, make_upload
+from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.codec import SUM_BOUND, SUM_RING
+from secemb_shared.messages.spec import TRAIN
+from secemb_shared.randomness import secure_bytes
+from secemb_tools.simulation.devices import SimulatedDevice
+
+Add = Callable[[RoundSpec, Model, Sequence[SimulatedDevice]], Share]
+
+
+def add_privately(round_: RoundSpec, model: Model, devices: Sequence[SimulatedDevice]) -> Share:
+    """Return the sum as two servers find it; each device does what the SDK does, but for carrying the bytes."""
+    servers = [PartyRound(round_, party, model.rows) for party in (0, 1)]
+    for device in devices:
+        _take_part(round_, servers, model, device)
+    counted = agree(servers[0], servers[1])
+    return servers[0].share(counted) + servers[1].share(counted)
+
+
+def _take_part(round_: RoundSpec, servers: list[PartyRound], model: Model, device: SimulatedDevice) -> None:
+    parts = device.parts
+    selection = select(round_, parts.vault.ratings(), parts.held_out(), secure_bytes)
+    session = DeviceSession(round_, selection.items)
+    answers = [server.keys(session.session_id, keys) for server, keys in zip(servers, session.keys, strict=True)]
+    messages, moved, _ = make_upload(parts, session, selection, (answers[0], answers[1]), model.dense, secure_bytes)
+    for server, message in zip(servers, messages, strict=True):
+        server.update(session.session_id, message)
+    if moved is not None:
+        device.memory.keep_private(moved)
+
+
+def add_plainly(round_: RoundSpec, model: Model, devices: Sequence[SimulatedDevice]) -> Share:
+    """Return the sum by looking at everything: every rating, every row, every update."""
+    total = Share.empty(round_)
+    for device in devices:
+        parts = device.parts
+        selection = select(round_, parts.vault.ratings(), parts.held_out(), secure_bytes)
+        if selection.items.size == 0:
+            continue
+        private = current_private(parts, parts.model_for(round_.task), secure_bytes)
+        if round_.kind == TRAIN:
+            moved = _learn_plainly(round_, model, parts, selection, private, total)
+            device.memory.keep_private(moved)
+        else:
+            _measure_plainly(model, parts, selection, private, total, round_)
+    return total
+
+
+def _learn_plainly(
+    round_: RoundSpec, model: Model, parts: Parts, selection: Selection, private: PrivateState, total: Share
+) -> PrivateState:
+    task, items = round_.task, selection.items
+    ratings, rate = selection.ratings_of(items), parts.rate_for(task)
+    try:
+        by_row, by_dense, moved = learn(
+            parts.model_for(task), private, model.rows[items], model.dense, ratings, rate=rate, epochs=parts.epochs
+        )
+    except NotFiniteLossError:
+        return private
+    total.rows[items] += task.ring.encode(fit_bound(by_row, task)[0], bound=task.bound)
+    np.add(total.dense, task.ring.encode(fit_bound(by_dense, task)[0], bound=task.bound), out=total.dense)
+    return moved
+
+
+def _measure_plainly(
+    model: Model, parts: Parts, selection: Selection, private: PrivateState, total: Share, round_: RoundSpec
+) -> None:
+    known = parts.model_for(round_.task)
+    found = measure(known, private.values, selection, selection.items, model.rows[selection.items], model.dense)
+    np.add(total.sums, SUM_RING.encode(found, bound=SUM_BOUND), out=total.sums)
