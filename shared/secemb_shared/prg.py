@@ -43,6 +43,11 @@ def hash_blocks(key: bytes, blocks: Blocks) -> Blocks:
 
 def stream(key: bytes, count: int, first: int = 0) -> Blocks:
     """Return AES_K(first), AES_K(first + 1), …: the counter is the low word of the block."""
-    counters = np.zeros((count, 2), dtype="<u8")
-    counters[:, 0] = np.arange(first, first + count, dtype=np.uint64)
+    return stream_at(key, np.arange(first, first + count, dtype=np.uint64))
+
+
+def stream_at(key: bytes, places: npt.NDArray[np.integer]) -> Blocks:
+    """Return the blocks of the stream at these places."""
+    counters = np.zeros((places.size, 2), dtype="<u8")
+    counters[:, 0] = places
     return aes(key, counters.view(np.uint8))

@@ -1,7 +1,6 @@
 """A device's memory and bytes grow with the logarithm of the catalogue and no faster."""
 
 import tracemalloc
-from math import isqrt
 
 import numpy as np
 import pytest
@@ -61,7 +60,7 @@ def train(session: DeviceSession, items: Indices, rows: Floats, ratings: Ratings
 def test_memory_grows_with_the_depth_of_the_trees_at_most() -> None:
     peak_of_a_session(round_of(1000))  # what is imported and prepared once
     rounds = [round_of(items) for items in CATALOGUES]
-    peaks = [peak_of_a_session(round_) - permutation_bytes(round_) for round_ in rounds]
+    peaks = [peak_of_a_session(round_) for round_ in rounds]
     for round_, peak in zip(rounds, peaks, strict=True):
         assert peak / peaks[0] <= growth(rounds[0], round_)
     assert peaks[-1] < CATALOGUES[-1] // 4  # far from a byte for each item
@@ -101,14 +100,6 @@ def test_an_evaluation_draws_strangers_without_looking_at_the_catalogue(items: i
     assert np.unique(selection.items).size == selection.items.size
     assert 0 < np.isnan(selection.values).sum() <= CAPACITY // 2
     assert not np.isnan(selection.values[0])
-
-
-def permutation_bytes(round_: RoundSpec) -> int:
-    """Return what the tables of the layout's permutations take: six of √m numbers for each table of the layout.
-
-    They are the one thing of a device that grows faster than log m, and are 192 kB at a million items.
-    """
-    return round_.task.tables * 6 * 8 * isqrt(round_.task.items)
 
 
 def growth(first: RoundSpec, other: RoundSpec) -> float:

@@ -26,7 +26,6 @@ from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 pytestmark = pytest.mark.asyncio
 CANDIDATES = np.array([3, 149, 7, 0, 60, 61, 62, 99, 100, 12, 4], dtype=np.int64)  # capacity is 4: three reads
-NOTHING = np.empty(0, dtype=np.int64)
 
 
 @asynccontextmanager
@@ -43,9 +42,7 @@ async def read(carrier: Carrier, items: Indices = CANDIDATES, token: str | None 
     return await carrier.run(read_steps(carrier.pair.task, items, token=token))
 
 
-async def rank(
-    carrier: Carrier, candidates: Indices, exclude: Indices = NOTHING, random_bytes: RandomBytes = secure_bytes
-) -> Scored:
+async def rank(carrier: Carrier, candidates: Indices, random_bytes: RandomBytes = secure_bytes) -> Scored:
     model, private = taste_of(carrier.pair)
     steps = rank_steps(
         carrier.pair.task,
@@ -54,7 +51,6 @@ async def rank(
         private=private,
         dense_of=dense_of,
         token=None,
-        exclude=exclude,
         random_bytes=random_bytes,
     )
     return await carrier.run(steps)
@@ -115,16 +111,16 @@ async def test_ranking_candidates_is_recommending_restricted_to_them(tmp_path: P
         assert await rank(Carrier(pair), CANDIDATES) == expected, "the same scores to the last bit"
 
 
-async def test_unknown_repeated_and_rated_candidates_are_left_out() -> None:
+async def test_unknown_and_repeated_candidates_are_left_out() -> None:
     async with a_catalogue() as pair:
-        found = await rank(Carrier(pair), np.array([5, 5, -1, 150, 2**40, 9]), exclude=np.array([9]))
+        found = await rank(Carrier(pair), np.array([5, 5, -1, 150, 2**40]))
         assert [item for item, _ in found] == [5]
 
 
 async def test_nothing_is_asked_where_there_is_nothing_to_rank() -> None:
     async with a_catalogue() as pair:
         carrier = Carrier(pair)
-        assert await rank(carrier, np.array([9]), exclude=np.array([9])) == []
+        assert await rank(carrier, np.array([-1, 2**40])) == []
         assert carrier.sent == []
 
 

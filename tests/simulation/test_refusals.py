@@ -292,3 +292,15 @@ async def test_a_crowded_server_turns_requests_away_before_it_reads_their_bodies
         answer = await pair.send(1, httpx.Request("PUT", path, content=chunks(), headers=headers))
         assert answer is not None
         assert (answer.status_code, read) == (200, 1)
+
+
+async def test_a_device_that_was_let_in_gets_its_ticket_again_when_joining_is_over() -> None:
+    async with a_pair() as pair:
+        device = await joined(pair)
+        pair.clock.now += pair.task.join_seconds
+        again = await device.join()
+        assert again is not None
+        assert (again.status_code, again.json()["ticket"]) == (200, device.ticket)
+        late = await a_device(pair, 2).join()
+        assert late is not None
+        assert late.status_code == 202

@@ -128,3 +128,13 @@ def test_two_neighbours_share_a_bin_as_often_as_chance_has_it() -> None:
     together = sum(int(first == second) for first, second in dealt)
     chance = 99 / 999
     assert abs(together - keys * chance) < 4 * sqrt(keys * chance * (1 - chance))
+
+
+@pytest.mark.parametrize("items", [1, 2, 7, 100, 3883, 10_007])
+def test_few_items_go_where_they_go_with_all_the_others(items: int) -> None:
+    """A device computes single words of the stream, a server whole tables."""
+    permutation, everything = Permutation(items, KEY), np.arange(items)
+    goes, comes = permutation.forward(everything), permutation.inverse(everything)
+    for few in (everything[:1], everything[-1:], everything[:: max(1, items // 5)]):
+        assert np.array_equal(permutation.forward(few), goes[few])
+        assert np.array_equal(permutation.inverse(few), comes[few])

@@ -15,8 +15,6 @@ from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 DenseOf = Callable[[RoundSpec], Steps[Floats | None]]  # the dense part that a round reads; None if the servers disagree
 
-_NONE = np.empty(0, dtype=np.int64)
-
 
 def rank_steps(
     task: TaskSpec,
@@ -26,12 +24,11 @@ def rank_steps(
     private: Floats,
     dense_of: DenseOf,
     token: str | None,
-    exclude: Indices = _NONE,
     ask: Ask = ask_steps,
     random_bytes: RandomBytes = secure_bytes,
 ) -> Steps[Scored]:
-    """Return the candidates with their scores, best first; those to leave out and unknown ones are not among them."""
-    items = np.setdiff1d(candidates, exclude)
+    """Return the candidates with their scores, best first, but for those that the catalogue does not have."""
+    items = np.unique(candidates)
     items = items[(items >= 0) & (items < task.items)]
     found = yield from read_steps(task, items, token=token, ask=ask, random_bytes=random_bytes)
     if found.round is None:

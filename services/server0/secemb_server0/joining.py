@@ -52,8 +52,8 @@ class Door:
         record, now = self._leader.announced, self._party.clock()
         if record is None:
             return NotNow(1)
-        if now >= record.join_until:
-            return NotNow(_until(record.upload_until, now))
+        if now >= record.join_until and not await self._party.ledger.knows_session(session_id):
+            return NotNow(_until(record.upload_until, now))  # who was let in before may have lost the answer
         admission = await self._party.ledger.admit(
             record.round_id, session_id, device=device, limit=self._party.task.cohort, now=now
         )

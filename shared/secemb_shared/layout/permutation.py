@@ -11,7 +11,7 @@ import numpy as np
 
 from secemb_shared.errors import LayoutError
 from secemb_shared.layout.geometry import MOST_ITEMS
-from secemb_shared.prg import stream
+from secemb_shared.prg import stream, stream_at
 from secemb_shared.randomness import Indices
 
 ROUNDS = 6
@@ -42,7 +42,7 @@ class Permutation:
         self.items = items
         self._rows = isqrt(items - 1) + 1
         self._columns = -(-items // self._rows)
-        self._tables = _round_tables(self._rows, self._columns, key)
+        self._key = key
 
     def forward(self, values: Indices) -> Indices:
         """Return where each item goes."""
@@ -65,27 +65,33 @@ class Permutation:
 
     def _turn(self, values: Indices) -> Indices:
         left, right = np.divmod(values, self._columns)
-        for number, table in enumerate(self._tables):
+        for number in range(ROUNDS):
             if number % 2 == 0:
-                left = (left + table[right]) % self._rows
+                left = (left + self._shift(number, right)) % self._rows
             else:
-                right = (right + table[left]) % self._columns
+                right = (right + self._shift(number, left)) % self._columns
         return left * self._columns + right
 
     def _turn_back(self, values: Indices) -> Indices:
         left, right = np.divmod(values, self._columns)
-        for number, table in reversed(list(enumerate(self._tables))):
+        for number in reversed(range(ROUNDS)):
             if number % 2 == 0:
-                left = (left - table[right]) % self._rows
+                left = (left - self._shift(number, right)) % self._rows
             else:
-                right = (right - table[left]) % self._columns
+                right = (right - self._shift(number, left)) % self._columns
         return left * self._columns + right
 
+    def _shift(self, number: int, places: Indices) -> Indices:
+        """Return F_number at these places; a word's remainder is off uniform by at most sqrt(items) / 2^32."""
+        size, modulus = (self._columns, self._rows) if number % 2 == 0 else (self._rows, self._columns)
+        start = (number + 1) // 2 * self._columns + number // 2 * self._rows
+        if places.size >= size:
+            return (self._table(start, size) % modulus)[places]
+        # A device has few items in a catalogue of any size: it computes the words it needs and keeps no table.
+        words = stream_at(self._key, (start + places) // 4).view("<u4").astype(np.int64)
+        return words[np.arange(places.size), (start + places) % 4] % modulus
 
-def _round_tables(rows: int, columns: int, key: bytes) -> list[Indices]:
-    """Return F_0 … F_5 of `Permutation`; a word's remainder is off uniform by at most sqrt(items) / 2^32."""
-    sizes = [columns, rows] * (ROUNDS // 2)
-    moduli = [rows, columns] * (ROUNDS // 2)
-    words = stream(key, -(-sum(sizes) // 4)).reshape(-1).view("<u4").astype(np.int64)
-    parts = np.split(words[: sum(sizes)], np.cumsum(sizes)[:-1])
-    return [part % modulus for part, modulus in zip(parts, moduli, strict=True)]
+    def _table(self, start: int, size: int) -> Indices:
+        first, last = start // 4, -(-(start + size) // 4)
+        words = stream(self._key, last - first, first).reshape(-1).view("<u4").astype(np.int64)
+        return words[start - 4 * first :][:size]
