@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.devices import Device, check_published, gather
 from tests.e2e.servers import Servers, set_up, wait_for
 
+from secemb_party.ui.rendering import PAGES
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio]
@@ -97,6 +98,11 @@ async def overhear(servers: Servers) -> str:
                 assert answer.status_code == 200, path
                 found.append(answer.text)
             found.append(await listen(client))
+            await client.post("/ui/login", data={"token": token})
+            for _, address in (*PAGES, ("", "/ui/rounds/0"), ("", "/ui/live"), ("", "/ui/capacity/now")):
+                answer = await client.get(address)
+                assert answer.status_code == 200, address
+                found.append(answer.text)
     return "\n".join(found)
 
 

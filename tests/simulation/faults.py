@@ -31,6 +31,8 @@ class Line:
     hold_requests: int = 0  # lost for the sender, and delivered later all the same
     held: deque[httpx.Request] = field(default_factory=deque)
     broken: list[str] = field(default_factory=list)  # answers that no server may ever give
+    tamper: Callable[[bytes], bytes] | None = None  # what a bad server 0 makes of the frames that it passes on
+    tamper_reply: Callable[[bytes], bytes] | None = None  # and of the replies
 
 
 @dataclass
@@ -89,6 +91,9 @@ class FusedModels(ModelStore):
     def save_state(self, state: OptimiserState) -> None:
         _burn(self.fuse, lambda: super(FusedModels, self).save_state(state))
 
+    def forget_state(self) -> None:
+        _burn(self.fuse, super().forget_state)
+
 
 class FusedShares(ShareStore):
     """A share store that dies with its server."""
@@ -115,6 +120,8 @@ class FaultyLine(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         line = self._line
+        if request.url.path == "/peer/v1/relay" and line.tamper is not None:
+            request = _with_body(request, line.tamper(await request.aread()))
         if line.lose_requests:
             line.lose_requests -= 1
             raise LostError("request lost")
@@ -126,4 +133,11 @@ class FaultyLine(httpx.AsyncBaseTransport):
         if line.lose_responses:
             line.lose_responses -= 1
             raise LostError("response lost")
+        if request.url.path == "/peer/v1/relay" and line.tamper_reply is not None:
+            return httpx.Response(response.status_code, content=line.tamper_reply(await response.aread()))
         return response
+
+
+def _with_body(request: httpx.Request, body: bytes) -> httpx.Request:
+    headers = {**request.headers, "content-length": str(len(body))}
+    return httpx.Request(request.method, request.url, headers=headers, content=body)

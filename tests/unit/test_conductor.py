@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secemb_party.ledger import RoundState
-from secemb_server0.conductor import STRAGGLER_SECONDS, Abort, Advance, Decision, Facts, Finished, Open, Wait, decide
+from secemb_server0.conductor import (
+    STRAGGLER_SECONDS,
+    Abort,
+    Advance,
+    Decision,
+    Facts,
+    Finished,
+    Open,
+    RollBack,
+    Wait,
+    decide,
+)
 
 JOIN_UNTIL, UPLOAD_UNTIL = 10.0, 30.0
 SEAL = Advance(RoundState.OPEN)
@@ -130,3 +141,10 @@ def test_who_waits_as_long_as_told_comes_to_an_end(found: Facts, now: float) -> 
 def test_what_is_over_stays_over(found: Facts, now: float, later: float) -> None:
     if not isinstance(decide(found, now), Wait):
         assert decide(found, now + later) == decide(found, now)
+
+
+@pytest.mark.parametrize("number", [1, 5])  # the task goes on, or has had all its rounds
+def test_a_rollback_comes_before_the_next_round_and_after_the_open_one(number: int) -> None:
+    assert decide(facts(state=None, next_number=number, wanted=0), 0.0) == RollBack(0)
+    assert decide(facts(4, 4, wanted=0), 5.0) == SEAL
+    assert decide(facts(wanted=0), 0.0) == Wait(JOIN_UNTIL)

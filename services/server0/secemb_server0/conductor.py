@@ -1,6 +1,7 @@
 """When a round opens, seals and ends. Pure: the same facts and the same time give the same decision.
 
-nothing open          → Open the next round, or Finished after the last
+nothing open          → RollBack, if the operator wants an older version of the model
+                      → Open the next round, or Finished after the last
 open, still time      → Wait
 open, all are here    → Wait for those that server 1 still misses
 open, time is up      → Seal, or Abort with too few sessions
@@ -28,6 +29,7 @@ class Facts:
     admitted: int = 0
     complete: int = 0  # sessions whose update is here
     complete_there: int | None = None  # and at server 1, where that has been asked
+    wanted: int | None = None  # the older version that the model should go back to
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +61,24 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
+class RollBack:
+    """Publish the numbers of version `source` anew."""
+
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """The task has had all its rounds."""
 
 
-Decision = Open | Wait | Abort | Advance | Finished
+Decision = Open | Wait | Abort | Advance | RollBack | Finished
 
 
 def decide(facts: Facts, now: float) -> Decision:
     """Return what to do next."""
     if facts.state is None:
-        return Open(facts.next_number) if facts.next_number < facts.rounds else Finished()
+        return _between_rounds(facts)
     if facts.state is not RoundState.OPEN:
         return Advance(facts.state)
     if now < facts.upload_until:
@@ -81,6 +90,12 @@ def decide(facts: Facts, now: float) -> Decision:
     if facts.complete < facts.min_cohort:
         return Abort("too few sessions")
     return Advance(RoundState.OPEN)
+
+
+def _between_rounds(facts: Facts) -> Decision:
+    if facts.wanted is not None:
+        return RollBack(facts.wanted)
+    return Open(facts.next_number) if facts.next_number < facts.rounds else Finished()
 
 
 def all_here(facts: Facts, now: float) -> bool:

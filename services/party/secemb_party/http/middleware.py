@@ -22,6 +22,8 @@ _QUIET = {
     "/metrics",
     "/v1/rounds/{round}/sessions/{session}/keys",
     "/v1/rounds/{round}/sessions/{session}/update",
+    "/v1/rounds/{round}/sessions/{session}/relayed-keys",
+    "/v1/rounds/{round}/sessions/{session}/relayed-update",
     "/v1/tasks/{task}/join",
 }
 # A response may bring its own: dense parameters may be cached, a page needs its scripts.
@@ -59,7 +61,8 @@ class Requests:
         self._metrics.request(route=route, method=scope["method"], status=exchange.status, seconds=seconds)
         self._metrics.moved(received=exchange.received, sent=exchange.sent)
         log = get_logger()
-        (log.debug if route in _QUIET and exchange.status < 400 else log.info)(
+        quiet = (route in _QUIET or route.startswith("/ui")) and exchange.status < 400
+        (log.debug if quiet else log.info)(
             "request",
             method=scope["method"][:10],
             route=route,

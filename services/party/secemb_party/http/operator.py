@@ -70,17 +70,26 @@ class Overview(BaseModel):
     model_version: int | None
 
 
-def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
-    """Return the operator's routes; every one needs the operator's token."""
+def operator_router(token_hash: bytes) -> APIRouter:
+    """Return a router for routes that need the operator's token."""
 
     def check_operator(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
-        given = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
-        if not hmac.compare_digest(given, token_hash):
+        if not is_operator(authorization.removeprefix("Bearer "), token_hash):
             raise UnauthorizedError("this is not the operator's token; `secemb init` printed it once")
 
-    router = APIRouter(
+    return APIRouter(
         prefix="/v1/operator", tags=["operator"], dependencies=[Depends(check_operator)], responses=_REFUSED
     )
+
+
+def is_operator(token: str, token_hash: bytes) -> bool:
+    """Return whether this is the operator's token."""
+    return hmac.compare_digest(hashlib.sha256(token.encode()).digest(), token_hash)
+
+
+def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
+    """Return the operator's routes; every one needs the operator's token."""
+    router = operator_router(token_hash)
     task_id = party.task.task_id
 
     @router.get("/overview")
@@ -135,13 +144,18 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
     @router.get("/events", response_class=StreamingResponse)
     async def events(request: Request, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
         """Stream events as they happen (server-sent events); `after` or Last-Event-ID resumes."""
-        last = request.headers.get("last-event-id", "")
-        start = int(last) if last.isdigit() else after
-        return StreamingResponse(
-            _stream(party, start, request), media_type="text/event-stream", headers={"cache-control": "no-store"}
-        )
+        return event_stream(party, request, after)
 
     return router
+
+
+def event_stream(party: Party, request: Request, after: int) -> StreamingResponse:
+    """Return events as server-sent events, from behind `after` or Last-Event-ID on."""
+    last = request.headers.get("last-event-id", "")
+    start = int(last) if last.isdigit() else after
+    return StreamingResponse(
+        _stream(party, start, request), media_type="text/event-stream", headers={"cache-control": "no-store"}
+    )
 
 
 async def _view(party: Party, record: RoundRecord) -> RoundView:

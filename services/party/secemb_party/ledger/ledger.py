@@ -100,6 +100,7 @@ class Ledger:
     knows_session = _reads(sessions.knows_session)
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
+    keys_digest = _reads(sessions.keys_digest)
     keys_body = _reads(bodies.keys_body)
     _read_bodies = _reads(bodies.read_bodies)
     _forget_some = _writes(bodies.forget_some)

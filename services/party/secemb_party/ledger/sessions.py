@@ -40,6 +40,7 @@ _SUMMARIES = (
     select(table.c.session_id, table.c.keys_public, table.c.update_public).where(_IN_ROUND).order_by(table.c.session_id)
 )
 _KNOWN = select(table.c.session_id).where(table.c.session_id == bindparam("session"))
+_KEYS_DIGEST = select(table.c.keys_digest).where(_IN_ROUND, table.c.session_id == bindparam("session"))
 _ADD_BODY = insert(bodies)
 _SET = {
     part: update(table)
@@ -111,6 +112,12 @@ def put_update(tx: Connection, upload: Upload, now: float) -> Stored:
 def knows_session(tx: Connection, session_id: bytes) -> bool:
     """Return whether a session of this id takes part in any round."""
     return tx.execute(_KNOWN, {"session": session_id}).first() is not None
+
+
+def keys_digest(tx: Connection, round_id: bytes, session_id: bytes) -> bytes | None:
+    """Return the digest of a session's keys, or None where they have not come in this round."""
+    digest: bytes | None = tx.execute(_KEYS_DIGEST, {"round": round_id, "session": session_id}).scalar_one_or_none()
+    return digest
 
 
 def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:

@@ -149,6 +149,12 @@ class ModelStore:
         self._check_sum(path, contents, digest, state.version, _RESTORE_STATE)
         return state
 
+    def forget_state(self) -> None:
+        """Let the optimiser start anew from the next step on."""
+        with self._writing:
+            (self.folder / _STATE_NAME).unlink(missing_ok=True)
+            files.settle(self.folder)
+
     def _path(self, version: int) -> Path:
         return self.folder / f"v{version:06d}.safetensors"
 

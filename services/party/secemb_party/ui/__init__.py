@@ -1,0 +1,11 @@
+"""The operator's page, `/ui`: what this server knows, drawn on this server, without a file from anywhere else.
+
+It shows rounds, versions, certificates and figures of the process, and nothing about a single device. Pages are made
+here and can be read without scripts; scripts renew parts of them and draw charts from the tables that are there anyway.
+"""
+
+from secemb_party.ui.pages import ui_routes
+from secemb_party.ui.side import Side
+from secemb_party.ui.surroundings import Surroundings
+
+__all__ = ["Side", "Surroundings", "ui_routes"]

@@ -1,0 +1,106 @@
+"""A real browser, Debian's Chromium, that remembers what went wrong in it and whom it asked."""
+
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
+
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+CHROMIUM = os.environ.get("CHROMIUM") or next(
+    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
+)
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None, reason="there is no Chromium: apt-get install chromium, or name one in CHROMIUM"
+)
+_FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 20_000  # milliseconds that something may take to appear
+expect.set_options(timeout=PATIENCE)
+
+
+@dataclass
+class Visit:
+    """One page in a browser of its own, with what it complained about."""
+
+    page: Page
+    home: str  # the address of the server
+    complaints: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+
+    def listen(self) -> None:
+        self.page.on("console", self._hear)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", self._see)
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.text} {message.location.get('url', '')}")
+
+    def _see(self, request: Request) -> None:
+        if not request.url.startswith((self.home + "/", "data:")):
+            self.strangers.append(request.url)
+
+    async def go(self, path: str) -> None:
+        await self.page.goto(self.home + path)
+
+    async def log_in(self, token: str, path: str = "/ui") -> None:
+        await self.go(path)
+        await self.page.get_by_label("Operator's token").fill(token)
+        await self.page.get_by_role("button", name="Log in").click()
+
+    async def heading(self) -> str:
+        return (await self.page.locator("h1").inner_text()).strip()
+
+    async def keep(self, name: str) -> None:
+        """Keep a picture of the whole page, as an artefact of the test."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        await self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+
+    def check_quiet(self, *expected: str) -> None:
+        """See that nothing was complained about but what is expected, and that no other host was asked."""
+        unexpected = [one for one in self.complaints if not any(re.search(words, one) for words in expected)]
+        assert not unexpected, unexpected
+        assert not self.strangers, self.strangers
+
+
+@asynccontextmanager
+async def a_browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+@asynccontextmanager
+async def a_visit(
+    browser: Browser, home: str, *, width: int = 1200, scheme: str = "light", scripts: bool = True
+) -> AsyncIterator[Visit]:
+    """Come as somebody new; `scripts` may be switched off, as some readers do."""
+    context = await browser.new_context(
+        viewport={"width": width, "height": 860},
+        color_scheme="dark" if scheme == "dark" else "light",
+        java_script_enabled=scripts,
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(PATIENCE)
+    try:
+        visit = Visit(await context.new_page(), home)
+        visit.listen()
+        yield visit
+    finally:
+        await context.close()

@@ -1,0 +1,284 @@
+"""The operator's page in a real browser, on two real servers: what it shows, what it refuses, whom it asks."""
+
+import asyncio
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, expect
+from safetensors.numpy import load_file
+from tests.e2e.browser import Visit, a_browser, a_visit, needs_browser
+from tests.e2e.devices import Device, gather
+from tests.e2e.servers import Servers, set_up, wait_for
+
+from secemb_party.ledger import Ledger
+
+pytestmark = [needs_browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
+
+PAGES = ["/ui", "/ui/rounds", "/ui/rounds/0", "/ui/quality", "/ui/partner", "/ui/model", "/ui/capacity"]
+# Headings that skip a level, controls without a name, pictures without a text, landmarks that are missing or twice.
+FAULTS = """() => {
+  const faults = [], all = (what) => [...document.querySelectorAll(what)];
+  const levels = all("h1, h2, h3, h4").filter((h) => h.offsetParent).map((h) => Number(h.tagName[1]));
+  levels.forEach((level, at) => { if (level > (at ? levels[at - 1] + 1 : 1)) faults.push("heading " + level); });
+  if (levels.filter((level) => level === 1).length !== 1) faults.push("not one h1");
+  for (const one of ["header", "main", "footer"]) if (all("body > " + one).length !== 1) faults.push("landmark " + one);
+  for (const one of all("input:not([type=hidden]), select")) if (!one.labels.length) faults.push("label " + one.name);
+  for (const one of all("button, a[href]")) if (!one.textContent.trim()) faults.push("empty " + one.outerHTML);
+  for (const one of all("img:not([alt])")) faults.push("image");
+  for (const one of all("th:not([scope])")) if (!one.closest(".u-legend")) faults.push("th " + one.textContent);
+  const inline = all("[style], style, script:not([src])").filter((one) => !one.closest(".chart"));
+  for (const one of inline) faults.push("inline " + one.tagName);
+  if (new Set(all("[id]").map((one) => one.id)).size !== all("[id]").length) faults.push("an id twice");
+  if (document.documentElement.scrollWidth > innerWidth) faults.push("wider than the screen");
+  return faults;
+}"""
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    pair = set_up(Path(tmp_path_factory.mktemp("page")), changes={"join-seconds": 60, "upload-seconds": 120})
+    try:
+        pair.start()
+        asyncio.run(run_rounds(pair, 2))
+        asyncio.run(note_results(pair))
+        yield pair
+    finally:
+        pair.end()
+
+
+async def run_rounds(servers: Servers, count: int) -> None:
+    """Let four devices, a full cohort, take part in each of so many rounds."""
+    for _ in range(count):
+        await finish(servers, await gather(servers))
+
+
+async def finish(servers: Servers, devices: list[Device]) -> None:
+    for device in devices:
+        await device.send_update()
+        await device.close()
+    await asyncio.to_thread(wait_for, "the round ends", partial(has_ended, servers, devices[0]))
+
+
+def has_ended(servers: Servers, device: Device) -> bool:
+    return servers.pair[0].state(device.session.round.number) == "published"
+
+
+async def note_results(servers: Servers) -> None:
+    """Note figures as evaluation rounds would have: these devices measure nothing."""
+    url = f"sqlite:///{servers.pair[0].folder}/data/ledger.db"
+    async with await Ledger.open(url, migrate=False) as ledger:
+        for number in range(60):
+            fall = 0.5 ** (number / 15)
+            found = {"rmse": 0.86 + 0.3 * fall, "mae": 0.67 + 0.2 * fall, "hit_rate": 0.7 - 0.3 * fall}
+            data = {"round": number, **found, "ndcg": 0.43 - 0.2 * fall}
+            await ledger.append_event("result", data, 1_790_000_000.0 + 600 * number)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with a_browser() as found:
+        yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visit(browser: Browser, servers: Servers) -> AsyncIterator[Visit]:
+    async with a_visit(browser, servers.pair[0].url) as found:
+        yield found
+
+
+async def see(page: Page, words: str) -> None:
+    await expect(page.locator("main")).to_contain_text(words)
+
+
+async def test_an_operator_logs_in_watches_a_round_finish_and_opens_it(visit: Visit, servers: Servers) -> None:
+    page = visit.page
+    await visit.log_in(servers.operator_tokens[0])
+    await see(page, "may join for another")
+    number = int((await visit.heading()).removeprefix("Round "))
+    devices = await gather(servers)
+    await expect(page.locator(".timeline li", has_text="Keys").locator(".count")).to_have_text("4")
+    await visit.keep("live")
+    for device in devices[:3]:
+        await device.send_update()
+    await expect(page.locator(".timeline li", has_text="Updates").locator(".count")).to_have_text("3")
+    await devices[3].send_update()
+    await expect(page.locator("h1")).to_have_text(f"Round {number + 1}")  # without a click
+    row = page.get_by_role("row", name=re.compile(rf"^{number} train published"))
+    await expect(row).to_be_visible()
+    await expect(page.locator("#announcer")).to_have_text(f"Round {number + 1} is open.")
+    await row.get_by_role("link").click()
+    assert await visit.heading() == f"Round {number}"
+    for words in ("Sessions counted", "Nothing was refused.", "Share of server 1", "the same on both servers", "kB"):
+        await see(page, words)
+    for role in (0, 1):
+        ((listed,),) = servers.pair[role].ask(f"SELECT list_digest FROM rounds WHERE number = {number}")
+        assert listed.hex() in (await page.locator("main").inner_text()).replace(" ", "")
+    await visit.keep("round")
+    visit.check_quiet()
+    for device in devices:
+        await device.close()
+
+
+async def test_a_wrong_token_does_not_open_the_door(visit: Visit) -> None:
+    for path in PAGES:
+        await visit.go(path)
+        assert await visit.heading() == "Log in"
+    await visit.log_in("not the token")
+    await see(visit.page, "This is not the operator's token.")
+    await visit.keep("login")
+    assert await visit.page.context.cookies() == []
+    visit.check_quiet("401")
+
+
+async def test_the_cookie_is_out_of_reach_and_the_page_leads_back_where_one_wanted_to_go(
+    visit: Visit, servers: Servers
+) -> None:
+    await visit.log_in(servers.operator_tokens[0], "/ui/model")
+    assert await visit.heading() == "Model"
+    (cookie,) = await visit.page.context.cookies()
+    assert (cookie.get("httpOnly"), cookie.get("sameSite"), cookie.get("path")) == (True, "Strict", "/ui")
+    assert await visit.page.evaluate("document.cookie") == ""
+    await visit.page.get_by_role("button", name="Log out").click()
+    await visit.go("/ui/model")
+    assert await visit.heading() == "Log in"
+    visit.check_quiet()
+
+
+async def test_a_model_is_exported_and_rolled_back_with_a_confirmation(
+    visit: Visit, servers: Servers, tmp_path: Path
+) -> None:
+    page = visit.page
+    await visit.log_in(servers.operator_tokens[0], "/ui/model")
+    newest = servers.pair[0].ask("SELECT max(version) FROM model_versions")[0][0]
+    devices = await gather(servers)  # the open round does not end before they have sent their updates
+    async with page.expect_download() as download:
+        await page.get_by_role("link", name=f"Export version {newest - 1}").click()
+    path = tmp_path / "export.safetensors"
+    await (await download.value).save_as(path)
+    assert np.array_equal(load_file(path)["rows"], servers.model(0, newest - 1).rows)
+    await visit.keep("model")
+    await page.get_by_role("link", name=f"Roll back to version {newest - 1}").click()
+    assert await visit.heading() == f"Roll back to version {newest - 1}?"
+    await visit.keep("rollback")
+    await page.get_by_role("button", name="Roll back").click()
+    assert "rollback" in page.url  # the box must be ticked
+    await page.get_by_role("checkbox").check()
+    await page.get_by_role("button", name="Roll back").click()
+    await see(page, f"A rollback to version {newest - 1} waits for round")
+    await finish(servers, devices)  # and makes one version more
+    await see(page, f"version {newest + 2} has the numbers of version {newest - 1}")
+    for role in (0, 1):
+        assert np.array_equal(servers.model(role, newest + 2).rows, load_file(path)["rows"])
+    await visit.keep("rolled-back")
+    visit.check_quiet()
+
+
+async def test_a_form_of_another_session_is_refused(visit: Visit, servers: Servers) -> None:
+    await visit.log_in(servers.operator_tokens[0], "/ui/model/0/rollback")
+    await visit.go("/ui/model")
+    before = servers.pair[0].ask("SELECT count(*) FROM rollbacks")
+    status = await visit.page.evaluate(
+        """async () => (await fetch("/ui/model/0/rollback", {method: "POST",
+            body: new URLSearchParams({form_token: "guessed", sure: "yes", seen: "1"})})).status"""
+    )
+    assert status == 403
+    assert servers.pair[0].ask("SELECT count(*) FROM rollbacks") == before
+
+
+async def test_the_checks_of_this_file_find_what_they_look_for(visit: Visit, servers: Servers) -> None:
+    await visit.go("/ui/login")
+    await visit.page.set_content("<h2>First</h2><img><input name='x'><button></button><p style='color: red'>P</p>")
+    found = " ".join(await visit.page.evaluate(FAULTS))
+    for words in ("heading 2", "not one h1", "landmark main", "label x", "empty", "image", "inline P"):
+        assert words in found
+    other = servers.pair[1].url  # another host to this page
+    await visit.page.set_content(f"<img src='{other}/ui/static/none.svg' alt=''>")
+    await visit.page.wait_for_load_state("networkidle")
+    assert visit.strangers == [f"{other}/ui/static/none.svg"]
+    with pytest.raises(AssertionError):
+        visit.check_quiet()
+
+
+@pytest.mark.parametrize("role", [0, 1])
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (360, "dark")])
+async def test_every_page_can_be_read_by_everybody(
+    browser: Browser, servers: Servers, role: int, width: int, scheme: str
+) -> None:
+    async with a_visit(browser, servers.pair[role].url, width=width, scheme=scheme) as visit:
+        await visit.log_in(servers.operator_tokens[role])
+        for path in PAGES:
+            await visit.go(path)
+            assert await visit.page.evaluate(FAULTS) == [], path
+            name = path.removeprefix("/ui").strip("/").replace("/", "-") or "live"
+            await visit.keep(f"server{role}-{width}-{scheme}-{name}")
+        visit.check_quiet()
+
+
+async def test_quality_is_drawn_from_its_table_and_can_be_zoomed(visit: Visit, servers: Servers) -> None:
+    page = visit.page
+    await visit.log_in(servers.operator_tokens[0], "/ui/quality")
+    await expect(page.locator("#charts canvas")).to_have_count(2)
+    assert await page.locator("#results tbody tr").count() == 60
+    before = await page.locator("#charts .chart").first.screenshot()
+    await page.get_by_role("button", name="Zoom in").click()
+    assert await page.locator("#charts .chart").first.screenshot() != before
+    await page.get_by_role("button", name="All rounds").click()
+    await page.get_by_role("button", name="Dark").click()
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    await visit.keep("quality-dark")
+    visit.check_quiet()
+
+
+async def test_everything_can_be_reached_with_the_keyboard(visit: Visit, servers: Servers) -> None:
+    page = visit.page
+    await visit.go("/ui")
+    await page.keyboard.type(servers.operator_tokens[0])  # the field has the focus
+    await page.keyboard.press("Enter")
+    await expect(page.locator("h1")).to_contain_text("Round")
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(30):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement.textContent") == "Partner":
+            break
+    await page.keyboard.press("Enter")
+    await expect(page.locator("h1")).to_have_text("Partner")
+    await see(page, "Both servers show devices the same model.")
+    visit.check_quiet()
+
+
+async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: Servers) -> None:
+    async with a_visit(browser, servers.pair[1].url, scripts=False) as visit:
+        await visit.log_in(servers.operator_tokens[1])
+        for path, words in (("/ui", "Throughput"), ("/ui/rounds/0", "Digests"), ("/ui/model", "decided at server 0")):
+            await visit.go(path)
+            await see(visit.page, words)
+        visit.check_quiet()
+
+
+async def test_a_server_that_stops_is_noticed_and_a_session_that_is_over_leads_to_the_login(
+    browser: Browser, servers: Servers
+) -> None:
+    one = servers.pair[1]
+    async with a_visit(browser, one.url) as visit, a_visit(browser, servers.pair[0].url) as other:
+        await visit.log_in(servers.operator_tokens[1])
+        await other.log_in(servers.operator_tokens[0])
+        one.send(signal.SIGKILL)
+        await expect(visit.page.locator("#offline")).to_be_visible()
+        await visit.keep("server-down")
+        await other.go("/ui/partner")
+        await see(other.page, "Server 1 cannot be reached")
+        await other.keep("partner-down")
+        assert one.process is not None
+        one.process.wait()
+        one.start()
+        await see(visit.page, "Your session is over. Log in again.")  # sessions are of the process
+        await visit.log_in(servers.operator_tokens[1])
+        await expect(visit.page.locator("#offline")).to_be_hidden()
+        visit.check_quiet("ERR_CONNECTION", "ERR_INCOMPLETE", "ERR_EMPTY", "htmx:(sendError|afterRequest)")
