@@ -14,6 +14,7 @@ EDITABLE := $(INSTALL) --no-build-isolation -e
 CREATED := $(VENV)/.created
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
+BROWSER := $(VENV)/.browser
 PINNED := pyproject.toml setup.py constraints.txt
 
 KERNEL := shared/secemb_shared/dpf/_kernel.abi3.so
@@ -24,17 +25,17 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo test bench loadtest soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs test bench loadtest wire soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'PYTHON=python3.12 VENV=.venv312 choose another interpreter; ARGS="…" is passed on to the command.'
 
-demo: $(RUN) which-kernel ## run a complete round in this process, with a report
+demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
-test: $(DEV) which-kernel ## run the tests
+test: $(DEV) $(BROWSER) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(DEV) which-kernel ## measure, print a table and write build/bench.json
@@ -43,8 +44,14 @@ bench: $(DEV) which-kernel ## measure, print a table and write build/bench.json
 loadtest: $(RUN) which-kernel ## let many devices call two real services, write build/loadtest.json
 	@$(BIN)/python -m secemb_tools loadtest $(ARGS)
 
+wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, write build/wire.json
+	@$(BIN)/python -m secemb_tools wire $(ARGS)
+
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
 	@SECEMB_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
+
+docs: $(RUN) ## write docs/cli.md anew from the code
+	@$(BIN)/python -m secemb_tools reference --out docs/cli.md
 
 vectors: $(RUN) which-kernel ## regenerate the test vectors
 	@$(BIN)/python -m secemb_tools vectors $(ARGS)
@@ -144,6 +151,18 @@ $(DEV): $(PINNED) | $(CREATED)
 	@$(INSTALL) setuptools
 	@$(EDITABLE) '.[server,tools,train,dev]'
 	@touch $(RUN) $@
+
+# The tests of the operator's page drive a real browser. Where there is none and none can be installed they are skipped, and say so;
+# the next `make test` tries again.
+CHROMIUM ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
+
+$(BROWSER): | $(CREATED)
+	@if [ -z '$(CHROMIUM)' ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo 'installing Chromium for the tests of the page (a minute)'; mkdir -p build; \
+		{ apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >build/chromium.log 2>&1 || true; \
+	fi
+	@if [ -n '$(CHROMIUM)' ] || command -v chromium >/dev/null; then touch $@; \
+	else echo 'there is no Chromium: the tests of the page are skipped; apt-get install chromium, or name one: make test CHROMIUM=/path'; fi
 
 # Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.
 # Without a compiler it does nothing, each time anew: install one later and the next command builds the kernel.

@@ -5,34 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from secemb_party.evaluation import Share
-from secemb_party.round import PartyRound
-from secemb_tools import demo
-
 
 def secemb(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "secemb_tools", *words], capture_output=True, text=True, check=False)
-
-
-def test_the_demo_runs_a_round_and_says_that_all_is_well() -> None:
-    done = secemb("demo", "--devices", "3", "--items", "200")
-    assert done.returncode == 0, done.stderr
-    for sentence in ("bit-exact float32", "equals the plain sum", "noticed by the row tag", "All as it must be."):
-        assert sentence in done.stdout
-
-
-def test_the_demo_fails_when_a_sum_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def forgets_one_session(self: PartyRound, session_ids: list[bytes]) -> Share:
-        return share(self, session_ids[1:] if self.party else session_ids)
-
-    share = PartyRound.share
-    monkeypatch.setattr(PartyRound, "share", forgets_one_session)
-    assert demo.run(devices=4, items=100, seed=1) == 1
-    assert "FAILED" in capsys.readouterr().out
 
 
 def test_the_kernel_line_names_what_does_the_work() -> None:

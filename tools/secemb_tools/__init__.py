@@ -1,1 +1,17 @@
-"""The `secemb` command: demonstration, benchmarks, test vectors and reports."""
+"""The `secemb` command, and its simulation for programs: `secemb_tools.simulate(devices=1000, rounds=50)`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from secemb_tools.simulation.simulating import simulate
+
+__all__ = ["simulate"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the simulation when it is asked for: the command line must start quickly."""
+    if name == "simulate":
+        from secemb_tools.simulation.simulating import simulate
+
+        return simulate
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

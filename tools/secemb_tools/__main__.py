@@ -5,7 +5,14 @@ from typing import Annotated
 
 import typer
 
+from secemb_tools.data_commands import app as data_app
+from secemb_tools.device.commands import app as device_app
+from secemb_tools.operate import answer
 from secemb_tools.operate import commands as operating
+from secemb_tools.operate.options import AsJson
+from secemb_tools.planning.commands import plan
+from secemb_tools.report import commands as reporting
+from secemb_tools.simulation import commands as simulating
 
 app = typer.Typer(
     name="secemb",
@@ -17,23 +24,14 @@ app = typer.Typer(
 
 
 @app.command()
-def demo(
-    devices: Annotated[int, typer.Option(min=2, help="How many devices take part.")] = 20,
-    items: Annotated[int, typer.Option(min=2, help="How many items the catalogue has.")] = 3883,
-    seed: Annotated[int, typer.Option(help="Seed of the made-up tastes, not of the protocol.")] = 1,
-) -> None:
-    """Run one complete round in this process: two servers, some devices, and a check of the sum."""
-    from secemb_tools.demo import run
-
-    raise typer.Exit(run(devices=devices, items=items, seed=seed))
-
-
-@app.command()
-def kernel() -> None:
+def kernel(json: AsJson = False) -> None:
     """Say in one line which implementation does the work."""
-    from secemb_tools.kernel import describe
+    from secemb_tools.kernel import describe, facts
 
-    typer.echo(describe())
+    if json:
+        answer.show_json(facts())
+    else:
+        typer.echo(describe())
 
 
 @app.command()
@@ -41,12 +39,13 @@ def bench(
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/bench.json"),
     seconds: Annotated[float, typer.Option(min=0.01, help="Time for each group of measurements.")] = 2.0,
     catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    json: AsJson = False,
 ) -> None:
     """Measure the kernel against the AES limit and the constructions against each other."""
     from secemb_tools.bench import run
     from secemb_tools.bench.catalogues import choose
 
-    run(output, seconds, choose(catalogue or []))
+    run(output, seconds, choose(catalogue or []), as_json=json)
 
 
 @app.command()
@@ -55,12 +54,28 @@ def loadtest(
     devices: Annotated[int, typer.Option(min=2, max=2000, help="Devices at once, and sessions of a round.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue.")] = 3,
     catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    json: AsJson = False,
 ) -> None:
     """Let many devices call two real services on loopback, and measure what a session costs."""
     from secemb_tools.bench.catalogues import choose
     from secemb_tools.loadtest import run
 
-    run(output, choose(catalogue or ["ML1M", "ML25M", "Yelp"]), devices=devices, rounds=rounds)
+    chosen = choose(catalogue or ["ML1M", "ML25M", "Yelp"])
+    run(output, chosen, devices=devices, rounds=rounds, as_json=json)
+
+
+@app.command()
+def wire(
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/wire.json"),
+    sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions of each measurement of time.")] = 40,
+    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Count the bytes of a device's round on the wire, and time reads, directly and through server 0 alone."""
+    from secemb_tools.bench.catalogues import choose
+    from secemb_tools.wire import run
+
+    run(output, choose(catalogue or []), sessions=sessions, as_json=json)
 
 
 @app.command()
@@ -73,12 +88,27 @@ def vectors(
     write(directory)
 
 
+@app.command(hidden=True)
+def reference(
+    out: Annotated[Path | None, typer.Option(help="The file to write; without it, print.")] = None,
+) -> None:
+    """Write the reference of all commands, which is docs/cli.md."""
+    from secemb_tools.reference import write_reference
+
+    write_reference(typer.main.get_command(app), out)
+
+
+simulating.register(app)
 operating.register(app)
+app.command()(plan)
+app.add_typer(device_app, name="device")
+app.add_typer(data_app, name="data")
+app.add_typer(reporting.app, name="report")
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    app(prog_name="secemb")
 
 
 if __name__ == "__main__":

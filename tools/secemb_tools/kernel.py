@@ -15,6 +15,16 @@ def describe() -> str:
     return f"kernel: portable, {_reason()}; everything works, about {SLOWDOWN} times slower"
 
 
+def facts() -> dict[str, object]:
+    """Return the same for programs."""
+    native = native_available()
+    return {
+        "kernel": "native" if native else "portable",
+        "instruction_sets": list(instruction_sets()) if native else [],
+        "reason": None if native else _reason(),
+    }
+
+
 def _reason() -> str:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:

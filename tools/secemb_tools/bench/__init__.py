@@ -11,11 +11,11 @@ from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
 
 
-def run(output: Path, seconds: float, chosen: list[Catalogue]) -> dict[str, Any]:
-    """Measure everything, print tables and write the figures as JSON."""
-    console = Console()
+def run(output: Path, seconds: float, chosen: list[Catalogue], *, as_json: bool = False) -> dict[str, Any]:
+    """Measure everything, print tables and write the figures as JSON; with `as_json` print that too."""
+    console = Console(stderr=as_json)
     if not console.is_terminal:
-        console = Console(width=150)  # the tables are for reading in a file, then
+        console = Console(width=150, stderr=as_json)  # the tables are for reading in a file, then
     machine = describe_machine()
     console.print(" · ".join(f"{name} {value}" for name, value in machine.items()), style="dim")
     figures: dict[str, Any] = {"machine": machine}
@@ -33,4 +33,6 @@ def run(output: Path, seconds: float, chosen: list[Catalogue]) -> dict[str, Any]
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(figures, indent=1) + "\n")
     console.print(f"figures in {output}")
+    if as_json:
+        print(json.dumps(figures, indent=1))
     return figures

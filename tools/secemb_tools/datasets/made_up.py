@@ -1,25 +1,28 @@
 """Ratings that nobody gave: hidden tastes, a long tail of items, and noise. For demonstrations without any download."""
 
 import numpy as np
+import numpy.typing as npt
 
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets.ratings import RatingSet
 
+Doubles = npt.NDArray[np.float64]
 TASTES = 3  # hidden numbers of a person and of an item
 FEWEST = 8  # ratings of a person
 TAIL = 1.0  # an item's popularity falls with this power of its rank
 NOISE = 0.4
-_MIDDLE = 3.6
+KEENNESS = 1.2  # how much more often people rate what they like
+MIDDLE = 2.8
 NAME = "made up"
 
 
 def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
     """Return ratings from 1 to 5: most people rate few items, few rate many, and nobody more than `most`."""
     rng = np.random.default_rng([seed, 0xCA7A])
-    likes, kinds = rng.normal(0, 0.5, (people, TASTES)), rng.normal(0, 1, (items, TASTES))
+    likes, kinds = rng.normal(0, 0.35, (people, TASTES)), rng.normal(0, 1, (items, TASTES))
     by_person, by_item = rng.normal(0, 0.45, people), rng.normal(0, 0.8, items)
-    who, what = _who_rates_what(rng, people, items, most)
-    exact = _MIDDLE + by_person[who] + by_item[what] + (likes[who] * kinds[what]).sum(axis=1) * 0.7
+    who, what = _who_rates_what(rng, by_item + likes @ kinds.T, most)
+    exact = MIDDLE + by_person[who] + by_item[what] + (likes[who] * kinds[what]).sum(axis=1)
     values = np.clip(np.rint(exact + rng.normal(0, NOISE, who.size)), 1, 5)
     return RatingSet(
         name=NAME,
@@ -31,12 +34,15 @@ def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
     )
 
 
-def _who_rates_what(rng: np.random.Generator, people: int, items: int, most: int) -> tuple[Indices, Indices]:
-    """Return pairs, none of them twice."""
+def _who_rates_what(rng: np.random.Generator, liking: Doubles, most: int) -> tuple[Indices, Indices]:
+    """Return pairs, none of them twice: people choose what is well known, and what they expect to like."""
+    people, items = liking.shape
     most = min(most, items)
     counts = np.clip(np.rint(rng.lognormal(np.log(most / 2), 0.6, people)), min(FEWEST, most), most).astype(np.int64)
-    popularity = 1 / np.arange(10, items + 10) ** TAIL
-    popularity /= popularity.sum()
-    places = rng.permutation(items)  # popular items stand anywhere in the catalogue
-    what = [places[rng.choice(items, count, replace=False, p=popularity)] for count in counts]
+    known = rng.permutation(1 / np.arange(10, items + 10) ** TAIL)
+    what = [_choose(rng, known * np.exp(KEENNESS * own), count) for own, count in zip(liking, counts, strict=True)]
     return np.repeat(np.arange(people), counts), np.concatenate(what)
+
+
+def _choose(rng: np.random.Generator, weights: Doubles, count: int) -> Indices:
+    return rng.choice(weights.size, count, replace=False, p=weights / weights.sum()).astype(np.int64)

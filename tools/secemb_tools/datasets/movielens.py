@@ -1,39 +1,46 @@
-"""MovieLens 100K and 1M in the files that GroupLens publishes.
+"""MovieLens 100K, 1M, 10M and 25M in the files that GroupLens publishes.
 
     100K   u.data  u.user  u.item  u.occupation   separated by tabs and by |
     1M     ratings.dat  users.dat  movies.dat     separated by ::
+    10M    ratings.dat  movies.dat                separated by ::
+    25M    ratings.csv  movies.csv
 
 A person's features are gender, age and occupation, each as one of many (2 + 61 + 21 in 100K, where an age is a year;
-2 + 7 + 21 in 1M, where it is a range). An item's are its genres (19 in 100K, one of them "unknown"; 18 in 1M).
+2 + 7 + 21 in 1M, where it is a range); 10M and 25M tell nothing about people. An item's are its genres (19 in 100K, one
+of them "unknown"; 18 in 1M; 20 in 10M and 25M, one of them "(no genres listed)").
 """
 
+import csv
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from secemb_shared.errors import SecEmbError
 from secemb_shared.randomness import Indices
+from secemb_tools.datasets.errors import DatasetError
 from secemb_tools.datasets.ratings import Features, RatingSet
 
+Doubles = npt.NDArray[np.float64]
 GENRES_100K = 19
 OCCUPATIONS_1M = 21
 ENCODING = "latin-1"  # titles have accents
 
 
-class DatasetError(SecEmbError, ValueError):
-    """A directory does not hold a rating set that is known here."""
-
-
 def read_movielens(path: Path) -> RatingSet:
-    """Return the set in this directory: 100K or 1M, whichever its files say."""
-    readers: dict[str, Callable[[Path], RatingSet]] = {"u.data": _read_100k, "ratings.dat": _read_1m}
-    for name, read in readers.items():
+    """Return the set in this directory: 100K, 1M, 10M or 25M, whichever its files say."""
+    readers: tuple[tuple[str, Callable[[Path], RatingSet]], ...] = (
+        ("u.data", _read_100k),
+        ("users.dat", _read_1m),
+        ("ratings.dat", _read_10m),
+        ("movies.csv", _read_25m),
+    )
+    for name, read in readers:
         if (path / name).is_file():
             return read(path)
     raise DatasetError(
-        f"{path} holds neither u.data nor ratings.dat; "
-        "download ml-100k.zip or ml-1m.zip from grouplens.org/datasets/movielens, unpack it and give its directory"
+        f"{path} holds neither u.data nor ratings.dat nor ratings.csv with movies.csv; `secemb data fetch ml-100k` "
+        "brings a set from grouplens.org, or give the directory of one that is unpacked"
     )
 
 
@@ -59,10 +66,52 @@ def _read_1m(path: Path) -> RatingSet:
             _one_of(occupations, range(OCCUPATIONS_1M)),
         ]
     )
-    of_films = [line[2].split("|") for line in films]
-    genres = sorted({genre for film in of_films for genre in film})
-    item_features = np.array([[genre in film for genre in genres] for film in of_films], dtype=np.uint8)
+    item_features = _genres([line[2] for line in films])
     return _rating_set("ML1M", _lines(path / "ratings.dat", "::"), people, films, user_features, item_features)
+
+
+def _read_10m(path: Path) -> RatingSet:
+    films = _lines(path / "movies.dat", "::")
+    # The separator is two characters, for this function one that is followed by an empty field.
+    numbers = _load(path / "ratings.dat", delimiter=":", columns=(0, 2, 4, 6))
+    return _of_strangers("ML10M", numbers, [line[0] for line in films], _genres([line[2] for line in films]))
+
+
+def _read_25m(path: Path) -> RatingSet:
+    with (path / "movies.csv").open(encoding="utf-8", newline="") as file:
+        films = list(csv.reader(file))[1:]
+    numbers = _load(path / "ratings.csv", delimiter=",", columns=(0, 1, 2, 3), heads=1)
+    return _of_strangers("ML25M", numbers, [line[0] for line in films], _genres([line[2] for line in films]))
+
+
+def _load(path: Path, *, delimiter: str, columns: tuple[int, ...], heads: int = 0) -> Doubles:
+    """Return columns of numbers; lists of text would need gigabytes for these sets."""
+    try:
+        found: Doubles = np.loadtxt(path, delimiter=delimiter, usecols=columns, skiprows=heads, ndmin=2)
+    except (OSError, ValueError, IndexError) as error:
+        raise DatasetError(f"{path} cannot be read; unpack the whole archive of the set anew") from error
+    return found
+
+
+def _of_strangers(name: str, numbers: Doubles, films: list[str], item_features: Features) -> RatingSet:
+    """Return the ratings of people of whom nothing is known but what they rated."""
+    known, people = np.unique(numbers[:, 0], return_inverse=True)
+    return RatingSet(
+        name=name,
+        people=people.astype(np.int64),
+        items=_positions([str(int(item)) for item in numbers[:, 1]], films),
+        values=numbers[:, 2].astype(np.float32),
+        user_features=np.zeros((known.size, 0), dtype=np.uint8),
+        item_features=item_features,
+        times=numbers[:, 3].astype(np.int64),
+    )
+
+
+def _genres(of_films: Sequence[str]) -> Features:
+    """Return one column for each genre that occurs."""
+    split = [set(genres.split("|")) for genres in of_films]
+    names = sorted(set().union(*split))
+    return np.array([[name in genres for name in names] for genres in split], dtype=np.uint8)
 
 
 def _rating_set(
@@ -80,6 +129,7 @@ def _rating_set(
         values=np.array([line[2] for line in ratings], dtype=np.float32),
         user_features=user_features,
         item_features=item_features,
+        times=np.array([int(line[3]) for line in ratings], dtype=np.int64),
     )
 
 

@@ -1,5 +1,6 @@
 """Who rated what, with the features of both, and how it is split into training and test."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -22,6 +23,7 @@ class RatingSet:
     values: Floats  # (n,)
     user_features: Features  # (people, l_x), ones and zeros
     item_features: Features  # (items, l_y)
+    times: Indices | None = None  # (n,), seconds, where the set has them
 
     @property
     def person_count(self) -> int:
@@ -36,7 +38,8 @@ class RatingSet:
     def only(self, chosen: Indices) -> "RatingSet":
         """Return these ratings of the same people and items, in the order of the person and then of the item."""
         kept = chosen[np.lexsort((self.items[chosen], self.people[chosen]))]
-        return replace(self, people=self.people[kept], items=self.items[kept], values=self.values[kept])
+        times = None if self.times is None else self.times[kept]
+        return replace(self, people=self.people[kept], items=self.items[kept], values=self.values[kept], times=times)
 
     def by_person(self) -> list[slice]:
         """Return where each person's ratings are; `only` has put them next to each other."""
@@ -57,3 +60,34 @@ def split(ratings: RatingSet, *, seed: int, test_share: float = 0.2) -> Split:
     order = np.random.default_rng([seed, 0]).permutation(ratings.values.size)
     tested = round(test_share * ratings.values.size)
     return Split(train=ratings.only(order[tested:]), test=ratings.only(order[:tested]))
+
+
+def split_per_user(ratings: RatingSet, *, seed: int, test_share: float = 0.2) -> Split:
+    """Return a split with the same share of everybody's ratings as the test, but for one that is always trained on."""
+    rng = np.random.default_rng([seed, 1])
+    return _take_out(ratings, lambda own: rng.permutation(own)[: min(round(test_share * own.size), own.size - 1)])
+
+
+def split_leave_one_out(ratings: RatingSet, *, seed: int) -> Split:
+    """Return a split with one rating of each person as the test: the last in time, or any where times are unknown."""
+    rng = np.random.default_rng([seed, 2])
+
+    def last(own: Indices) -> Indices:
+        if own.size < 2:
+            return own[:0]
+        if ratings.times is None:
+            return own[rng.integers(own.size, size=1)]
+        newest = int(np.argmax(ratings.times[own]))
+        return own[newest : newest + 1]
+
+    return _take_out(ratings, last)
+
+
+def _take_out(ratings: RatingSet, choose: Callable[[Indices], Indices]) -> Split:
+    """Return the split in which each person's chosen ratings are the test; `choose` gets their places."""
+    order = np.argsort(ratings.people, kind="stable")
+    ends = np.searchsorted(ratings.people[order], np.arange(ratings.person_count + 1))
+    tested = [choose(order[begin:end]) for begin, end in pairwise(ends) if end > begin]
+    test = np.concatenate(tested) if tested else np.empty(0, dtype=np.int64)
+    rest = np.setdiff1d(np.arange(ratings.values.size), test)
+    return Split(train=ratings.only(rest), test=ratings.only(test))

@@ -12,28 +12,34 @@ from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
 from secemb_tools.loadtest.fleet import run_fleet
 from secemb_tools.loadtest.report import figure, show
-from secemb_tools.loadtest.servers import Pair
+from secemb_tools.loadtest.task import task_for
+from secemb_tools.local import Pair
 
 
-def run(output: Path, chosen: list[Catalogue], *, devices: int, rounds: int) -> list[dict[str, Any]]:
-    """Measure every chosen catalogue, print a table and write the figures as JSON."""
-    console = Console()
+def run(
+    output: Path, chosen: list[Catalogue], *, devices: int, rounds: int, as_json: bool = False
+) -> list[dict[str, Any]]:
+    """Measure every chosen catalogue, print a table and write the figures as JSON; with `as_json` print that too."""
+    console = Console(stderr=as_json)
     if not console.is_terminal:
-        console = Console(width=150)
+        console = Console(width=150, stderr=as_json)
     figures = []
     for catalogue in chosen:
         with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds"):
             figures.append(_measure(catalogue, devices, rounds))
     show(console, figures)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"machine": describe_machine(), "runs": figures}, indent=1) + "\n")
+    document = json.dumps({"machine": describe_machine(), "runs": figures}, indent=1)
+    output.write_text(document + "\n")
     console.print(f"figures in {output}")
+    if as_json:
+        print(document)
     return figures
 
 
 def _measure(catalogue: Catalogue, devices: int, rounds: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="secemb-load-") as folder:
-        pair = Pair(Path(folder), catalogue, cohort=devices)
+        pair = Pair(Path(folder), task_for(catalogue, cohort=devices))
         with pair.running():
             before = [server.usage() for server in pair.servers]
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))

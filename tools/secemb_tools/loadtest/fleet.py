@@ -12,7 +12,7 @@ import numpy as np
 
 from secemb_sdk.flow import DeviceSession
 from secemb_shared.messages import RoundSpec
-from secemb_tools.loadtest.servers import Pair
+from secemb_tools.local import Pair
 
 _TRIES = 600
 

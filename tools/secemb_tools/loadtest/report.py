@@ -8,7 +8,7 @@ from rich.table import Table
 
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.loadtest.fleet import Fleet
-from secemb_tools.loadtest.servers import Usage
+from secemb_tools.local import Usage
 
 Endings = list[tuple[float, int]]
 

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 Facts = Mapping[str, object]
@@ -37,6 +38,16 @@ def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -
 def show_json(data: Any) -> None:
     """Print JSON, and nothing else, to stdout."""
     print(json.dumps(data, indent=2))
+
+
+def show(picture: RenderableType) -> None:
+    """Print something that was put together elsewhere."""
+    _console().print(picture)
+
+
+def busy(text: str) -> AbstractContextManager[object]:
+    """Show on stderr that something takes its time."""
+    return Console(stderr=True, highlight=False).status(text)
 
 
 def note(text: str) -> None:

@@ -6,22 +6,33 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.operate import answer, model_commands, pair_commands, task_commands, token_commands
+from secemb_tools.operate import (
+    answer,
+    config_commands,
+    model_commands,
+    pair_commands,
+    relay_key_commands,
+    task_commands,
+    token_commands,
+)
 from secemb_tools.operate.options import AsJson, ConfigFile
 from secemb_tools.operate.refusal import REFUSED, refusals
+from secemb_tools.operate.status_commands import status
 
 ledger_app = typer.Typer(help="The database of one server.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
     """Add everything an operator types to the `secemb` command."""
-    for command in (init, renew, check, serve):
+    for command in (init, renew, check, serve, status):
         app.command()(command)
     app.add_typer(pair_commands.app, name="pair")
     app.add_typer(task_commands.app, name="task")
     app.add_typer(token_commands.app, name="token")
+    app.add_typer(relay_key_commands.app, name="relay-key")
     app.add_typer(ledger_app, name="ledger")
     app.add_typer(model_commands.app, name="model")
+    app.add_typer(config_commands.app, name="config")
 
 
 def init(
@@ -89,7 +100,7 @@ def serve(
 
 
 @ledger_app.command()
-def upgrade(config: ConfigFile = Path("secemb.toml")) -> None:
+def upgrade(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
     """Make the tables, or bring them to this version's schema; there is no way back, so back up first."""
     from secemb_party.ledger import Ledger
     from secemb_tools.operate.running import settings_at
@@ -102,4 +113,6 @@ def upgrade(config: ConfigFile = Path("secemb.toml")) -> None:
 
     with refusals():
         asyncio.run(run())
+    if json:
+        answer.show_json({"upgraded": True})
     answer.note("The ledger has this version's schema.")

@@ -41,6 +41,11 @@ class Home:
         return self.folder / "secrets" / "peer.hash"
 
     @property
+    def relay_identity(self) -> Path:
+        """Return server 1's identity, which signs its relay keys: secret, on server 1 only."""
+        return self.folder / "secrets" / "relay.key"
+
+    @property
     def operator_hash(self) -> Path:
         """Return the hash of the operator's token."""
         return self.folder / "secrets" / "operator.hash"

@@ -5,6 +5,9 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
 from secemb_tools.operate.certificate import fingerprint, make_identity
 from secemb_tools.operate.home import PUBLIC, SECRET, Home, replace_file, write_new
 from secemb_tools.operate.refusal import OperationError
@@ -31,6 +34,9 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
     write_new(home.certificate, identity.certificate, mode=PUBLIC)
     if role == 0:
         write_new(home.token, new_token().encode() + b"\n", mode=SECRET)
+    else:
+        identity_key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        write_new(home.relay_identity, identity_key, mode=SECRET)
     operator = new_token()
     write_new(home.operator_hash, hash_line(operator), mode=SECRET)
     write_new(home.settings, settings_text(role, addresses).encode(), mode=SECRET)

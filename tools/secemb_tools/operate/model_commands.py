@@ -53,3 +53,41 @@ def import_(
 
     with refusals():
         answer.show_facts(asyncio.run(weights.import_first(settings_at(config), file)), as_json=json)
+
+
+@app.command()
+def show(
+    version: Annotated[int | None, typer.Argument(min=0, help="Without it: the latest published.")] = None,
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Say how large a version is and how long its vectors are, without showing one."""
+    from secemb_tools.operate import weights
+    from secemb_tools.operate.running import settings_at
+
+    with refusals():
+        answer.show_facts(asyncio.run(weights.describe(settings_at(config), version)), as_json=json)
+
+
+@app.command()
+def rollback(
+    version: Annotated[int, typer.Argument(min=0, help="The version whose numbers devices shall read again.")],
+    server: Annotated[str, typer.Option(help="The address of server 0.")] = "http://127.0.0.1:8440",
+    token_file: Annotated[Path | None, typer.Option(help="A file with its operator token; or OPERATOR_TOKEN.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the end of the open round.")] = 60.0,
+    json: AsJson = False,
+) -> None:
+    """Publish the numbers of an older version anew, on both servers, before the next round."""
+    from secemb_tools.operate.operator_line import OperatorLine, tokens_for
+    from secemb_tools.operate.rolling_back import published_version, roll_back
+
+    with refusals(), OperatorLine(server, tokens_for(1, [token_file] if token_file else [])[0]) as line:
+        seen = published_version(line)
+        if not yes:
+            typer.confirm(
+                f"Version {seen} is published. Publish the numbers of version {version} anew?", abort=True, err=True
+            )
+        with answer.busy("waiting for the end of the open round"):
+            facts = roll_back(line, version, seen=seen, wait=wait)
+        answer.show_facts(facts, as_json=json)

@@ -1,8 +1,8 @@
 """What two operators tell each other before their servers can talk: public material only, in one file each way.
 
-From both: the certificate of the peer channel. From server 1: its address. From server 0: the hash of its bearer, the
-public key of its tickets, and the task. Nothing in a pair file is secret, but it must arrive unaltered: the operators
-compare the fingerprints by another way, such as the telephone.
+From both: the certificate of the peer channel. From server 1: its address and its relay identity. From server 0: the
+hash of its bearer, the public key of its tickets, and the task. Nothing in a pair file is secret, but it must arrive
+unaltered: the operators compare the fingerprints by another way, such as the telephone.
 """
 
 import hashlib
@@ -39,6 +39,7 @@ class PairFile(BaseModel):
     role: Literal[0, 1]
     certificate: Annotated[str, Field(max_length=10_000)]
     peer_url: Annotated[str, Field(pattern=r"^https://[^/?#@\s\"\\]+:[0-9]{1,5}$", max_length=300)] | None = None
+    relay_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     ticket_public: Annotated[str, Field(max_length=1000)] | None = None
     task: Annotated[str, Field(max_length=4000)] | None = None
@@ -47,6 +48,8 @@ class PairFile(BaseModel):
     def _belongs_to_its_role(self) -> Self:
         if (self.role == 1) != (self.peer_url is not None) or (self.role == 0) != (self.token_sha256 is not None):
             raise ValueError("server 1 tells its address, server 0 the hash of its bearer")
+        if self.role == 0 and self.relay_key is not None:
+            raise ValueError("only server 1 has a relay identity")
         return self
 
 
@@ -55,7 +58,12 @@ def export_pair(folder: Path) -> PairFile:
     home, settings = Home(folder), _settings(folder)
     role, certificate = settings["role"], home.certificate.read_bytes()
     if role == 1:
-        return PairFile(role=1, certificate=certificate.decode(), peer_url=_peer_url(settings, certificate))
+        return PairFile(
+            role=1,
+            certificate=certificate.decode(),
+            peer_url=_peer_url(settings, certificate),
+            relay_key=_relay_key(home.relay_identity),
+        )
     if not home.task.exists() or not home.ticket_key.exists():
         raise OperationError(
             f"{home.task} and {home.ticket_key} are not both there; run secemb task create and copy its server0 files"
@@ -106,6 +114,8 @@ def spoken_facts(pair: PairFile) -> dict[str, object]:
     facts: dict[str, object] = {"role": pair.role, "certificate": fingerprint(pair.certificate.encode())}
     if pair.peer_url is not None:
         facts["peer_url"] = pair.peer_url
+    if pair.relay_key is not None:
+        facts["relay_key"] = spoken(bytes.fromhex(pair.relay_key))
     if pair.token_sha256 is not None:
         facts["bearer_hash"] = spoken(bytes.fromhex(pair.token_sha256))
     if pair.ticket_public is not None:
@@ -160,6 +170,17 @@ def _public_of(path: Path) -> str:
     except (ValueError, UnsupportedAlgorithm):
         raise OperationError(f"{path} is not a private key; copy the one that secemb task create wrote") from None
     return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def _relay_key(path: Path) -> str | None:
+    """Return the public half of server 1's relay identity, if it has one."""
+    if not path.exists():
+        return None
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except (ValueError, UnsupportedAlgorithm):
+        raise OperationError(f"{path} is not a private key; restore the one that secemb init made") from None
+    return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
 
 def _task_text(data: bytes) -> str:

@@ -72,7 +72,7 @@ def _rest(role: int) -> str:
         "evaluate_every = 0                        # every so many rounds, measure the model on the devices; 0: never\n"
         "survey_first = false                      # true: begin by asking how many items devices hold\n"
     )
-    return _REST.format(ticket=ticket, kinds=kinds if role == 0 else "")
+    return _REST.format(ticket=ticket, relay="" if role == 0 else _RELAY, kinds=kinds if role == 0 else "")
 
 
 _TOP = """\
@@ -86,6 +86,11 @@ role = {role}
 data_dir = "data"                         # model files, shares and, unless [ledger] says otherwise, the ledger
 """
 
+_RELAY = """
+[relay]                                   # for tasks whose devices talk to server 0 alone
+identity_file = "secrets/relay.key"       # secret; signs the keys that devices seal to. The task names its public half
+"""
+
 _REST = """\
 [ledger]
 # url = "postgresql://secemb@db.example.org/secemb"    # without it: SQLite in data_dir. Never with a password
@@ -95,7 +100,7 @@ migrate = true                            # false: only `secemb ledger upgrade` 
 [task]
 file = "task/task.json"                   # made by `secemb task create`; the same on both servers
 {ticket}
-
+{relay}
 [work]
 threads = 2                               # sessions evaluated at the same time
 queue = 64                                # sessions that may wait; the next one is told to come back

@@ -35,10 +35,13 @@ def create(
     dense_size: Annotated[int, typer.Option(min=0, help="Numbers outside the table.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Of the first weights; not secret.")] = 0,
     initial_scale: Annotated[str, typer.Option(help="Standard deviation of the first weights.")] = "0.01",
+    server1: Annotated[
+        Path | None, typer.Option(help="Server 1's pair file: with it devices may send everything through server 0.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Make a task, or say why it would not be safe."""
-    from secemb_tools.operate.task_files import Wishes, describe_task, make_task, write_task
+    from secemb_tools.operate.task_files import Wishes, describe_task, make_task, relay_key_of, write_task
 
     with refusals():
         wishes = Wishes(
@@ -62,6 +65,7 @@ def create(
             dense_rate=dense_rate,
             seed=seed,
             initial_scale=initial_scale,
+            relay_key=relay_key_of(server1) if server1 is not None else "",
         )
         task = make_task(wishes)
         write_task(task, out)

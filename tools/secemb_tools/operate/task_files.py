@@ -10,6 +10,7 @@ from secemb_shared.layout import loss_bound, plan
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.ring import Ring
 from secemb_tools.operate.home import PUBLIC, SECRET, write_new
+from secemb_tools.operate.pairing import read_pair
 from secemb_tools.operate.refusal import OperationError
 
 LAYOUTS = ("binned", "direct")
@@ -39,6 +40,7 @@ class Wishes:
     dense_rate: str
     seed: int
     initial_scale: str
+    relay_key: str = ""  # server 1's relay identity; without it devices talk to both servers
 
 
 def make_task(wishes: Wishes) -> TaskSpec:
@@ -66,6 +68,7 @@ def make_task(wishes: Wishes) -> TaskSpec:
         dense_rate=wishes.dense_rate,
         seed=wishes.seed,
         initial_scale=wishes.initial_scale,
+        relay_key=wishes.relay_key,
     )
 
 
@@ -105,6 +108,7 @@ def describe_task(task: TaskSpec) -> dict[str, object]:
         "loss_bound": _loss(task),
         "bytes_up_per_device": sizes.upload,
         "bytes_down_per_device": sizes.download + 4 * task.dense_size,
+        **_describe_relay(task, sizes),
         "clip": task.bound / 2**task.fraction_bits,
         "precision": 2.0**-task.fraction_bits,
         "overflow_budget": f"{largest / ring.half:.1%} of 2^{task.ring_bits - 1} used by the largest possible sum",
@@ -117,6 +121,26 @@ def describe_task(task: TaskSpec) -> dict[str, object]:
         "seed": task.seed,
         "initial_scale": task.initial_scale,
     }
+
+
+def _describe_relay(task: TaskSpec, sizes: Sizes) -> dict[str, object]:
+    relayed = "relayed or direct: devices may send everything through server 0"
+    return {
+        "transport": relayed if task.relays else "direct: devices talk to both servers",
+        "relay_key": task.relay_key or "none: made without --server1",
+        "bytes_up_relayed": sizes.relayed_upload,
+        "bytes_down_relayed": sizes.relayed_download + 4 * task.dense_size,
+    }
+
+
+def relay_key_of(pair_file: Path) -> str:
+    """Return the relay identity in server 1's pair file."""
+    pair = read_pair(pair_file)
+    if pair.relay_key is None:
+        raise OperationError(
+            f"{pair_file} has no relay_key; it must come from server 1: secemb pair export in its directory"
+        )
+    return pair.relay_key
 
 
 def _layout(wishes: Wishes) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import numpy as np
+
 from secemb_party.ledger import Ledger, ModelVersion, SchemaMissingError
 from secemb_party.models import ModelStore, Shape
 from secemb_party.settings import Settings
@@ -36,6 +38,31 @@ async def export(settings: Settings, version: int | None, path: Path, *, split_b
         )
     _write(store, chosen, path, split_bias)
     return {"version": chosen, "digest": published[chosen].digest.hex(), "file": str(path)}
+
+
+async def describe(settings: Settings, version: int | None) -> Row:
+    """Return the size of a version and the lengths of its vectors; without a number of the latest."""
+    task = read_task(settings.task.file)
+    known = {one.version: one for one in await _recorded(settings, task)}
+    chosen = version if version is not None else max((one for one in known if known[one].published_at), default=None)
+    if chosen is None:
+        raise OperationError("no version is published yet; start both servers first")
+    store = _store(settings, task)
+    if chosen not in store.versions():
+        raise OperationError(f"version {chosen} is not kept here; secemb model list shows those that are")
+    model = store.load(chosen)
+    lengths = np.linalg.norm(model.rows.astype(np.float64), axis=1)
+    return {
+        **_row(chosen, known.get(chosen), store),
+        "items": model.shape.items,
+        "row_width": model.shape.width,
+        "dense_size": model.shape.dense,
+        "bytes": 4 * model.shape.numbers,
+        "mean_row_norm": float(lengths.mean()),
+        "largest_row_norm": float(lengths.max()),
+        "mean_bias": float(model.rows[:, -1].mean()),
+        "dense_norm": float(np.linalg.norm(model.dense.astype(np.float64))),
+    }
 
 
 async def import_first(settings: Settings, path: Path) -> Row:

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from secemb_tools.operate.options import AsJson
+
 app = typer.Typer(help="Measure anew what is claimed about this project.", no_args_is_help=True)
 
 
@@ -27,6 +29,7 @@ def utility(
     quick: Annotated[
         bool, typer.Option("--quick", help="A hundred rounds, and of MF unless models are named.")
     ] = False,
+    json: AsJson = False,
 ) -> None:
     """Train privately and plainly from the same seeds, and compare both with the paper and with a bias-only model."""
     from secemb_tools.report.utility import Request, run
@@ -36,6 +39,41 @@ def utility(
         models=models or ("mf" if quick else "mf,ncf,fm,deepfm"),
         rounds=rounds or (100 if quick else None),
         private_rounds=(private_rounds if private else 0),
+        seed=seed,
+        out=out,
+        as_json=json,
+    )
+    raise typer.Exit(run(request))
+
+
+@app.command()
+def dp(
+    path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
+    models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
+    cohorts: Annotated[str, typer.Option(help="Devices of a round, on average; separated by commas.")] = "100,500",
+    budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
+    unit: Annotated[str, typer.Option(help="What is hidden: user, or record as in the paper (mf alone).")] = "user",
+    delta: Annotated[float, typer.Option(help="δ of the promise.")] = 1e-4,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each run instead of the report's own.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; the curves go beside it.")] = Path(
+        "build/dp.json"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="One budget, few rounds, and mf unless models are named.")
+    ] = False,
+) -> None:
+    """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
+    from secemb_tools.report.dp import Request, run
+
+    request = Request(
+        path=path,
+        models=models or ("mf" if quick or unit == "record" else "mf,ncf,fm,deepfm"),
+        cohorts=cohorts,
+        budgets=budgets or ("8" if quick else "1,2,4,8,16"),
+        unit=unit,
+        delta=delta,
+        rounds=rounds or (10 if quick else None),
         seed=seed,
         out=out,
     )

@@ -12,7 +12,7 @@ from secemb_tools.datasets import DatasetError, RatingSet, Split, read_movielens
 from secemb_tools.report.curve import draw
 from secemb_tools.report.figures import Figures, compare, table
 from secemb_tools.simulation.control import bias_only_rmse
-from secemb_tools.simulation.recipes import Recipe, recipe_for
+from secemb_tools.simulation.recipes import RECIPES, Recipe, recipe_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,12 @@ class Request:
     private_rounds: int | None  # none: as many as the plain run; zero: no private run
     seed: int
     out: Path
+    as_json: bool = False
 
 
 def run(request: Request) -> int:
     """Measure, print the table, write JSON and curves; return 1 if something is not as it must be."""
-    console = Console()
+    console = Console(stderr=request.as_json)
     ratings = _read(console, request.path)
     recipes = [_recipe(name, ratings, request.rounds) for name in request.models.split(",")]
     data = split(ratings, seed=request.seed)
@@ -41,6 +42,8 @@ def run(request: Request) -> int:
         _write(request, data, control, found)  # after each model: a long run that is cut short has something to show
     console.print(table(found, control))
     console.print(f"\nfigures in {request.out}, curves in {_picture(request.out)}")
+    if request.as_json:
+        print(request.out.read_text(encoding="utf-8"), end="")
     return 0 if all(figures.good for figures in found) else 1
 
 
@@ -53,6 +56,8 @@ def _read(console: Console, path: Path) -> RatingSet:
 
 
 def _recipe(name: str, ratings: RatingSet, rounds: int | None) -> Recipe:
+    if ratings.name not in RECIPES:
+        raise typer.BadParameter(f"no recipe for {ratings.name}; there are some for {' and '.join(RECIPES)}")
     try:
         return recipe_for(name.strip(), ratings.name, rounds)
     except KeyError as error:

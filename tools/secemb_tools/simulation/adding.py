@@ -1,4 +1,4 @@
-"""How the updates of a round come together: through the protocol, or in the clear. Both give the same sum, bit for bit."""
+"""How the updates of a round come together: through the protocol, or in the clear. Both give the same sum."""
 
 from collections.abc import Callable, Sequence
 

@@ -31,6 +31,7 @@ class Recipe:
     penalty: float = 0.1
     dense_penalty: float = 0.0
     fraction_bits: int = 16
+    bound: int = 2**24  # steps of one element of an update; a hundred of these still fit the ring
     bar: float | None = None  # the largest RMSE that is good enough
     paper: float | None = None
 
@@ -49,7 +50,7 @@ class Recipe:
             bins=geometry.bins,
             ring_bits=32,
             fraction_bits=self.fraction_bits,
-            bound=2**24,  # a hundred of these still fit the ring
+            bound=self.bound,
             cohort=self.cohort,
             min_cohort=2,
             rounds=self.rounds,

@@ -6,7 +6,7 @@ A vector that changes is a protocol that changed.
 
 from pathlib import Path
 
-from secemb_tools.vectors import primitives, refusals, sessions, specifications, sums, trees
+from secemb_tools.vectors import primitives, refusals, relays, sessions, specifications, sums, trees
 from secemb_tools.vectors.document import Json, text
 
 __all__ = ["build", "write"]
@@ -22,6 +22,7 @@ _BUILDERS = {
     "specs": specifications.specs,
     "session": sessions.session,
     "sums": sums.sums,
+    "relay": relays.relay,
     "negative": refusals.negative,
 }
 

@@ -16,17 +16,23 @@ from secemb_tools.vectors.source import Source
 
 _LARGEST_NUMBER = 2**53 - 1
 _SEEDED = {Purpose.ROOTS: 16, Purpose.DENSE_SHARE: 16, Purpose.SUM_SHARE: 16, Purpose.BINDING: 34, Purpose.LAYOUT: 1}
+_RELAYED = {Purpose.ANSWER_MASK: 32, Purpose.RELAY_PROOF: 64, Purpose.RELAY_RECEIPT: 64, Purpose.RELAY_DENSE: 64}
 
 
 def labels() -> Json:
     """Derivations for every purpose, in sessions and outside of them."""
     source = Source("labels")
     places = [source.label(0), source.label(7), source.label(_LARGEST_NUMBER), Label(source(32), 258, NO_SESSION)]
-    return {"cases": [_derivation(place, purpose, source) for place in places for purpose in Purpose]}
+    direct = [purpose for purpose in Purpose if purpose not in _RELAYED]
+    return {
+        "cases": [
+            _derivation(place, purpose, source) for some in (direct, _RELAYED) for place in places for purpose in some
+        ]
+    }
 
 
 def _derivation(place: Label, purpose: Purpose, source: Source) -> Json:
-    context = source(_SEEDED.get(purpose, 0))
+    context = source((_SEEDED | _RELAYED).get(purpose, 0))
     return {
         "task_id": place.task_id.hex(),
         "number": place.number,

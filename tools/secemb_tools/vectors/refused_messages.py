@@ -15,6 +15,7 @@ from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 from secemb_shared.reading import tag_rows
 from secemb_tools.vectors.document import Json
+from secemb_tools.vectors.relays import Server1
 from secemb_tools.vectors.source import Recorder, Replay, Source
 from secemb_tools.vectors.specifications import direct
 
@@ -31,7 +32,9 @@ class GoodRound:
     def __init__(self) -> None:
         source = Source("negative")
         sizes = {"items": 5, "capacity": 3, "row_width": 1, "dense_size": 1}
-        self.task = direct(name="negative", ring_bits=32, fraction_bits=16, bound=1000, **sizes)
+        self.server = Server1.draw(Source("negative relay"))
+        relay: dict[str, int | str] = {"relay_key": self.server.relay_key}
+        self.task = direct(name="negative", ring_bits=32, fraction_bits=16, bound=1000, **sizes, **relay)
         self.round = RoundSpec(task=self.task, number=8, model_version=5, model_digest=source(32))
         self.table = np.frombuffer(source(20), dtype="<f4").astype(np.float32).reshape(5, 1)
         self.asked = np.array([4, 1], dtype=np.int64)
@@ -87,7 +90,7 @@ def refused(good: GoodRound) -> Iterator[Json]:
     """Yield every kind of message with every kind of fault."""
     for place, data in good.messages.items():
         decoder, party, kind = place
-        for name, wrong, error in (*_lengths(data), *_headers(data), *_bindings(good, place)):
+        for name, wrong, error in (*lengths(data), *headers(data), *_bindings(good, place)):
             yield _case(name, place, wrong, error)
         others = good.messages[decoder, 1 - party, kind]
         error = "BindingError" if len(data) == len(others) else "LengthError"
@@ -98,9 +101,9 @@ def refused(good: GoodRound) -> Iterator[Json]:
 
 
 def _spare_bits(place: _Place, data: bytes) -> Iterator[Json]:
-    yield _case("first bit behind the last", place, _changed(data, -1, data[-1] | 0x02), "EncodingError")
-    yield _case("last bit behind the last", place, _changed(data, -1, data[-1] | 0x80), "EncodingError")
-    cut = _changed(data, -1, data[-1] | 0x80)[:-1]
+    yield _case("first bit behind the last", place, changed(data, -1, data[-1] | 0x02), "EncodingError")
+    yield _case("last bit behind the last", place, changed(data, -1, data[-1] | 0x80), "EncodingError")
+    cut = changed(data, -1, data[-1] | 0x80)[:-1]
     yield _case("length is checked before bits", place, cut, "LengthError")
 
 
@@ -112,7 +115,8 @@ def _other_sums(good: GoodRound, party: int) -> Iterator[Json]:
         yield _case(f"a share of kind {other}", ("sum_share", party, kind), data, error)
 
 
-def _lengths(data: bytes) -> Iterator[tuple[str, bytes, str]]:
+def lengths(data: bytes) -> Iterator[tuple[str, bytes, str]]:
+    """Yield the message with another length."""
     for name, wrong in {
         "empty": b"",
         "one byte": data[:1],
@@ -126,20 +130,21 @@ def _lengths(data: bytes) -> Iterator[tuple[str, bytes, str]]:
         yield name, wrong, "LengthError"
 
 
-def _headers(data: bytes) -> Iterator[tuple[str, bytes, str]]:
+def headers(data: bytes) -> Iterator[tuple[str, bytes, str]]:
+    """Yield the message with an envelope that is wrong."""
     other_kind = data[7] % 4 + 1
     yield "magic in capitals", b"SECEMB" + data[6:], "EncodingError"
-    yield "magic with one bit changed", _changed(data, 5, data[5] ^ 1), "EncodingError"
-    yield "version 0", _changed(data, 6, 0), "VersionError"
-    yield "version 2", _changed(data, 6, 2), "VersionError"
-    yield "another kind", _changed(data, 7, other_kind), "KindError"
-    yield "kind 0", _changed(data, 7, 0), "KindError"
-    yield "kind 255", _changed(data, 7, 255), "KindError"
-    yield "first bit of the binding changed", _changed(data, 8, data[8] ^ 1), "BindingError"
-    yield "last bit of the binding changed", _changed(data, 23, data[23] ^ 0x80), "BindingError"
-    yield "magic is checked before version", b"\0" + _changed(data, 6, 2)[1:], "EncodingError"
-    yield "version is checked before kind", _changed(_changed(data, 6, 2), 7, other_kind), "VersionError"
-    yield "kind is checked before binding", _changed(_changed(data, 7, other_kind), 8, data[8] ^ 1), "KindError"
+    yield "magic with one bit changed", changed(data, 5, data[5] ^ 1), "EncodingError"
+    yield "version 0", changed(data, 6, 0), "VersionError"
+    yield "version 2", changed(data, 6, 2), "VersionError"
+    yield "another kind", changed(data, 7, other_kind), "KindError"
+    yield "kind 0", changed(data, 7, 0), "KindError"
+    yield "kind 255", changed(data, 7, 255), "KindError"
+    yield "first bit of the binding changed", changed(data, 8, data[8] ^ 1), "BindingError"
+    yield "last bit of the binding changed", changed(data, 23, data[23] ^ 0x80), "BindingError"
+    yield "magic is checked before version", b"\0" + changed(data, 6, 2)[1:], "EncodingError"
+    yield "version is checked before kind", changed(changed(data, 6, 2), 7, other_kind), "VersionError"
+    yield "kind is checked before binding", changed(changed(data, 7, other_kind), 8, data[8] ^ 1), "KindError"
     yield "length is checked before magic", bytes(len(data) - 1), "LengthError"
 
 
@@ -159,7 +164,7 @@ def _bindings(good: GoodRound, place: _Place) -> Iterator[tuple[str, bytes, str]
     yield "of another session", envelope(right, bytes(16), kind, party) + body, "BindingError"
     yield "to the other party", envelope(right, good.session_id, kind, 1 - party) + body, "BindingError"
     elsewhere = envelope(right, good.session_id, Kind(kind % 4 + 1), party)
-    yield "with the binding of another kind", _changed(elsewhere, 7, kind) + body, "BindingError"
+    yield "with the binding of another kind", changed(elsewhere, 7, kind) + body, "BindingError"
 
 
 def refused_rows(good: GoodRound) -> Iterator[Json]:
@@ -215,7 +220,8 @@ def _named(place: _Place) -> Json:
     return {"decoder": decoder, "party": party, "round_kind": kind}
 
 
-def _changed(data: bytes, at: int, value: int) -> bytes:
-    changed = bytearray(data)
-    changed[at] = value
-    return bytes(changed)
+def changed(data: bytes, at: int, value: int) -> bytes:
+    """Return the data with one byte changed."""
+    copy = bytearray(data)
+    copy[at] = value
+    return bytes(copy)

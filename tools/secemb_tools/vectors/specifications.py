@@ -43,6 +43,7 @@ def specs() -> Json:
         binned(name="two tables with one bin", tables=2, bins=1, capacity=2),
         binned(name="~largest numbers!", **largest, **rates, **times),
         binned(name="another optimiser", optimiser="sgd", rounds=1, row_rate="0", dense_rate="1", initial_scale="0.5"),
+        binned(name="relayed", relay_key=Source("specs relay")(32).hex()),
         binned(name="ML1M", items=3883, capacity=300, tables=4, bins=82, row_width=65, dense_size=0),
     ]
     return {"tasks": [_described(source, task) for task in tasks]}
@@ -60,6 +61,7 @@ def _described(source: Source, task: TaskSpec) -> Json:
         "depth": geometry.depth,
         "bin_sizes": sizes_of_bins.tolist(),
         "message_bytes": {"keys": sizes.keys, "answer": sizes.answer, "update": list(sizes.update)},
+        "relayed_bytes": {"upload": sizes.relayed_upload, "download": sizes.relayed_download},
         "rounds": [_round(source, task, *which) for which in _ROUNDS],
     }
 

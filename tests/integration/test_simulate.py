@@ -1,0 +1,150 @@
+"""The simulation for research: seeds decide everything, cutting it short changes nothing, secrecy costs no bit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from secemb_party.models import Model
+from secemb_shared.messages import RoundSpec
+from secemb_tools import simulate
+from secemb_tools.simulation import adding, engine
+from secemb_tools.simulation.engine import PLAIN, PRIVATE, Engine, Row
+from secemb_tools.simulation.run import Run, RunError
+from secemb_tools.simulation.scenario import Scenario, ScenarioError, World
+
+SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 7, "items": 80, "capacity": 20, "dimension": 4}
+
+
+def test_the_same_seed_gives_the_same_table_and_another_seed_another() -> None:
+    one, same, other = (simulate(**SMALL, seed=seed) for seed in (1, 1, 2))
+    assert one.table() == same.table()
+    assert one.table() != other.table()
+    assert [row["kind"] for row in one.table()] == ["train", "train", "evaluate"] * 2 + ["train"]
+
+
+@pytest.mark.parametrize("model", ["mf", "ncf", "fm"])
+def test_a_private_run_is_the_plain_one_to_the_last_bit(model: str) -> None:
+    run = simulate(**SMALL, model=model, compare_plain=True)
+    assert run.same_as_plain is True
+    assert run.plain is not None
+    assert run.rows[-1].version == 5
+    assert run.rmse is not None
+
+
+def test_one_number_too_much_in_the_private_sum_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def add_wrongly(round_: RoundSpec, model: Model, devices: Any) -> Any:
+        total = adding.add_privately(round_, model, devices)
+        if total.rows.size:
+            total.rows[0, 0] += 1
+        return total
+
+    monkeypatch.setitem(engine.WAYS, PRIVATE, add_wrongly)
+    assert simulate(**SMALL, compare_plain=True).same_as_plain is False
+
+
+def test_the_model_learns() -> None:
+    run = simulate(devices=60, cohort=30, rounds=24, items=120, capacity=40, way=PLAIN)
+    errors = [row.rmse for row in run.rows if row.rmse is not None]
+    assert errors[-1] < errors[0] - 0.1
+
+
+class CutOffError(Exception):
+    """Somebody has pulled the plug."""
+
+
+@pytest.mark.parametrize("rounds", [1, 3, 5])
+def test_a_run_that_is_cut_short_goes_on_to_the_same_table(rounds: int, tmp_path: Path) -> None:
+    def pull_the_plug(row: Row) -> None:
+        if row.round == rounds:
+            raise CutOffError
+
+    with pytest.raises(CutOffError):
+        simulate(**SMALL, compare_plain=True, runs=tmp_path, name="cut", save_every=1, watch=pull_the_plug)
+    assert len(Run.load(tmp_path / "cut").rows) == rounds
+    seen: list[int] = []
+    run = simulate(**SMALL, compare_plain=True, runs=tmp_path, name="cut", watch=lambda row: seen.append(row.round))
+    assert seen == list(range(rounds, 7))
+    assert run.table() == simulate(**SMALL).table()
+    assert run.same_as_plain is True
+    assert Run.load(tmp_path / "cut").table() == run.table()
+
+
+def test_a_run_that_has_ended_is_not_run_again(tmp_path: Path) -> None:
+    first = simulate(**SMALL, runs=tmp_path)
+    again = simulate(**SMALL, runs=tmp_path, watch=lambda row: pytest.fail("there is nothing left to do"))
+    assert again.table() == first.table()
+    assert [path.name for path in tmp_path.iterdir()] == [first.name]
+
+
+def test_a_damaged_state_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    run = simulate(**SMALL, runs=tmp_path)
+    state = tmp_path / run.name / "state.safetensors"
+    state.write_bytes(state.read_bytes()[:200])
+    with pytest.raises(RunError, match="remove it"):
+        simulate(**SMALL, runs=tmp_path)
+    (tmp_path / run.name / "run.json").write_text("{}")
+    with pytest.raises(RunError, match="holds no run"):
+        simulate(**SMALL, runs=tmp_path)
+
+
+def test_a_run_saves_and_loads_what_it_is(tmp_path: Path) -> None:
+    run = simulate(**SMALL, compare_plain=True)
+    loaded = Run.load(run.save(tmp_path))
+    assert loaded.as_json() == json.loads(json.dumps(run.as_json()))
+    assert run.plot().startswith("<svg")
+    assert run.plot().count("<polyline") == 2
+
+
+def test_everybody_trains_in_turn_and_the_same_people_are_asked_each_time() -> None:
+    world = World(Scenario(devices=24, cohort=8, rounds=9, items=80))
+    trained = [set(world.people_of(number).tolist()) for number in (0, 1, 3)]
+    assert set().union(*trained) == set(range(24))
+    assert world.people_of(2).tolist() == world.people_of(5).tolist()
+    assert sum(map(len, trained)) == 24
+
+
+def test_what_is_held_out_is_never_trained_on() -> None:
+    """A device's update touches only rows of what it may train on."""
+    world = World(Scenario(devices=6, cohort=6, rounds=1, items=80, capacity=20))
+    running = Engine(world, way=PLAIN)
+    before = running.model.rows
+    running.step()
+    moved = set(np.flatnonzero((running.model.rows != before).any(axis=1)).tolist())
+    allowed: set[int] = set()
+    for person, device in enumerate(running.devices):
+        held = device.parts.held_out()
+        allowed |= {item for item in world.ratings_of(person) if item not in held}
+    assert moved <= allowed
+    assert allowed < {item for person in range(6) for item in world.ratings_of(person)}
+
+
+def test_matrix_factorisation_needs_no_torch() -> None:
+    program = "import sys; sys.modules['torch'] = None; import secemb_tools.demo; from secemb_tools import simulate; "
+    program += "print(len(simulate(devices=4, cohort=2, rounds=2, items=30).rows))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "2\n"
+
+
+@pytest.mark.parametrize(
+    ("wish", "words"),
+    [
+        ({"model": "svd"}, "there are mf"),
+        ({"devices": 3, "cohort": 4}, "at most as many"),
+        ({"rounds": 0}, "at least 1"),
+        ({"way": "sideways"}, "private, plain"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_the_reason(wish: dict[str, Any], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        simulate(**(SMALL | wish))
+
+
+def test_a_cohort_of_thousands_fits_the_ring() -> None:
+    world = World(Scenario(devices=3000, cohort=3000, items=50, rounds=1, capacity=10))
+    assert world.task.cohort == 3000
+    assert world.task.bound * 3000 < 2**31

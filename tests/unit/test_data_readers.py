@@ -1,0 +1,154 @@
+"""Every format of ratings is read as it is published, and what is none is refused with the line and the fix."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from secemb_tools.datasets import DatasetError, RatingSet, read_ratings
+from secemb_tools.datasets.made_up import make_ratings
+from secemb_tools.datasets.tables import read_table
+from secemb_tools.datasets.yelp import BUSINESSES, REVIEWS, read_yelp
+
+FILMS_10M = (
+    "1::Toy Story (1995)::Animation|Comedy\n"
+    "7::Été: the film (1996)::Drama\n"
+    "65130::Nobody knows (2008)::(no genres listed)\n"
+)
+
+
+def write(directory: Path, files: dict[str, str], encoding: str = "utf-8") -> Path:
+    directory.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (directory / name).write_text(text, encoding=encoding)
+    return directory
+
+
+def triples(ratings: RatingSet) -> list[tuple[int, int, float]]:
+    return list(zip(ratings.people.tolist(), ratings.items.tolist(), ratings.values.tolist(), strict=True))
+
+
+def test_movielens_10m_has_half_stars_genres_and_nothing_about_people(tmp_path: Path) -> None:
+    ratings = read_ratings(
+        write(
+            tmp_path,
+            {"ratings.dat": "5::7::3.5::838985046\n2::1::5::838983525\n5::65130::1::1\n", "movies.dat": FILMS_10M},
+            "latin-1",
+        )
+    )
+    assert ratings.name == "ML10M"
+    assert triples(ratings) == [(1, 1, 3.5), (0, 0, 5.0), (1, 2, 1.0)]
+    assert ratings.user_features.shape == (2, 0)
+    assert ratings.item_features.tolist() == [[0, 1, 1, 0], [0, 0, 0, 1], [1, 0, 0, 0]]
+    assert ratings.times is not None
+    assert ratings.times.tolist() == [838985046, 838983525, 1]
+
+
+def test_movielens_25m_is_csv_with_titles_in_quotes(tmp_path: Path) -> None:
+    movies = 'movieId,title,genres\n1,Toy Story (1995),Comedy\n296,"Good, the Bad, The",Action|Comedy\n'
+    ratings = read_ratings(
+        write(
+            tmp_path,
+            {"ratings.csv": "userId,movieId,rating,timestamp\n1,296,5.0,1147880044\n9,1,0.5,1\n", "movies.csv": movies},
+        )
+    )
+    assert ratings.name == "ML25M"
+    assert triples(ratings) == [(0, 1, 5.0), (1, 0, 0.5)]
+    assert ratings.item_features.tolist() == [[0, 1], [1, 1]]
+
+
+def test_a_movielens_rating_of_a_film_that_is_not_listed_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"ratings.dat": "1::8::5::1\n", "movies.dat": FILMS_10M}, "latin-1")
+    with pytest.raises(DatasetError, match="unpack the set anew"):
+        read_ratings(tmp_path)
+
+
+def test_a_movielens_file_that_was_cut_off_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {"ratings.dat": "1::1::5::1\n2::\n", "movies.dat": FILMS_10M}, "latin-1")
+    with pytest.raises(DatasetError, match="unpack the whole archive"):
+        read_ratings(tmp_path)
+
+
+def reviews(*rows: tuple[str, str, int]) -> str:
+    found = [
+        {"user_id": who, "business_id": what, "stars": stars, "date": "2018-07-07 22:09:11"}
+        for who, what, stars in rows
+    ]
+    return "".join(json.dumps(one) + "\n" for one in found)
+
+
+def businesses(**states: str) -> str:
+    return "".join(json.dumps({"business_id": name, "state": state}) + "\n" for name, state in states.items())
+
+
+def test_yelp_keeps_the_most_active_people_and_the_state_of_each_business(tmp_path: Path) -> None:
+    files = {
+        REVIEWS: reviews(("a", "x", 5), ("b", "x", 1), ("b", "y", 2), ("c", "z", 3), ("b", "x", 4), ("c", "y", 5)),
+        BUSINESSES: businesses(x="PA", y="FL", z="PA", w="NV"),
+    }
+    ratings = read_yelp(write(tmp_path, files), people=2)
+    assert triples(ratings) == [(0, 0, 4.0), (0, 1, 2.0), (1, 2, 3.0), (1, 1, 5.0)]  # b's last word on x counts
+    assert ratings.item_features.tolist() == [[0, 1], [1, 0], [0, 1]]  # FL, PA; NV has no rating
+    assert ratings.user_features.shape == (2, 0)
+    assert read_ratings(tmp_path).person_count == 3
+
+
+def test_yelp_without_its_businesses_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, {REVIEWS: reviews(("a", "x", 5)), BUSINESSES: businesses(y="PA")})
+    with pytest.raises(DatasetError, match="unpack both files"):
+        read_ratings(tmp_path)
+    (tmp_path / REVIEWS).write_text("no json\n")
+    with pytest.raises(DatasetError, match="Yelp's archive"):
+        read_ratings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A1,0439886341,1.0,1334707200\nA2,B00000JRSB,5.0,1\nA2,0439886341,4.0,2\n",  # Amazon, 2014
+        "0439886341,A1,1.0,1334707200\nB00000JRSB,A2,5.0,1\n0439886341,A2,4.0,2\n",  # Amazon, 2018
+        "user_id,parent_asin,rating,timestamp\nA1,x,1.0,1334707200\nA2,y,5.0,1\nA2,x,4.0,2\n",  # Amazon, 2023
+        "rating;userId;itemId\n".replace(";", ",") + "1,A1,x\n5,A2,y\n4,A2,x\n",
+        "\ufeffUser,Item,Stars\r\nA1,x,1\r\nA2,y,5\r\n\r\nA2,x,4\r\n",  # from a spreadsheet
+        "A1,x,1\nA2,y,5\nA2,x,2\nA2,x,4\n",  # no names, and a second thought
+    ],
+)
+def test_a_table_of_ratings_is_read_however_it_is_arranged(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(text, encoding="utf-8", newline="")
+    ratings = read_table(path)
+    assert triples(ratings) == [(0, 0, 1.0), (1, 1, 5.0), (1, 0, 4.0)]
+    assert (ratings.person_count, ratings.item_count) == (2, 2)
+    assert ratings.name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is empty"),
+        ("user,item,rating\n", "holds no rating"),
+        ("user,item,rating\na,b,good\n", "line 2"),
+        ("user,item,rating\na,b,3\na,b\n", "line 3"),
+        ("user,item,rating\na,b,nan\n", "line 2"),
+        ("a,b\n", "neither names nor a rating"),
+    ],
+)
+def test_a_table_without_ratings_is_refused_with_the_line(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=words) as caught:
+        read_table(path)
+    assert "user, item and rating" in str(caught.value)
+    assert "good" not in str(caught.value)  # what somebody thinks is not repeated
+
+
+def test_made_up_ratings_have_a_long_tail_and_follow_their_seed() -> None:
+    one, same, other = (make_ratings(people=150, items=500, most=60, seed=seed) for seed in (1, 1, 2))
+    assert triples(one) == triples(same)
+    assert triples(one) != triples(other)
+    counts = np.sort(np.bincount(one.items, minlength=500))[::-1]
+    assert counts[:50].sum() > 2 * counts[-250:].sum()
+    assert np.bincount(one.people).max() <= 60
+    assert len(set(zip(one.people.tolist(), one.items.tolist(), strict=True))) == one.values.size
+    assert set(one.values.tolist()) <= {1.0, 2.0, 3.0, 4.0, 5.0}

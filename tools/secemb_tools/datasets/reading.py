@@ -1,0 +1,25 @@
+"""A rating set from wherever it is: a directory that a publisher's archive was unpacked to, a CSV file, or a name."""
+
+from pathlib import Path
+
+from secemb_tools.datasets.errors import DatasetError
+from secemb_tools.datasets.fetching import ARCHIVES, FOLDER
+from secemb_tools.datasets.movielens import read_movielens
+from secemb_tools.datasets.ratings import RatingSet
+from secemb_tools.datasets.tables import read_table
+from secemb_tools.datasets.yelp import REVIEWS, read_yelp
+
+
+def read_ratings(path: Path) -> RatingSet:
+    """Return the set at this place; a name such as ml-100k is one that `secemb data fetch` has brought."""
+    if str(path) in ARCHIVES and not path.exists():
+        path = FOLDER / path
+    if path.is_file():
+        return read_table(path)
+    if not path.is_dir():
+        raise DatasetError(
+            f"there is no {path}; `secemb data fetch ml-100k` brings a set, or give a directory or a CSV file"
+        )
+    if (path / REVIEWS).is_file():
+        return read_yelp(path)
+    return read_movielens(path)

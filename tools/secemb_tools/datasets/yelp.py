@@ -1,0 +1,75 @@
+"""Yelp's academic data set: one JSON object a line, in the files that Yelp publishes after one agrees to its terms.
+
+    yelp_academic_dataset_review.json     who, what, how many stars, when
+    yelp_academic_dataset_business.json   in which state a business is: its one feature, as in the paper
+
+As in the paper only the most active people count, 10,000 of them, and the businesses that they have rated.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from secemb_tools.datasets.errors import DatasetError
+from secemb_tools.datasets.ratings import Features, RatingSet
+from secemb_tools.datasets.tables import Line, collect
+
+REVIEWS, BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
+MOST_ACTIVE = 10_000
+
+
+def read_yelp(path: Path, *, people: int = MOST_ACTIVE) -> RatingSet:
+    """Return the ratings of the most active people."""
+    rated = Counter(person for person, _ in {(one["user_id"], one["business_id"]) for one in _objects(path / REVIEWS)})
+    chosen = set(sorted(rated, key=lambda person: (-rated[person], person))[:people])
+    names: list[str] = []
+    ratings = collect("Yelp", _remember(names, _ratings(path / REVIEWS, chosen)))
+    return replace(ratings, item_features=_states(path / BUSINESSES, list(dict.fromkeys(names))))
+
+
+def _ratings(path: Path, chosen: set[str]) -> Iterator[Line]:
+    for one in _objects(path):
+        if one["user_id"] in chosen:
+            yield one["user_id"], one["business_id"], float(one["stars"]), _time(one.get("date", ""))
+
+
+def _remember(names: list[str], lines: Iterator[Line]) -> Iterator[Line]:
+    for line in lines:
+        names.append(line[1])
+        yield line
+
+
+def _states(path: Path, items: list[str]) -> Features:
+    """Return one column for each state in which one of the items is."""
+    states = {one["business_id"]: one["state"] for one in _objects(path)}
+    try:
+        own = [states[item] for item in items]
+    except KeyError as error:
+        raise DatasetError(f"{path} does not list every business of the reviews; unpack both files anew") from error
+    columns = {state: place for place, state in enumerate(sorted(set(own)))}
+    return np.eye(len(columns), dtype=np.uint8)[[columns[state] for state in own]]
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for line in file:
+                found = json.loads(line)
+                if not {"business_id"} <= found.keys():
+                    raise ValueError
+                yield found
+    except (OSError, ValueError, AttributeError) as error:
+        raise DatasetError(f"{path} cannot be read; unpack Yelp's archive and give its directory") from error
+
+
+def _time(date: str) -> int:
+    try:
+        return int(datetime.fromisoformat(f"{date}+00:00").timestamp())
+    except ValueError:
+        return 0

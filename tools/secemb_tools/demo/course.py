@@ -1,0 +1,106 @@
+"""The course of a demonstration: rounds of real devices against two real services, watched by both operators."""
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from secemb_sdk.receipts import Receipt
+from secemb_tools.demo.ending import Ending
+from secemb_tools.demo.evidence import sum_zeros, traffic_of, view_of
+from secemb_tools.demo.fleet import Fleet, fleet_of
+from secemb_tools.demo.live import View
+from secemb_tools.demo.watching import Seen, Watch
+from secemb_tools.local import Pair
+from secemb_tools.simulation.engine import PLAIN, Engine, Row
+from secemb_tools.simulation.run import Run
+from secemb_tools.simulation.scenario import World
+
+_LOOK_SECONDS = 0.5  # between two looks at whether both servers are still there
+
+
+@dataclass(slots=True)
+class Course:
+    """What has happened so far."""
+
+    world: World
+    pair: Pair
+    seen: list[Seen] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    receipts: list[Receipt] = field(default_factory=list)
+    troubled: int = 0
+
+    async def run(self, view: View, folder: Path) -> None:
+        """Run all rounds; the servers must be up, and stay it."""
+        rounds = asyncio.ensure_future(self._rounds(view, folder))
+        try:
+            while not rounds.done():
+                await asyncio.wait({rounds}, timeout=_LOOK_SECONDS)
+                self.pair.check()
+            rounds.result()
+        finally:
+            rounds.cancel()
+            await asyncio.wait({rounds})
+
+    async def _rounds(self, view: View, folder: Path) -> None:
+        watch = Watch(self.pair)
+        try:
+            async with fleet_of(self.world, self.pair.urls, folder) as fleet:
+                for number in range(self.world.scenario.rounds):
+                    await self._round(number, fleet, watch, view)
+        finally:
+            await watch.aclose()
+
+    async def _round(self, number: int, fleet: Fleet, watch: Watch, view: View) -> None:
+        await watch.until_open(number)
+        part = await fleet.take_part(number)
+        seen = await watch.until_ended(number)
+        self.seen.append(seen)
+        self.rows.append(row_of(seen))
+        self.receipts += part.receipts
+        self.troubled += part.troubled
+        moved = sum(sum(one.sent) + sum(one.received) for one in part.receipts) / max(len(part.receipts), 1)
+        view.show(seen, kilobytes=moved / 1e3)
+
+    async def end(self, started: float) -> Ending:
+        """Compare with a plain run from the same seeds, and look at what both servers hold."""
+        plain = await asyncio.to_thread(run_plainly, self.world)
+        sessions = sum(one.matched for one in self.seen)
+        seconds = perf_counter() - started
+        run = Run(
+            name="demo",
+            scenario=self.world.scenario,
+            way="http",
+            task_id=self.world.task.task_id.hex(),
+            rows=self.rows,
+            plain=plain,
+            seconds=seconds,
+        )
+        return Ending(
+            run=run,
+            seen=self.seen,
+            traffic=traffic_of(self.world.task, self.receipts),
+            servers=[view_of(server, self.pair, self.receipts, sessions) for server in self.pair.servers],
+            zeros=sum_zeros(self.pair),
+            troubled=self.troubled,
+            seconds=seconds,
+        )
+
+
+def row_of(seen: Seen) -> Row:
+    """Return a round as a run's table has it."""
+    return Row(
+        round=seen.round,
+        kind=seen.kind,
+        sessions=seen.matched,
+        version=seen.version,
+        digest=seen.digest,
+        rmse=seen.figures.get("rmse"),
+        mae=seen.figures.get("mae"),
+    )
+
+
+def run_plainly(world: World) -> list[Row]:
+    """Return the table of the same rounds without any secrecy."""
+    engine = Engine(world, way=PLAIN)
+    return [engine.step() for _ in range(world.scenario.rounds)]

@@ -1,0 +1,95 @@
+"""Simulated devices over HTTP: the SDK as an app uses it, a few hundred of them in one process."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from secemb_sdk import Contributed, Device, Dropped, Policy
+from secemb_sdk.home import Home
+from secemb_sdk.parts import Parts
+from secemb_sdk.receipts import Receipt
+from secemb_sdk.sealing import Seal
+from secemb_sdk.transport import HttpTransport
+from secemb_sdk.vault import Vault
+from secemb_tools.simulation.scenario import HOLD_OUT, World
+
+_LONGEST_PAUSE = 0.3  # seconds until a device that was sent away asks again
+# Devices of a demonstration have nothing to hide from a stopwatch, and somebody waits.
+_POLICY = Policy(pace_seconds=0.0, seconds=60.0)
+
+
+@dataclass(slots=True)
+class Participation:
+    """What became of the devices of one round."""
+
+    receipts: list[Receipt] = field(default_factory=list)
+    dropped: int = 0
+    troubled: int = 0  # devices that uploaded zeros
+
+
+class Fleet:
+    """All devices; each has a home of its own, which is open while its device takes part."""
+
+    def __init__(self, world: World, urls: tuple[str, str], folder: Path, transports: list[HttpTransport]) -> None:
+        self._world, self._urls, self._folder, self._transports = world, urls, folder, transports
+
+    async def take_part(self, number: int) -> Participation:
+        """Let everybody whose turn it is take part in the round of this number, all at once."""
+        found = Participation()
+        people = self._world.people_of(number).tolist()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for person, transport in zip(people, self._transports, strict=True):
+                    group.create_task(self._one(person, transport, found))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None  # the others have the same reason
+        return found
+
+    async def _one(self, person: int, transport: HttpTransport, found: Participation) -> None:
+        parts = await asyncio.to_thread(self._open, person)
+        try:
+            outcome = await _contribute(Device(parts, transport))
+        finally:
+            parts.vault.close()
+        if isinstance(outcome, Dropped):
+            found.dropped += 1
+        else:
+            found.receipts.append(outcome.receipt)
+            found.troubled += outcome.trouble is not None
+
+    def _open(self, person: int) -> Parts:
+        """Open a device's home; the first time, log what its owner thinks."""
+        world, task_id = self._world, self._world.task.task_id
+        home = Home(self._folder / f"device{person}", Seal(None))
+        vault = Vault(home, random_bytes=lambda _: world.hold_out_key_of(person))  # drawn once, for the identity
+        vault.bind(task_id, self._urls)
+        if not vault.ratings():
+            vault.log(world.ratings_of(person).items())
+        return Parts(
+            vault=vault,
+            task_id=task_id,
+            policy=_POLICY,
+            model=world.model_of(person),
+            epochs=world.scenario.epochs,
+            hold_out=HOLD_OUT,
+        )
+
+
+@asynccontextmanager
+async def fleet_of(world: World, urls: tuple[str, str], folder: Path) -> AsyncIterator[Fleet]:
+    """Make a fleet with as many connections as a round has devices."""
+    async with AsyncExitStack() as stack:
+        transports = [HttpTransport(urls) for _ in range(world.scenario.cohort)]
+        for transport in transports:
+            stack.push_async_callback(transport.aclose)
+        yield Fleet(world, urls, folder, transports)
+
+
+async def _contribute(device: Device) -> Contributed | Dropped:
+    while True:
+        outcome = await device.contribute()
+        if isinstance(outcome, Contributed | Dropped):
+            return outcome
+        await asyncio.sleep(min(outcome.seconds, _LONGEST_PAUSE))

@@ -1,0 +1,31 @@
+"""`secemb serve` as a child that does not outlive its parent, however that ends."""
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(parent: int) -> None:
+    """Let the system send SIGTERM when the parent has gone; other systems than Linux have no such thing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it has gone already
+        raise SystemExit(1)
+
+
+def main(folder: str, parent: str) -> None:
+    """Serve until a signal, or until the parent has gone."""
+    end_with_parent(int(parent))
+    from secemb_tools.operate.refusal import refusals
+    from secemb_tools.operate.running import serve, settings_at
+
+    with refusals():
+        serve(settings_at(Path(folder)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

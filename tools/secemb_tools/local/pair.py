@@ -1,0 +1,114 @@
+"""Two services for one task: set up as docs/operating.md says, started together, and ended together."""
+
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from secemb_shared.errors import SecEmbError
+from secemb_shared.messages import TaskSpec
+from secemb_tools.local.service import Service
+from secemb_tools.operate.installation import install
+from secemb_tools.operate.pairing import dump, export_pair, import_pair
+from secemb_tools.operate.settings_text import Addresses
+from secemb_tools.operate.task_files import write_task
+
+HERE = "127.0.0.1"
+START_SECONDS = 60.0
+_PAUSE = 0.05
+
+
+class PairError(SecEmbError, RuntimeError):
+    """A service did not start; the message has its last words."""
+
+
+class Pair:
+    """Two services with directories of their own, mutual TLS between them, SQLite, and enrolment open to anybody."""
+
+    def __init__(self, folder: Path, task: TaskSpec, *, evaluate_every: int = 0, relayed: bool = False) -> None:
+        ports = free_ports(3)
+        self.task = task
+        self.servers = (Service(0, folder / "server0", ports[0]), Service(1, folder / "server1", ports[1]))
+        self._folder, self._evaluate_every = folder, evaluate_every
+        self.peer_port = ports[2]
+        self.peer_via: int | None = None  # a port of this machine that leads there, for who wants to stand in between
+        self._set_up(peer_port=ports[2], relayed=relayed)
+
+    @property
+    def urls(self) -> tuple[str, str]:
+        """Return the addresses that devices call."""
+        return self.servers[0].url, self.servers[1].url
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run both services."""
+        try:
+            for pause in self.starting():
+                time.sleep(pause)
+            yield
+        finally:
+            self.stop()
+
+    def starting(self) -> Iterator[float]:
+        """Start both services; yield pauses, which the caller makes as it can, until both are ready."""
+        for server in self.servers:
+            server.launch(self._variables(server.role))
+        end = time.monotonic() + START_SECONDS
+        for server in self.servers:
+            while not server.answers("/readyz"):
+                if server.has_ended() or time.monotonic() > end:
+                    raise PairError(f"server {server.role} did not start: {server.log.read_text()[-2000:]}")
+                yield _PAUSE
+
+    def check(self) -> None:
+        """Raise if a service has ended by itself."""
+        for server in self.servers:
+            if server.has_ended():
+                raise PairError(f"server {server.role} has ended by itself: {server.log.read_text()[-2000:]}")
+
+    def stop(self) -> None:
+        """End both processes in good order."""
+        for server in self.servers:
+            server.terminate()
+        for server in self.servers:
+            server.wait()
+
+    def _variables(self, role: int) -> dict[str, str]:
+        if role == 1:
+            return {}
+        variables = {
+            "SECEMB_DEVICES__OPEN_ENROLMENT": "true",
+            "SECEMB_ROUNDS__EVALUATE_EVERY": str(self._evaluate_every),
+        }
+        if self.peer_via is not None:
+            variables["SECEMB_PEER__URL"] = f"https://{HERE}:{self.peer_via}"
+        return variables
+
+    def _set_up(self, *, peer_port: int, relayed: bool) -> None:
+        first, second = self.servers
+        for server in self.servers:
+            at = Addresses(host=HERE, bind=HERE, port=server.port, peer_bind=HERE, peer_port=peer_port)
+            server.operator_token = install(server.folder, server.role, at).operator_token
+        if relayed:
+            self.task = replace(self.task, relay_key=export_pair(second.folder).relay_key or "")
+        write_task(self.task, self._folder / "task")
+        for file in (self._folder / "task" / "server0").iterdir():
+            shutil.copy2(file, first.folder / "task")
+        for mine, other in ((first, second), (second, first)):
+            path = self._folder / f"{mine.role}.pair.json"
+            path.write_text(dump(export_pair(mine.folder)))
+            import_pair(other.folder, path, replace=False)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of loopback that nobody listens on."""
+    sockets = [socket.socket() for _ in range(count)]
+    for one in sockets:
+        one.bind((HERE, 0))
+    ports = [int(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports

@@ -1,0 +1,112 @@
+"""One service in a process of its own, and what it uses."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+_STOP_SECONDS = 10.0
+_ASK_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one service has used so far."""
+
+    cpu_seconds: float
+    kernel_seconds: float
+    memory_bytes: int
+    largest_lag_seconds: float
+
+
+class Service:
+    """One service and its process."""
+
+    def __init__(self, role: int, folder: Path, port: int) -> None:
+        self.role, self.folder, self.port = role, folder, port
+        self.url = f"http://127.0.0.1:{port}"
+        self.operator_token = ""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        """Return where the service writes what it has to say."""
+        return self.folder.with_suffix(".log")
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the process."""
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        return self._process.pid
+
+    def launch(self, variables: dict[str, str]) -> None:
+        """Start the process; a Ctrl-C at the terminal does not reach it, so that whoever started it decides."""
+        command = [sys.executable, "-m", "secemb_tools.local.child", str(self.folder), str(os.getpid())]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=_own(variables), start_new_session=True
+            )
+
+    def has_ended(self) -> bool:
+        """Tell whether the process is gone."""
+        return self._process is None or self._process.poll() is not None
+
+    def answers(self, path: str) -> bool:
+        """Tell whether the service says that all is well at this address."""
+        try:
+            return httpx.get(self.url + path, timeout=5, trust_env=False).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def terminate(self) -> None:
+        """Ask the process to end in good order."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def wait(self) -> None:
+        """Wait until the process has ended; one that does not is killed."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(timeout=_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def ask(self, path: str) -> Any:
+        """Return what the operator's interface says."""
+        headers = {"authorization": f"Bearer {self.operator_token}"}
+        answer = httpx.get(f"{self.url}/v1/operator/{path}", headers=headers, timeout=_ASK_SECONDS, trust_env=False)
+        return answer.raise_for_status().json()
+
+    def usage(self) -> Usage:
+        """Read the process's own accounts and its metrics."""
+        text = httpx.get(f"{self.url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
+        lag = re.findall(r"^secemb_event_loop_lag_seconds(?:\{[^}]*\})? (\S+)$", text, re.M)
+        kernel = re.findall(r"^secemb_kernel_seconds_sum\{[^}]*\} (\S+)$", text, re.M)
+        return Usage(self._cpu(), sum(map(float, kernel)), self._memory(), max(map(float, lag), default=0.0))
+
+    def endings(self) -> list[tuple[float, int]]:
+        """Return, for each published round, the seconds from sealing to published and how many sessions counted."""
+        rounds = self.ask("rounds")
+        return [(one["ended_at"] - one["sealing_at"], one["counted"]) for one in rounds if one["state"] == "published"]
+
+    def _cpu(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _memory(self) -> int:
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024
+
+
+def _own(variables: dict[str, str]) -> dict[str, str]:
+    """Return the process's variables without settings that somebody made for another server."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("SECEMB_")} | variables

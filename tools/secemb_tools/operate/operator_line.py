@@ -1,0 +1,88 @@
+"""The operator's interface of a server, asked from anywhere: its address and the operator's token are enough."""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from secemb_tools.operate.refusal import OperationError
+
+VARIABLE = "OPERATOR_TOKEN"  # tokens in the order of the servers, separated by spaces
+_SECONDS = 15.0
+
+
+@dataclass(slots=True)
+class OperatorLine:
+    """A connection to one server's operator interface."""
+
+    url: str
+    token: str = field(repr=False)
+    _client: httpx.Client = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise OperationError(f"{self.url} is no address; write http://host:port or https://host")
+        headers = {"authorization": f"Bearer {self.token}"}
+        self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_SECONDS, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._client.close()
+
+    def get(self, path: str) -> Any:
+        """Return what a page of the interface says."""
+        return self._ask("GET", path)
+
+    def post(self, path: str, **query: int) -> Any:
+        """Ask the server to do something."""
+        return self._ask("POST", path, query)
+
+    def readiness(self) -> dict[str, Any]:
+        """Return what the server says about itself to anybody."""
+        try:
+            found: dict[str, Any] = self._client.get("/readyz").json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise self._away(error) from None
+        return found
+
+    def _ask(self, method: str, path: str, query: dict[str, int] | None = None) -> Any:
+        try:
+            answer = self._client.request(method, f"/v1/operator/{path}", params=query)
+        except httpx.HTTPError as error:
+            raise self._away(error) from None
+        if answer.status_code == 401:
+            raise OperationError(
+                f"{self.url} does not know this token; put the one that `secemb init` printed for this server "
+                f"into --token-file or {VARIABLE}"
+            )
+        if answer.is_error:
+            raise OperationError(f"{self.url} refuses: {_detail(answer)}")
+        return answer.json()
+
+    def _away(self, error: Exception) -> OperationError:
+        return OperationError(
+            f"{self.url} does not answer ({type(error).__name__}); is the server up, and is --server right?"
+        )
+
+
+def tokens_for(count: int, files: list[Path]) -> list[str]:
+    """Return a token for each server, from files or from the variable: others can see what is on a command line."""
+    found = [path.read_text().strip() for path in files] or os.environ.get(VARIABLE, "").split()
+    if len(found) != count:
+        raise OperationError(
+            f"{count} tokens are needed and {len(found)} are here; give one --token-file for each --server, or put the "
+            f"tokens into {VARIABLE}, separated by spaces"
+        )
+    return found
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        problem = answer.json()
+        return str(problem.get("detail") or problem.get("title") or answer.status_code)
+    except (ValueError, AttributeError):
+        return str(answer.status_code)

@@ -1,0 +1,91 @@
+"""Where servers stand, for people and for programs."""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+Standing = dict[str, Any]
+_EQUAL = "the models are equal"
+_DIFFERENT = "the models differ: a version is being published just now, or look at /readyz of server 0"
+
+
+def picture(standing: Standing) -> Group:
+    """Return a table with a column for each server, and what is wrong below it."""
+    servers = standing["servers"]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("", style="bold")
+    for one in servers:
+        table.add_column(f"server {one['role']}")
+    for name, shown in _LINES:
+        table.add_row(name, *(shown(one) for one in servers))
+    return Group(table, *(Text(words) for words in _words(standing)))
+
+
+def watch_standing(look: Callable[[], Standing], looks: Iterable[int], *, as_json: bool) -> Standing:
+    """Show where servers stand again and again; with JSON one object a line. Return what was seen last."""
+    last: Standing = {"servers": [], "same_task": None, "digests_equal": None}
+    console = Console(highlight=False)
+    try:
+        if as_json or not console.is_terminal:
+            for _ in looks:
+                last = look()
+                if as_json:
+                    print(json.dumps(last), flush=True)
+                else:
+                    console.print(picture(last))
+            return last
+        with Live(console=console, auto_refresh=False) as live:
+            for _ in looks:
+                last = look()
+                live.update(picture(last), refresh=True)
+    except KeyboardInterrupt:
+        pass
+    return last
+
+
+def _words(standing: Standing) -> Iterable[str]:
+    for one in standing["servers"]:
+        for check in one["checks"]:
+            yield f"server {one['role']}: {check['check']}: {check['hint']}"
+    if standing["same_task"] is False:
+        yield "the servers serve different tasks; compare `secemb task show` on both sides"
+    if standing["digests_equal"] is not None:
+        yield (
+            "the models are equal"
+            if standing["digests_equal"]
+            else "the models differ: one is being published, or see /readyz"
+        )
+
+
+def _round(one: dict[str, Any]) -> str:
+    found = one["round"]
+    if found is None:
+        return "none is open"
+    return f"{found['number']} {found['kind']}, {found['state']}"
+
+
+def _devices(one: dict[str, Any]) -> str:
+    found = one["round"]
+    if found is None:
+        return "-"
+    return f"{found['admitted']} joined, {found['keys']} keys, {found['updates']} updates of {one['cohort']}"
+
+
+def _model(one: dict[str, Any]) -> str:
+    return "-" if one["model_version"] is None else f"{one['model_version']} {one['model_digest'][:16]}"
+
+
+_LINES: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+    ("address", lambda one: str(one["url"])),
+    ("ready", lambda one: "yes" if one["ready"] else "NO"),
+    ("task", lambda one: f"{one['task']} {one['task_id'][:16]}"),
+    ("round", _round),
+    ("devices", _devices),
+    ("model", _model),
+    ("refused", lambda one: str(sum(one["refusals"].values()))),
+)

@@ -1,0 +1,1 @@
+"""What a catalogue and a fleet will cost, before anybody has bought a machine."""
