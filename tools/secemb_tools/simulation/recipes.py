@@ -1,7 +1,7 @@
 """How each model is trained on MovieLens, what it must reach, and what the paper has.
 
 The paper gives one rate and one penalty a model. Read for each rating these overfit, and a dense part needs a rate and
-a penalty of its own; the settings here were found on one split and confirmed on others.
+a penalty of its own; the settings here were found on one split.
 """
 
 from collections.abc import Callable
