@@ -41,19 +41,19 @@ def rank_candidates(parts: Parts, candidates: Iterable[int], *, include_rated: b
     def dense_of(round_: RoundSpec) -> Steps[Floats | None]:
         return (yield from read_dense(parts, exchange, task, round_.model_version))
 
-    return (
-        yield from rank_steps(
-            task,
-            model,
-            np.unique(np.fromiter(candidates, dtype=np.int64)),
-            private=private,
-            dense_of=dense_of,
-            token=parts.token,
-            exclude=_rated(parts, include_rated=include_rated),
-            ask=exchange.ask_any,
-            random_bytes=parts.random_bytes,
-        )
+    ranked = yield from rank_steps(
+        task,
+        model,
+        np.unique(np.fromiter(candidates, dtype=np.int64)),
+        private=private,
+        dense_of=dense_of,
+        token=parts.token,
+        ask=exchange.ask_any,
+        random_bytes=parts.random_bytes,
     )
+    # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
+    rated = set(_rated(parts, include_rated=include_rated).tolist())
+    return [(item, score) for item, score in ranked if item not in rated]
 
 
 def _sync(parts: Parts, exchange: Exchange, shelf: Shelf, table: TableFormat) -> Steps[tuple[TableCopy, Floats]]:

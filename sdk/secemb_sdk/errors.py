@@ -17,6 +17,7 @@ SecEmbError
     └── ExchangeError          a server does not do what it is asked
         ├── UnavailableError       not now; later it may
         ├── OverError              the round, the ticket or the version is gone
+        ├── OutdatedKeyError       sealed to a key that server 1 does not use any more
         ├── ConflictError          other bytes of this session are known there
         └── RefusedError           this message is refused, and would be again
 
@@ -93,6 +94,10 @@ class UnavailableError(ExchangeError):
 
 class OverError(ExchangeError):
     """The round, the ticket or the model version is gone."""
+
+
+class OutdatedKeyError(ExchangeError):
+    """Something was sealed to a key that server 1 does not use any more."""
 
 
 class ConflictError(ExchangeError):

@@ -7,15 +7,18 @@
 A session is never recomputed: to send again, send the same bytes again.
 """
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
-from secemb_shared import reading, secure_sum, writing
+from secemb_shared import reading, relaying, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
 from secemb_shared.errors import SpecError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_sum_share, encode_update
 from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES, SUM_BOUND, SUM_RING
+from secemb_shared.messages.relayed import decode_relayed_answer
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 Messages = tuple[bytes, bytes]  # to server 0, to server 1
@@ -44,6 +47,11 @@ class DeviceSession:
     def __repr__(self) -> str:
         return f"<DeviceSession of round {self.round.number}>"
 
+    @cached_property
+    def hold(self) -> bytes:
+        """Return what this device shares with server 1 and not with the relay between them. Secret."""
+        return relaying.hold_of(self.keys[1])
+
     @property
     def truncated(self) -> int:
         """Return how many items found no place in this round."""
@@ -53,6 +61,12 @@ class DeviceSession:
         """Return the items that take part and their rows, from both servers' answers."""
         words = [decode_answer(self.round, self.session_id, party, data) for party, data in enumerate(answers)]
         return reading.recover(self.round, self._placement, (words[0], words[1]), self._backend)
+
+    def read_relayed(self, answer: bytes) -> tuple[Indices, reading.Rows]:
+        """Return the items that take part and their rows, from the one answer that came through server 0."""
+        masked, _, _ = decode_relayed_answer(self.round, self.session_id, answer)
+        words = relaying.mask(self.round.label(self.session_id), self.hold, masked, self._backend)
+        return reading.recover(self.round, self._placement, (words, np.zeros_like(words)), self._backend)
 
     def write(
         self, items: Indices, updates: npt.NDArray[np.floating], dense: npt.NDArray[np.floating] | None = None

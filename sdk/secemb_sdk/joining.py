@@ -10,6 +10,7 @@ from secemb_sdk.exchange import Exchange, server_time
 from secemb_sdk.parts import Parts
 from secemb_sdk.problems import retry_after
 from secemb_sdk.ranking import Published
+from secemb_sdk.relay_trust import fetch_announcement, take_key
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import digest
@@ -25,6 +26,7 @@ class Joined:
 
     round: RoundSpec
     ticket: str = field(repr=False)
+    relay: bytes | None = field(default=None, repr=False)  # the announced key, where everything goes through server 0
 
 
 def find_task(parts: Parts, exchange: Exchange) -> Steps[TaskSpec]:
@@ -32,9 +34,14 @@ def find_task(parts: Parts, exchange: Exchange) -> Steps[TaskSpec]:
     known = yield from work(parts.vault.task)
     if known is not None:
         return known
-    answers = yield from exchange.ask(*(_ask_task(parts, server) for server in (0, 1)))
-    views = [_read_view(parts, server, answer) for server, answer in enumerate(answers)]
+    # Its digest is the pinned id: who shows it does not matter. Both are asked where both are needed later.
+    servers = (0, 1) if parts.transport == "direct" else (0,)
+    answers = yield from exchange.ask(*(_ask_task(parts, server) for server in servers))
+    views = [_read_view(parts, server, answer) for server, answer in zip(servers, answers, strict=True)]
     task = _decode_task(views[0]["task"])
+    if len(servers) == 1 and not parts.relays(task):
+        (other,) = yield from exchange.ask(_ask_task(parts, 1))
+        _read_view(parts, 1, other)
     yield from work(lambda: parts.vault.keep_task(task))
     return task
 
@@ -55,20 +62,39 @@ def find_published(parts: Parts, exchange: Exchange) -> Steps[Published]:
 
 def join(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) -> Steps[Joined]:
     """Take a place in the round that both servers announce; raise `UnavailableError` where there is none."""
+    if parts.relays(task):
+        return (yield from _join_relayed(parts, exchange, task, session_id))
     announced = yield from _announced(parts, exchange)
     if announced is None:
         raise UnavailableError("no round is open", seconds=_BETWEEN_ROUNDS)
-    (answer,) = yield from exchange.ask(_ask_join(parts, session_id))
-    if answer.status != _JOINED:
-        raise UnavailableError("no round takes devices in", seconds=retry_after(answer) or _BETWEEN_ROUNDS)
-    found = _read(0, answer)
+    found = yield from _enter(parts, exchange, session_id)
     if announced != found.get("round"):
         # Server 0 may have opened the next round between the two questions; then server 1 knows it by now.
         announced = yield from _announced(parts, exchange)
     if announced != found.get("round"):
         raise UnavailableError("the two servers announce different rounds", seconds=_BETWEEN_ROUNDS)
+    return Joined(round=_decode_round(_text(found, "round"), task), ticket=_text(found, "ticket"))
+
+
+def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) -> Steps[Joined]:
+    """Take a place in the round that server 0 announces; server 1 refuses what was sealed for any other."""
+    found = yield from _enter(parts, exchange, session_id)
+    round_, shown = _decode_round(_text(found, "round"), task), found.get("relay")
+    if isinstance(shown, str):
+        relay = yield from take_key(parts, task, shown)
+    else:
+        relay = yield from fetch_announcement(parts, exchange, task)
+    return Joined(round=round_, ticket=_text(found, "ticket"), relay=relay)
+
+
+def _enter(parts: Parts, exchange: Exchange, session_id: bytes) -> Steps[dict[str, Any]]:
+    """Ask server 0 for a place."""
+    (answer,) = yield from exchange.ask(_ask_join(parts, session_id))
+    if answer.status != _JOINED:
+        raise UnavailableError("no round takes devices in", seconds=retry_after(answer) or _BETWEEN_ROUNDS)
+    found = _read(0, answer)
     _heed_deadline(exchange, answer, found)
-    return Joined(round=_decode_round(found["round"], task), ticket=_text(found, "ticket"))
+    return found
 
 
 def _announced(parts: Parts, exchange: Exchange) -> Steps[str | None]:

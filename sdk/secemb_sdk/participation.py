@@ -2,21 +2,21 @@
 
     what is stored         then sent                      an app that is killed afterwards
     Wish                   the wish to join               joins again, as the same session
-    Keyed                  keys, to both servers          builds the same keys again, or drops the session
-    Written                the update, to 1 and then 0    sends the same update again
+    Keyed                  keys                           builds the same keys again, or drops the session
+    Written                the update                     sends the same update again
     a receipt, no session  nothing                        begins a new session
 
-Server 0 gets its update last: it decides by what it holds itself when everybody has done his part.
+How messages travel, to both servers or all through server 0, is decided when a session begins and stays with it.
 """
 
 import hashlib
-import json
 from dataclasses import replace
 
-from secemb_sdk.dense import read_dense
-from secemb_sdk.effects import Answer, Request, Steps, work
+from secemb_sdk.direct import DirectWay
+from secemb_sdk.effects import Steps, work
 from secemb_sdk.errors import (
     ConflictError,
+    DamagedError,
     ExchangeError,
     ForgottenError,
     OverError,
@@ -30,15 +30,16 @@ from secemb_sdk.outcome import Contributed, Dropped, NotNow, Outcome
 from secemb_sdk.parts import Parts
 from secemb_sdk.pending import Keyed, Ticket, Wish, Written
 from secemb_sdk.receipts import Receipt, Traffic, make_receipt
+from secemb_sdk.relayed import RelayedWay
 from secemb_sdk.seeded import SEED_BYTES, SeededBytes, session_id_of
 from secemb_sdk.selection import select
-from secemb_sdk.uploading import current_private, make_upload
-from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_sdk.uploading import kept_private, make_upload
+from secemb_sdk.ways import DIRECT, RELAYED, Way
+from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import SURVEY
 
 _UNTIL_NEXT = 5.0  # seconds to wait where nobody has said how many
 _KEYS_PACE = 0.1  # of the policy's pace: keys leave so long after joining, however many items were to be placed
-_MOST_WORDS = 1 << 16  # bytes of an answer that is no message
 
 Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on drawing from
 
@@ -48,8 +49,8 @@ def contribute(parts: Parts) -> Steps[Outcome]:
     exchange = Exchange(parts)
     try:
         task = yield from find_task(parts, exchange)
-        parts.policy.check_bytes(task)
-        yield from work(lambda: _check_model(parts, task))
+        parts.policy.check_bytes(task, relayed=parts.relays(task))
+        yield from work(lambda: kept_private(parts, parts.model_for(task)))  # raises unless the model fits both
         return (yield from Participation(parts, exchange, task).run())
     except ForgottenError as error:
         return Dropped(str(error), _UNTIL_NEXT)
@@ -64,10 +65,15 @@ class Participation:
         self._parts, self._exchange, self._task = parts, exchange, task
         self._vault, self._forgotten = parts.vault, parts.vault.forgotten
         self._stage: Keyed | Written | None = None  # as it is stored
+        self._direct, self._relayed = DirectWay(parts, exchange), RelayedWay(parts, exchange)
 
     def run(self) -> Steps[Outcome]:
         """Go on with the session that is stored; where there is none, or its round is over, begin one."""
-        stage = yield from work(self._vault.session)
+        try:
+            stage = yield from work(self._vault.session)
+        except DamagedError:
+            yield from work(self._vault.drop_session)
+            return Dropped("the session in the home is damaged", _UNTIL_NEXT)
         if isinstance(stage, Keyed | Written):
             try:
                 return (yield from self._guarded(self._resume(stage)))
@@ -131,20 +137,18 @@ class Participation:
             truncated=session.truncated + selection.unknown,
             traffic=self._exchange.traffic.copy(),
             receipts=len(self._vault.receipts()),
+            relay=joined.relay,
         )
         digest = _digest(session.keys)
         return Keyed(ticket=ticket, seed=seed, selection=selection, keys_digest=digest), (session, drawn)
 
     def _send_keys(self, keyed: Keyed, opened: Opened) -> Steps[Outcome]:
-        parts, (session, drawn) = self._parts, opened
-        sent_at, most = parts.clock(), Sizes.of(self._task).answer
-        first, second = yield from self._exchange.ask(
-            *(_put(session.round, session.session_id, keyed.ticket, "keys", session.keys, to, most) for to in (0, 1))
-        )
+        parts, (session, drawn), way = self._parts, opened, self._way(keyed.ticket)
+        sent_at = parts.clock()
+        answers = yield from way.send_keys(session, keyed.ticket)
         dense = None
         if session.round.kind != SURVEY:
-            dense = yield from read_dense(parts, self._exchange, self._task, session.round.model_version)
-        answers = (first.body, second.body)
+            dense = yield from way.read_dense(session, answers)
         update, private, trouble = yield from work(
             lambda: make_upload(parts, session, keyed.selection, answers, dense, drawn)
         )
@@ -154,16 +158,14 @@ class Participation:
             update=update,
             private=private,
             trouble=trouble,
+            sealed=way.seal(session),
         )
         yield from self._keep(written)
         yield from self._exchange.wait_until(sent_at + parts.policy.pace_seconds)
         return (yield from self._send_update(written))
 
     def _send_update(self, written: Written) -> Steps[Outcome]:
-        round_ = self._round(written.ticket)
-        for server in (1, 0):
-            request = _put(round_, written.session_id, written.ticket, "update", written.update, server)
-            yield from self._exchange.ask(request, accept=_acknowledges)
+        yield from self._way(written.ticket).send_update(self._round(written.ticket), written)
         receipt = yield from self._end(written, complete=True)
         return Contributed(receipt, written.trouble)
 
@@ -180,6 +182,7 @@ class Participation:
             truncated=stage.ticket.truncated,
             complete=complete,
             wall_time=self._parts.wall_clock(),
+            transport=DIRECT if stage.ticket.relay is None else RELAYED,
         )
         private = stage.private if complete and isinstance(stage, Written) else None
         yield from work(
@@ -190,16 +193,15 @@ class Participation:
         self._stage = None
         return receipt
 
+    def _way(self, ticket: Ticket) -> Way:
+        """Return how the messages of a session travel."""
+        return self._direct if ticket.relay is None else self._relayed
+
     def _round(self, ticket: Ticket) -> RoundSpec:
         return RoundSpec.decode(ticket.round, self._task)
 
     def _spent(self, ticket: Ticket) -> Ticket:
         return replace(ticket, traffic=self._exchange.traffic.copy())
-
-
-def _check_model(parts: Parts, task: TaskSpec) -> None:
-    """Raise, before anything is sent, unless the model fits the task and the home."""
-    current_private(parts, parts.model_for(task), parts.random_bytes)
 
 
 def _build(round_: RoundSpec, keyed: Keyed) -> Opened | None:
@@ -211,25 +213,3 @@ def _build(round_: RoundSpec, keyed: Keyed) -> Opened | None:
 
 def _digest(messages: Messages) -> bytes:
     return hashlib.sha256(messages[0] + messages[1]).digest()
-
-
-def _put(
-    round_: RoundSpec, session_id: bytes, ticket: Ticket, what: str, messages: Messages, server: int, most: int = 0
-) -> Request:
-    return Request(
-        server=server,
-        method="PUT",
-        path=f"/v1/rounds/{round_.digest.hex()}/sessions/{session_id.hex()}/{what}",
-        headers={"content-type": "application/octet-stream", "secemb-ticket": ticket.ticket},
-        body=messages[server],
-        most=max(most, _MOST_WORDS),
-    )
-
-
-def _acknowledges(request: Request, answer: Answer) -> bool:
-    """Tell whether a server says that it holds exactly what was sent."""
-    try:
-        found = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("sha256") == hashlib.sha256(request.body).hexdigest()

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from secemb_sdk.errors import MisfitError
+from secemb_sdk.errors import MisfitError, PolicyError
 from secemb_sdk.models import MatrixFactorisation, Model
 from secemb_sdk.policy import Policy
 from secemb_sdk.selection import HoldOut
@@ -28,6 +28,7 @@ class Parts:
     rate: float | None = None  # of the private part's optimiser; None: the task's rate for rows
     epochs: int = 1
     hold_out: float = 0.1  # the fraction of ratings that is for evaluation alone
+    transport: str | None = None  # direct or relayed; None: relayed where the task allows it
     clock: Clock = time.monotonic  # decides
     wall_clock: Clock = time.time  # dates receipts, and nothing else
     random_bytes: RandomBytes = secure_bytes
@@ -41,6 +42,12 @@ class Parts:
                 f"{model.row_width} and {model.dense_size}; open the device with the task's model"
             )
         return model
+
+    def relays(self, task: TaskSpec) -> bool:
+        """Return whether rounds of this task go through server 0 alone."""
+        if self.transport == "relayed" and not task.relays:
+            raise PolicyError("this task is not relayed; open the device with transport=None or transport='direct'")
+        return task.relays and self.transport != "direct"
 
     def rate_for(self, task: TaskSpec) -> float:
         """Return the rate at which the private part learns."""

@@ -40,6 +40,15 @@ class Ticket:
     truncated: int  # items that have no place in the round, or none in the catalogue
     traffic: Traffic
     receipts: int  # how many there were: so that this session leaves one, however often it is finished
+    relay: bytes | None = None  # server 1's relay key as it was announced; None where both servers are talked to
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sealed:
+    """What an update needs beside its messages in a task that is relayed."""
+
+    content: bytes  # of the box, always the same however often it is sealed; or, sent directly, the proof alone
+    receipt: bytes  # by which server 1 shows that it holds a relayed update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -61,6 +70,7 @@ class Written:
     update: Messages
     private: PrivateState | None  # what becomes the private part when both servers have the update
     trouble: str | None = None  # the name of what kept it from training
+    sealed: Sealed | None = None
 
 
 Stage: TypeAlias = Wish | Keyed | Written
@@ -74,11 +84,14 @@ def encode_stage(stage: Stage) -> Record:
         case Keyed():
             fields = {"stage": "keyed", **_ticket_fields(stage.ticket)}
             items, values = stage.selection.items.astype("<i8"), stage.selection.values.astype("<f4")
-            parts = {"seed": stage.seed, "digest": stage.keys_digest}
+            parts = {"seed": stage.seed, "digest": stage.keys_digest, **_relay_part(stage.ticket)}
             return Record(fields, parts | {"items": items.tobytes(), "values": values.tobytes()})
         case Written():
             fields = {"stage": "written", **_ticket_fields(stage.ticket), "trouble": stage.trouble}
             parts = {"session": stage.session_id, "update 0": stage.update[0], "update 1": stage.update[1]}
+            parts |= _relay_part(stage.ticket)
+            if stage.sealed is not None:
+                parts |= {"content": stage.sealed.content, "receipt": stage.sealed.receipt}
             if stage.private is not None:
                 private = encode_private(stage.private)
                 fields |= {"private": dict(private.fields)}
@@ -126,7 +139,12 @@ def _decode_written(record: Record) -> Written:
         update=(record.parts["update 0"], record.parts["update 1"]),
         private=private,
         trouble=record.fields["trouble"],
+        sealed=Sealed(record.parts["content"], record.parts["receipt"]) if "content" in record.parts else None,
     )
+
+
+def _relay_part(ticket: Ticket) -> dict[str, bytes]:
+    return {} if ticket.relay is None else {"relay": ticket.relay}
 
 
 def _ticket_fields(ticket: Ticket) -> dict[str, object]:
@@ -148,4 +166,5 @@ def _decode_ticket(record: Record) -> Ticket:
         truncated=fields["truncated"],
         traffic=Traffic(list(fields["sent"]), list(fields["received"])),
         receipts=fields["receipts"],
+        relay=record.parts.get("relay"),
     )

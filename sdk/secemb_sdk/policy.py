@@ -31,14 +31,15 @@ class Policy:
         if not 0 <= self.pace_seconds < self.seconds:
             raise PolicyError("pace_seconds must be at least 0 and below seconds, or no round would ever end")
 
-    def check_bytes(self, task: TaskSpec) -> None:
+    def check_bytes(self, task: TaskSpec, *, relayed: bool = False) -> None:
         """Refuse a budget that a training round without repeats would overrun."""
-        needed = round_bytes(task)
+        needed = round_bytes(task, relayed=relayed)
         if self.bytes is not None and needed > self.bytes:
             raise PolicyError(f"a round of this task moves {needed:,} bytes; allow that many, or do not take part")
 
 
-def round_bytes(task: TaskSpec) -> int:
+def round_bytes(task: TaskSpec, *, relayed: bool = False) -> int:
     """Return what a training round moves in both directions together, if nothing has to be repeated."""
     sizes = Sizes.of(task)
-    return sizes.upload + sizes.download + 4 * task.dense_size + _SMALL_CHANGE
+    messages = sizes.relayed_upload + sizes.relayed_download if relayed else sizes.upload + sizes.download
+    return messages + 4 * task.dense_size + _SMALL_CHANGE

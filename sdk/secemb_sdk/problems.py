@@ -13,6 +13,7 @@ from secemb_sdk.errors import (
     DeviceError,
     EnrolmentError,
     ExchangeError,
+    OutdatedKeyError,
     OverError,
     PinError,
     RefusedError,
@@ -23,6 +24,7 @@ PREFIX = "urn:secemb:problem:"
 _LONGEST_WAIT = 86_400.0
 _FIRST_SERVER_FAULT = 500
 _LATER = "server {server} cannot do this now"
+_NOT_PASSED_ON = "server {server} does not pass on to server 1 what it was sent"
 _GONE = "the round, the ticket or the model version is gone at server {server}"
 
 Entry = tuple[type[DeviceError], str]  # the error, and what it says
@@ -37,6 +39,11 @@ BY_SLUG: Mapping[str, Entry] = {
     "ticket-refused": (OverError, _GONE),
     "model-unknown": (OverError, _GONE),
     "not-found": (UnavailableError, "server {server} has no such service; check which server is 0 and which is 1"),
+    "relay-key-outdated": (OutdatedKeyError, "server 1 does not use the key any more that this was sealed to"),
+    "relay-box": (UnavailableError, _NOT_PASSED_ON),
+    "relay-altered": (UnavailableError, _NOT_PASSED_ON),
+    "relay-round": (UnavailableError, "the two servers announce different rounds"),
+    "peer-refused": (UnavailableError, _LATER),
     "busy": (UnavailableError, _LATER),
     "unavailable": (UnavailableError, _LATER),
     "internal": (UnavailableError, _LATER),

@@ -45,6 +45,7 @@ class Receipt:
     truncated: int  # items that found no place in this round, or are not in the catalogue
     complete: bool  # both servers acknowledged everything; if not, the session was dropped
     date: str  # by this device's clock, UTC
+    transport: str = "direct"  # or relayed: everything went through server 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the receipt as plain data."""
@@ -56,7 +57,9 @@ class Receipt:
         return cls(**(found | {"sent": tuple(found["sent"]), "received": tuple(found["received"])}))
 
 
-def make_receipt(round_: RoundSpec, traffic: Traffic, *, truncated: int, complete: bool, wall_time: float) -> Receipt:
+def make_receipt(
+    round_: RoundSpec, traffic: Traffic, *, truncated: int, complete: bool, wall_time: float, transport: str = "direct"
+) -> Receipt:
     """Return the receipt of a session that ended."""
     return Receipt(
         round=round_.number,
@@ -69,6 +72,7 @@ def make_receipt(round_: RoundSpec, traffic: Traffic, *, truncated: int, complet
         truncated=truncated,
         complete=complete,
         date=_date(wall_time),
+        transport=transport,
     )
 
 

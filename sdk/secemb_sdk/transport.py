@@ -1,13 +1,14 @@
 """Requests over HTTP with httpx: one for event loops, one for plain programs.
 
-Redirects are not followed, proxies and credentials of the environment are not used, nothing is decompressed, and of
-an answer no more is read than its request allows.
+Redirects are not followed, proxies and credentials of the environment are not used, cookies are not kept, nothing is
+decompressed, and of an answer no more is read than its request allows.
 """
 
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
 import httpx
@@ -26,7 +27,7 @@ _USUAL = {"accept-encoding": "identity", "user-agent": "secemb"}  # no version: 
 class HttpTransport:
     """Carries requests on an event loop; one small pool of connections for each server."""
 
-    def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] = ((), ())) -> None:
+    def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] | None = None) -> None:
         self._clients = [httpx.AsyncClient(**one) for one in _settings(servers, trust, pins)]
 
     async def send(self, request: Request) -> Answer | Lost:
@@ -59,7 +60,7 @@ class HttpTransport:
 class BlockingHttpTransport:
     """Carries requests while the caller waits, two at a time."""
 
-    def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] = ((), ())) -> None:
+    def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] | None = None) -> None:
         self._clients = [httpx.Client(**one) for one in _settings(servers, trust, pins)]
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="secemb-transport")
 
@@ -96,7 +97,7 @@ class BlockingHttpTransport:
             client.close()
 
 
-def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins]) -> list[dict[str, Any]]:
+def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins] | None) -> list[dict[str, Any]]:
     urls = [check_address(url) for url in servers]
     return [
         {
@@ -104,10 +105,11 @@ def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins]) -> lis
             "verify": make_context(url, trust=trust, pins=wanted),
             "limits": _LIMITS,
             "headers": _USUAL,
+            "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none: they would tie sessions together
             "follow_redirects": False,
             "trust_env": False,
         }
-        for url, wanted in zip(urls, pins, strict=True)
+        for url, wanted in zip(urls, pins or ((), ()), strict=True)
     ]
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from secemb_sdk.errors import AddressError, PinError
 
@@ -58,7 +57,10 @@ def make_context(url: str, *, trust: Trust = None, pins: Pins = ()) -> ssl.SSLCo
         if wanted:
             raise PinError("pins need contexts of their own; give a file of authorities instead of an SSLContext")
         return trust
-    context = ssl.create_default_context(cafile=None if trust is None else str(trust))
+    try:
+        context = ssl.create_default_context(cafile=None if trust is None else str(trust))
+    except OSError:
+        raise AddressError("the file of authorities cannot be read; give a PEM file with their certificates") from None
     if wanted:
         _pin(context, wanted)
     return context
@@ -66,7 +68,9 @@ def make_context(url: str, *, trust: Trust = None, pins: Pins = ()) -> ssl.SSLCo
 
 def key_digest(certificate: bytes) -> bytes:
     """Return the SHA-256 of the public key in a certificate (DER)."""
-    from cryptography import x509  # here, because only pins need it and it takes long to import
+    # Here, because only pins need them and they take long to import.
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     key = x509.load_der_x509_certificate(certificate).public_key()
     return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()

@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from secemb_sdk.errors import DamagedError, MisfitError
+from secemb_sdk.errors import MisfitError
 from secemb_sdk.evaluating import measure
 from secemb_sdk.flow import DeviceSession, Messages
 from secemb_sdk.models import Floats, Model, PrivateState, fit_bound, learn
 from secemb_sdk.parts import Parts
+from secemb_sdk.ranking import CopyError
 from secemb_sdk.seeded import generator_seed
 from secemb_sdk.selection import Selection
+from secemb_sdk.ways import Answers
 from secemb_shared.messages.spec import SURVEY, TRAIN
 from secemb_shared.randomness import RandomBytes
 
@@ -19,7 +21,7 @@ def make_upload(
     parts: Parts,
     session: DeviceSession,
     selection: Selection,
-    answers: Messages,
+    answers: Answers,
     dense: Floats | None,
     random_bytes: RandomBytes,
 ) -> Upload:
@@ -36,16 +38,16 @@ def _say(
     parts: Parts,
     session: DeviceSession,
     selection: Selection,
-    answers: Messages,
+    answers: Answers,
     dense: Floats | None,
     random_bytes: RandomBytes,
 ) -> tuple[Messages, PrivateState | None]:
     round_ = session.round
     if round_.kind == SURVEY:
         return session.write_sums(np.array([float(selection.items.size)])), None
-    items, rows = session.read(answers)
+    items, rows = session.read_relayed(answers) if isinstance(answers, bytes) else session.read(answers)
     if dense is None:
-        raise DamagedError("the two servers do not agree on the dense part")
+        raise CopyError("the two servers do not agree on the dense part")
     if items.size == 0:
         return session.write_nothing(), None
     model = parts.model_for(round_.task)
@@ -60,9 +62,13 @@ def _say(
 
 def current_private(parts: Parts, model: Model, random_bytes: RandomBytes) -> PrivateState:
     """Return the private part as it is, or as it is before the first round."""
+    kept = kept_private(parts, model)
+    return kept or PrivateState.begin(model, np.random.default_rng(generator_seed(random_bytes)))
+
+
+def kept_private(parts: Parts, model: Model) -> PrivateState | None:
+    """Return the private part that is in the home, or raise unless it is one of this model."""
     kept = parts.vault.private()
-    if kept is None:
-        return PrivateState.begin(model, np.random.default_rng(generator_seed(random_bytes)))
-    if kept.values.shape != (model.private_size,):
+    if kept is not None and kept.values.shape != (model.private_size,):
         raise MisfitError("the home holds the private part of another model; open it with that one, or forget()")
     return kept

@@ -6,10 +6,12 @@
     private     the private part of the model
     session     the session that is under way
     receipts    what was sent in each round
+    relay       since when the newest relay key of server 1 is used that this device has seen
     dense, table-dense   dense parts of the newest version that was read, and of the copy of the table
     public/     that copy: a cache, not encrypted
 
-Leave the home out of backups: one that is restored in the middle of a session repeats what was sent already.
+Leave the home out of backups. One that is restored in the middle of a session goes on from there, and a path that was
+used is used again; with the same ratings, as they are kept with the session, for the same update.
 """
 
 import math
@@ -27,6 +29,7 @@ from secemb_sdk.pending import Keyed, Stage, Wish, Written, decode_stage, encode
 from secemb_sdk.private import decode_private, encode_private, export_private
 from secemb_sdk.receipts import Receipt
 from secemb_sdk.record import Record
+from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
@@ -68,8 +71,11 @@ class Vault:
 
     def task(self) -> TaskSpec | None:
         """Return the task, if both servers have shown it before."""
-        found = self._home.read("task")
-        return None if found is None else TaskSpec.decode(found.parts["task"])
+        found = self._read_copy("task")
+        try:
+            return None if found is None else TaskSpec.decode(found.parts["task"])
+        except SecEmbError:  # kept by another version of the SDK, which read tasks otherwise
+            return None
 
     def keep_task(self, task: TaskSpec) -> None:
         """Remember the task."""
@@ -105,6 +111,10 @@ class Vault:
         found = self._home.read("session")
         return None if found is None else decode_stage(found)
 
+    def drop_session(self) -> None:
+        """Remove a session that nobody can go on with. That is always safe: it will not be sent again."""
+        self._home.remove("session")
+
     def keep_session(self, stage: Stage, *, forgotten: int) -> None:
         """Let the session be at this stage, unless its device was told to forget meanwhile."""
         with self._home.lock:
@@ -134,11 +144,22 @@ class Vault:
     def _keep_receipts(self, receipts: list[Receipt]) -> None:
         self._home.write("receipts", Record({"receipts": [one.as_json() for one in receipts]}))
 
+    # The relay.
+
+    def see_relay_key(self, not_before: int) -> bool:
+        """Remember since when the newest relay key is used; tell whether this one is not older than that."""
+        with self._home.lock:
+            found = self._read_copy("relay")
+            newest = -1 if found is None else int(found.fields["not_before"])
+            if not_before > newest:
+                self._home.write("relay", Record({"not_before": not_before}))
+            return not_before >= newest
+
     # The dense part, which is public.
 
     def dense(self, name: str, version: int) -> bytes | None:
         """Return the dense part of a version, if it was kept under this name."""
-        found = self._home.read(name)
+        found = self._read_copy(name)
         return None if found is None or found.fields["version"] != version else found.parts["dense"]
 
     def keep_dense(self, name: str, version: int, body: bytes) -> None:
@@ -172,6 +193,13 @@ class Vault:
     def close(self) -> None:
         """Let others open the home."""
         self._home.close()
+
+    def _read_copy(self, name: str) -> Record | None:
+        """Return a record of something public; a damaged one is as good as none."""
+        try:
+            return self._home.read(name)
+        except DamagedError:
+            return None
 
     def _check_remembers(self, forgotten: int) -> None:
         if forgotten != self.forgotten:

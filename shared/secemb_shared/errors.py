@@ -14,7 +14,11 @@ SecEmbError
 │   ├── VersionError           another version of the protocol
 │   ├── KindError              another kind of message
 │   ├── BindingError           made for another task, round, session or purpose
-│   └── EncodingError          right length, but not the one canonical encoding
+│   ├── EncodingError          right length, but not the one canonical encoding
+│   ├── BoxError               a sealed box that does not open: altered, or made for another place
+│   ├── AlteredError           not what the device has sealed the digest of
+│   ├── OtherRoundError        sealed for another round than the one it is passed on in
+│   └── RelayKeyError          a key of the relay that is not signed by the task's server 1
 └── RowTagError            rows that are altered, stale or not the ones asked for
 
 Messages name what was expected and what to do; they never contain an item, a value, a key or a seed.
@@ -79,6 +83,22 @@ class BindingError(MessageError):
 
 class EncodingError(MessageError):
     """A message has the right length but is not the canonical encoding of anything."""
+
+
+class BoxError(MessageError):
+    """A sealed box does not open: it was altered, or made for another key, task, round, session or step."""
+
+
+class AlteredError(MessageError):
+    """A message was passed on that is not the one its device has sealed the digest of."""
+
+
+class OtherRoundError(MessageError):
+    """A message was sealed for another round than the one that it is passed on in."""
+
+
+class RelayKeyError(MessageError):
+    """A key of the relay is not signed by the identity that the task names."""
 
 
 class RowTagError(SecEmbError):

@@ -28,6 +28,10 @@ class Purpose(Enum):
     BINDING = "binding"
     LAYOUT = "layout"
     ROW_TAG = "row-tag"
+    ANSWER_MASK = "stream/mask"
+    RELAY_PROOF = "relay/proof"
+    RELAY_RECEIPT = "relay/receipt"
+    RELAY_DENSE = "relay/dense"
 
 
 @cache

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,7 +169,12 @@ class Servers:
 
 
 def set_up(
-    folder: Path, *, devices: int = 4, changes: dict[str, object] | None = None, database: str | None = None
+    folder: Path,
+    *,
+    devices: int = 4,
+    changes: Mapping[str, object] | None = None,
+    database: str | None = None,
+    relayed: bool = False,
 ) -> Servers:
     """Make both directories by the commands of docs/operating.md; `database` is for the ledger of server 0."""
     zero, one, peer = free_ports(3)
@@ -182,7 +187,10 @@ def set_up(
     ]
     if database is not None:
         name_database(first / "secemb.toml", database)
-    options = [word for name, value in (TASK | (changes or {})).items() for word in (f"--{name}", value)]
+    options = [word for name, value in {**TASK, **(changes or {})}.items() for word in (f"--{name}", value)]
+    if relayed:
+        (folder / "server1.pair.json").write_text(secemb("pair", "export", second))
+        options += ["--server1", folder / "server1.pair.json"]
     secemb("task", "create", "--out", folder / "task", *options)
     copy_files((folder / "task" / "server0").iterdir(), first / "task")
     for server, name in ((first, "server0.pair.json"), (second, "server1.pair.json")):

@@ -94,7 +94,7 @@ def test_a_pair_file_holds_nothing_secret_and_both_sides_read_the_same_words(pai
         done = CliRunner().invoke(app, ["pair", "export", str(folder)])
         assert "PRIVATE" not in done.stdout
         assert set(json.loads(done.stdout)) <= {
-            *("format", "role", "certificate", "peer_url", "token_sha256", "ticket_public", "task"),
+            *("format", "role", "certificate", "peer_url", "relay_key", "token_sha256", "ticket_public", "task"),
         }
         path = pair.folder / "again.json"
         path.write_text(done.stdout)

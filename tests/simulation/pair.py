@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,11 +32,16 @@ from secemb_server0.app import Server0, create_server0
 from secemb_server0.conductor import Decision, Wait
 from secemb_server0.leader import always_train
 from secemb_server0.peer import HttpPeer
+from secemb_server0.relay import Limits
+from secemb_server0.relay_line import HttpRelayLine
 from secemb_server1.app import Server1, create_server1
+from secemb_server1.relay_keys import RelayKeys
 from secemb_shared.messages import TaskSpec
 
 PEER_TOKEN = "peer token of the tests"
 TICKET_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+IDENTITY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))  # server 1's, as relayed tasks name it
+RELAYED: dict[str, Any] = {"relay_key": IDENTITY.public_key().public_bytes_raw().hex()}
 
 
 def a_task(**changes: object) -> TaskSpec:
@@ -98,7 +104,9 @@ class Pair:
         self.fuses[role] = Fuse()
         party = self.parties[role] = await self._party(role)
         if role == 1:
-            self.server1: Server1 = create_server1(party, hashlib.sha256(PEER_TOKEN.encode()).digest())
+            keys = RelayKeys(self.folder / "server1" / "relay-keys.json", IDENTITY, self.task.task_id)
+            token_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
+            self.server1: Server1 = create_server1(party, token_hash, relay_keys=keys if self.task.relays else None)
             return
         client = httpx.AsyncClient(
             transport=FaultyLine(self.line, self.deliver),
@@ -106,7 +114,13 @@ class Pair:
             headers={"authorization": f"Bearer {PEER_TOKEN}"},
         )
         self.server0: Server0 = create_server0(
-            party, HttpPeer(client), TICKET_KEY, open_enrolment=self.open_enrolment, choose_kind=self.choose_kind
+            party,
+            HttpPeer(client),
+            TICKET_KEY,
+            open_enrolment=self.open_enrolment,
+            choose_kind=self.choose_kind,
+            relay_line=HttpRelayLine(client),
+            relay_limits=Limits(gather_seconds=0.0, pause_seconds=0.0),
         )
 
     async def crash(self, role: int) -> None:
@@ -133,12 +147,14 @@ class Pair:
             return None
 
     async def finish(self) -> None:
-        """Drive the leader, with time going on and nothing going wrong, to the end of the current round."""
+        """Drive the leader, with time going on and nothing going wrong, to the end of its round and of a rollback."""
         self.line.lose_requests = self.line.lose_responses = self.line.hold_requests = 0
         for fuse in self.fuses:
             fuse.writes = None
         for _ in range(100):  # a session that server 1 never gets is waited for in small steps
-            if await self.parties[0].ledger.current_round(self.task.task_id) is None:
+            ledger = self.parties[0].ledger
+            wish = await ledger.open_rollback(self.task.task_id)
+            if wish is None and await ledger.current_round(self.task.task_id) is None:
                 return
             decision = await self.step()
             if isinstance(decision, Wait):

@@ -25,9 +25,12 @@ from secemb_sdk.receipts import Receipt
 from secemb_sdk.record import Record
 from secemb_sdk.sealing import Seal
 from secemb_sdk.vault import Vault
+from secemb_shared.messages import Kind
+from secemb_shared.messages.relayed import sealed_bytes
 from secemb_shared.randomness import Indices
 
 SERVERS = ("http://127.0.0.1:1", "http://127.0.0.1:2")
+SEALED = sealed_bytes(Kind.SUM_SHARE)  # bytes that may differ at the end of a relayed message: the longest box
 FINE, LOST, UNANSWERED, DOUBLED, DELAYED = "fine", "lost", "unanswered", "doubled", "delayed"
 FAULTS = (FINE, LOST, UNANSWERED, DOUBLED, DELAYED)
 
@@ -109,20 +112,28 @@ class Seen:
     updates: dict[str, tuple[int, int]] = field(default_factory=dict)  # mark and mood, by session
     rounds: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))  # by session
     requests: list[tuple[int, str, str]] = field(default_factory=list)
+    conflicts: int = 0  # refusals of a message because another one of its kind is there
 
     def note(self, request: Request, model: Marking) -> None:
         self.requests.append((request.server, request.method, request.path.rsplit("/", 1)[-1]))
         words = request.path.split("/")
         if request.method == "PUT":
             _, _, _, round_, _, session, what = words
-            self.bodies[session, request.server, what].add(request.body)
+            body = request.body
+            if what.startswith("relayed-"):  # both servers may get their part; how often it is sealed does not matter
+                what, body = what.removeprefix("relayed-"), request.body[:-SEALED]
+                self.bodies[session, 1, what].add(body)
+            self.bodies[session, request.server, what].add(body)
             self.rounds[session].add(round_)
             if what == "update":
                 self.updates.setdefault(session, (model.mark, model.mood))
 
     def note_answer(self, request: Request, answer: Answer) -> None:
-        if request.path.endswith("/update") and answer.status == 200:
-            self.acknowledged[request.path.split("/")[5]].add(request.server)
+        if request.method == "PUT" and answer.status == 200:
+            servers = {"update": {request.server}, "relayed-update": {0, 1}}.get(request.path.rsplit("/", 1)[-1], set())
+            self.acknowledged[request.path.split("/")[5]] |= servers
+        if request.method == "PUT" and b"session-conflict" in answer.body[:200]:
+            self.conflicts += 1
 
     def check(self) -> None:
         """No path is used twice: one KEYS and one UPDATE a session and server, in one round."""
@@ -130,6 +141,7 @@ class Seen:
             assert len(bodies) == 1, f"server {server} saw {len(bodies)} different {what} of one session"
         for rounds in self.rounds.values():
             assert len(rounds) == 1, "a session appeared in two rounds"
+        assert not self.conflicts, "a server holds other bytes of a session"
 
 
 @dataclass

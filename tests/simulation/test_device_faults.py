@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.simulation.invariants import Invariants
-from tests.simulation.pair import Pair, a_pair
+from tests.simulation.pair import RELAYED, Pair, a_pair
 from tests.simulation.phone import FAULTS, FINE, Phone, Seen, a_phone, contributed, fine, never, until_contributed
 
 from secemb_sdk import participation
@@ -31,7 +31,8 @@ from secemb_shared.randomness import secure_bytes
 SOAK = bool(os.environ.get("SECEMB_SOAK"))
 EXAMPLES = 2000 if SOAK else 30
 PHONES = 2
-MOMENTS = 56  # of a device's first round
+MOMENTS = 60  # of a device's first round
+WAYS = DIRECT, RELAYING, MIXED = "direct", "relayed", "mixed"  # mixed: one device directly, the other relayed
 
 # What happens, in order; when it is used up nothing goes wrong any more.
 HISTORIES = st.fixed_dictionaries(
@@ -100,10 +101,12 @@ class TookPart:
         return rows, dense
 
 
-async def live_through(history: History) -> None:
-    async with a_pair(open_enrolment=False) as pair:
+async def live_through(history: History, way: str = DIRECT) -> None:
+    async with a_pair(open_enrolment=False, **({} if way == DIRECT else RELAYED)) as pair:
         seen, fate = Seen(), Fate(history)
         phones = [await enrol(pair, number, seen) for number in range(PHONES)]
+        if way == MIXED:
+            phones[0].options = {"transport": DIRECT}
         for phone in phones:
             phone.fault, phone.dies = fate.fault, fate.dies
         await pair.step()
@@ -170,34 +173,37 @@ CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 
 
 @pytest.mark.timeout(0 if SOAK else 300)
-@pytest.mark.parametrize("part", range(2))
-def test_no_path_is_used_twice_and_the_device_comes_back(part: int) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_no_path_is_used_twice_and_the_device_comes_back(way: str) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=CHECKS)
     @given(HISTORIES)
     def histories(history: History) -> None:
-        asyncio.run(live_through(history))
+        asyncio.run(live_through(history, way))
 
     histories()
 
 
-def die_at_every_moment() -> None:
+def die_at_every_moment(way: str = DIRECT) -> None:
     """Kill an app once at each moment of a round, the last first: before and after every effect and every write."""
     for moment in reversed(range(MOMENTS)):
-        asyncio.run(live_through({"turns": ["0"], "faults": [], "lives": [moment]}))
+        asyncio.run(live_through({"turns": ["0"], "faults": [], "lives": [moment]}, way))
 
 
-def test_an_app_that_is_killed_at_any_moment_comes_back() -> None:
-    die_at_every_moment()
+@pytest.mark.parametrize("way", [DIRECT, RELAYING])
+def test_an_app_that_is_killed_at_any_moment_comes_back(way: str) -> None:
+    die_at_every_moment(way)
 
 
+@pytest.mark.parametrize("way", [DIRECT, RELAYING])
 @pytest.mark.parametrize("kind", [SURVEY, EVALUATE])
-def test_an_app_that_is_killed_in_a_secure_sum_comes_back_and_counts_once(kind: str) -> None:
+def test_an_app_that_is_killed_in_a_secure_sum_comes_back_and_counts_once(kind: str, way: str) -> None:
     for moment in range(kind == EVALUATE, MOMENTS, 3):
-        asyncio.run(live_through_a_sum(kind, {"turns": ["0"], "faults": [], "lives": [moment]}))
+        asyncio.run(live_through_a_sum(kind, {"turns": ["0"], "faults": [], "lives": [moment]}, way))
 
 
-async def live_through_a_sum(kind: str, history: History) -> None:
-    async with a_pair(open_enrolment=False, choose_kind=lambda _: kind) as pair:
+async def live_through_a_sum(kind: str, history: History, way: str) -> None:
+    task = {} if way == DIRECT else RELAYED
+    async with a_pair(open_enrolment=False, choose_kind=lambda _: kind, **task) as pair:
         seen, fate = Seen(), Fate(history)
         phones = [await enrol(pair, number, seen) for number in range(PHONES)]
         phones[0].dies = fate.dies
@@ -217,7 +223,8 @@ async def live_through_a_sum(kind: str, history: History) -> None:
             assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-3)
 
 
-def test_a_round_has_no_more_moments_than_are_tried() -> None:
+@pytest.mark.parametrize("way", [DIRECT, RELAYING])
+def test_a_round_has_no_more_moments_than_are_tried(way: str) -> None:
     async def count() -> int:
         moments = 0
 
@@ -226,7 +233,7 @@ def test_a_round_has_no_more_moments_than_are_tried() -> None:
             moments += 1
             return False
 
-        async with a_pair() as pair:
+        async with a_pair(**({} if way == DIRECT else RELAYED)) as pair:
             await pair.step()
             phone = a_phone(pair, 0)
             phone.dies = lives_on

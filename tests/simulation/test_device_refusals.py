@@ -10,7 +10,7 @@ from tests.simulation.pair import a_pair
 from tests.simulation.phone import Marking, Phone, a_phone, contributed, puts
 
 from secemb_sdk.effects import Answer, Request
-from secemb_sdk.errors import EnrolmentError, MisfitError, PinError, PolicyError
+from secemb_sdk.errors import DamagedError, EnrolmentError, MisfitError, PinError, PolicyError
 from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, Ratings
 from secemb_sdk.outcome import Contributed, Dropped, NotNow
 from secemb_sdk.policy import Policy, round_bytes
@@ -67,8 +67,8 @@ def lengthen_the_dense_part(request: Request, answer: Answer) -> Answer:
         ({"model": Infinite(1)}, "NotFiniteLossError"),
         ({"alter": flip_a_row}, "RowTagError"),
         ({"alter": shorten_an_answer}, "LengthError"),
-        ({"alter": show_another_dense_part, "dense": 1.0}, "DamagedError"),
-        ({"alter": lengthen_the_dense_part}, "DamagedError"),
+        ({"alter": show_another_dense_part, "dense": 1.0}, "CopyError"),
+        ({"alter": lengthen_the_dense_part}, "CopyError"),
     ],
     ids=["model fails", "not finite", "wrong row", "short answer", "two dense parts", "long dense part"],
 )
@@ -299,6 +299,23 @@ async def test_an_updated_app_drops_a_session_that_it_would_build_otherwise(monk
         assert "updated" in outcome.reason
         phone.seen.check()
         assert (await contributed(phone)).complete
+
+
+async def test_a_damaged_session_is_dropped_and_damaged_copies_are_fetched_anew() -> None:
+    async with a_pair() as pair:
+        await pair.step()
+        phone = a_phone(pair, 0)
+        phone.allowed = lambda: not puts(phone)
+        await phone.contribute()
+        phone.allowed = lambda: True
+        for name in ("session", "task", "dense"):
+            (phone.folder / name).write_bytes(b"nonsense")
+        assert await phone.contribute() == Dropped("the session in the home is damaged", 5.0)
+        assert (await contributed(phone)).complete
+        phone.seen.check()
+        (phone.folder / "private").write_bytes(b"nonsense")
+        with pytest.raises(DamagedError, match="private"):
+            await phone.contribute()
 
 
 async def test_what_is_forgotten_in_the_middle_of_a_round_stays_forgotten() -> None:

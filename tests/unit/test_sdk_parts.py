@@ -12,7 +12,7 @@ from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk import Device, Policy
 from secemb_sdk.effects import Answer, Lost, Pause, Request, Send
-from secemb_sdk.errors import AddressError, HomeKeyError, PinError, PolicyError, UnavailableError
+from secemb_sdk.errors import AddressError, EnrolmentError, HomeKeyError, PinError, PolicyError, UnavailableError
 from secemb_sdk.evaluating import measure
 from secemb_sdk.exchange import Exchange, server_time
 from secemb_sdk.models import Floats, Model
@@ -226,6 +226,8 @@ def test_a_policy_that_cannot_be_is_refused(fields: dict[str, float]) -> None:
         ({"task": TASK.upper()}, PinError),
         ({"task": TASK[:-1]}, PinError),
         ({"pins": ((),)}, PinError),
+        ({"token": "two\nlines"}, EnrolmentError),
+        ({"token": "t\u00f6ken"}, EnrolmentError),
         ({"hold_out": 1.0}, PolicyError),
         ({"hold_out": -0.1}, PolicyError),
         ({"epochs": 0}, PolicyError),

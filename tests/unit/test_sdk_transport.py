@@ -116,6 +116,16 @@ def test_proxies_of_the_environment_are_not_used(carry: Carry, monkeypatch: pyte
     assert proxy.everything == b""
 
 
+def test_a_cookie_is_not_kept() -> None:
+    with serving(answer(headers="Set-Cookie: device=4711; Path=/\r\n")) as server:
+        transport = BlockingHttpTransport((server.url, ELSEWHERE))
+        for _ in range(2):
+            assert isinstance(transport.send(GET), Answer)
+        transport.close()
+    assert server.everything.count(b"GET /v1/thing") == 2
+    assert b"4711" not in server.everything
+
+
 def send_both_async(urls: tuple[str, str], requests: tuple[Request, Request]) -> list[Answer | Lost]:
     def steps() -> Steps[list[Answer | Lost]]:
         return (yield from send(*requests))
@@ -246,6 +256,15 @@ def test_a_context_of_the_app_is_used(carry: Carry, tmp_path: Path) -> None:
 def test_pins_and_a_context_do_not_go_together() -> None:
     with pytest.raises(PinError, match="file of authorities"):
         HttpTransport(("https://a.example", ELSEWHERE), trust=ssl.create_default_context(), pins=(("00" * 32,), ()))
+
+
+@pytest.mark.parametrize("content", [None, "no certificate"])
+def test_a_file_of_authorities_that_cannot_be_read_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "authorities.pem"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(AddressError, match="PEM"):
+        HttpTransport(("https://a.example", ELSEWHERE), trust=path)
 
 
 def test_pins_need_tls() -> None:

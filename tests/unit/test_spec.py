@@ -38,6 +38,7 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "dense_rate": "0.002",
     "seed": 1,
     "initial_scale": "0.02",
+    "relay_key": "ab" * 32,
 }
 RATES = ("row_rate", "dense_rate", "initial_scale")
 DECIMALS = {
@@ -100,7 +101,7 @@ def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
         b'{"bins":4,"bound":1048576,"capacity":6,"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,'
         b'"initial_scale":"0.01","items":23,"join_seconds":60,"min_cohort":2,"name":"films","optimiser":"adam",'
-        b'"protocol":"secemb/1","ring_bits":32,"rounds":100,"row_rate":"0.025","row_width":5,"seed":0,"tables":3,'
+        b'"protocol":"secemb/1","relay_key":"","ring_bits":32,"rounds":100,"row_rate":"0.025","row_width":5,"seed":0,"tables":3,'
         b'"upload_seconds":600}'
     )
     assert TASK.encode() == expected
@@ -123,6 +124,14 @@ def test_what_was_encoded_is_decoded(task: TaskSpec) -> None:
     for kind in SUM_SIZES:
         round_ = make_round(task, number=2**53 - 1, model_version=0, digest=bytes(range(32)), kind=kind)
         assert RoundSpec.decode(round_.encode(), task) == round_
+
+
+@pytest.mark.parametrize("wrong", ["ab", "ab" * 31, "ab" * 33, "AB" * 32, "xy" * 32, "ab" * 31 + "a ", " "])
+def test_a_relay_key_is_64_lower_case_digits_or_nothing(wrong: str) -> None:
+    with pytest.raises(SpecError, match="relay_key"):
+        make_task(relay_key=wrong)
+    assert not make_task().relays
+    assert make_task(relay_key="ab" * 32).relays
 
 
 def test_every_field_of_a_task_changes_its_id() -> None:

@@ -19,6 +19,8 @@ def check_task(case: Case, _backend: Backend) -> None:
     sizes_by_slot = np.tile(np.repeat(numbers(case["bin_sizes"]), geometry.slots_per_bin), geometry.tables)
     assert np.array_equal(geometry.leaves_by_slot(), sizes_by_slot)
     assert {"keys": sizes.keys, "answer": sizes.answer, "update": list(sizes.update)} == case["message_bytes"]
+    relayed = {"upload": sizes.relayed_upload, "download": sizes.relayed_download}
+    assert relayed == case["relayed_bytes"]
     for round_ in case["rounds"]:
         _check_round(task, round_)
 

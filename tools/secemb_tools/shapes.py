@@ -74,6 +74,9 @@ SHAPES: dict[str, Shape] = {
     "token create": Shape(("name", "token"), rows=True),
     "token list": Shape(TOKEN, rows=True),
     "token revoke": Shape(TOKEN),
+    "privacy project": Shape(
+        ("multiplier", "delta", "rate", "rounds", "epsilon", "epsilon_by_divergence", "budget", "rounds_within_budget")
+    ),
     "relay-key list": Shape(KEY, rows=True),
     "relay-key rotate": Shape(KEY),
     "ledger upgrade": Shape(("upgraded",)),
@@ -101,5 +104,6 @@ SHAPES: dict[str, Shape] = {
     "bench": Shape(("machine", "kernel", "sharing", "catalogues", "devices", "bars")),
     "loadtest": Shape(("machine", "runs")),
     "wire": Shape(("machine", "bytes", "reads")),
+    "report dp": Shape(("ratings", "seed", "bias_only_rmse", "runs")),
     "report utility": Shape(("ratings", "seed", "train", "test", "bias_only_rmse", "models")),
 }

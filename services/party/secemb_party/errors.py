@@ -10,6 +10,9 @@ SecEmbError
 ├── RoundClosedError         the round takes no more of this: sealed, published or aborted
 ├── SessionError             (shared)
 │   └── SessionConflictError     the session was used before with other bytes, or out of order
+├── RollbackRefusedError     the model cannot go back to that version now
+├── OutdatedRelayKeyError    sealed to a key that server 1 does not use, or no longer
+├── RelayUnavailableError    the task wants devices to talk to both servers
 ├── PeerRefusedError         the two servers do not agree
 ├── PeerUnavailableError     the other server cannot be reached now
 ├── UnauthorizedError        no token, or one that is not known
@@ -82,6 +85,18 @@ class UnknownVersionError(SecEmbError):
 
 class DeltaUnavailableError(SecEmbError):
     """The version that a delta should start from is no longer kept, or not an earlier one."""
+
+
+class RollbackRefusedError(SecEmbError):
+    """The model cannot go back to that version, or not now."""
+
+
+class OutdatedRelayKeyError(SecEmbError):
+    """A box was sealed to a key that server 1 does not use, or no longer."""
+
+
+class RelayUnavailableError(SecEmbError):
+    """Nothing is relayed in this task; devices talk to both servers."""
 
 
 class PeerRefusedError(SecEmbError):

@@ -13,15 +13,13 @@ from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, decode_keys, decode_sum_share, decode_update, encode_answer
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.codec import (
-    EXPLICIT_PARTY,
-    SEED_BYTES,
     SUM_RING,
     Sizes,
     master_seed,
     public_keys_digest,
     public_update_digest,
+    sum_share_bytes,
 )
-from secemb_shared.messages.envelope import ENVELOPE_BYTES
 from secemb_shared.messages.spec import TRAIN
 
 
@@ -126,7 +124,4 @@ class Evaluation:
 
 def upload_bytes(round_: RoundSpec, party: int) -> int:
     """Return the exact length of a session's upload to this party."""
-    if round_.kind == TRAIN:
-        return Sizes.of(round_.task).update[party]
-    body = round_.sum_size * SUM_RING.element_bytes if party == EXPLICIT_PARTY else SEED_BYTES
-    return ENVELOPE_BYTES + body
+    return Sizes.of(round_.task).update[party] if round_.kind == TRAIN else sum_share_bytes(round_, party)

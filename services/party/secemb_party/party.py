@@ -8,7 +8,7 @@ acknowledged.
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -65,6 +65,7 @@ class Party:
         self.metrics, self._keep_rounds = parts.metrics, parts.keep_rounds
         self._evaluations: dict[bytes, asyncio.Future[Evaluation]] = {}
         self._sizes = Sizes.of(parts.task)
+        self._refusals_before: dict[str, int] = {}  # when the last round ended
         self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN)
 
     async def start(self) -> None:
@@ -104,22 +105,39 @@ class Party:
         self.metrics.model_version(version)
 
     async def advance(
-        self, round_id: bytes, expect: RoundState, to: RoundState, now: float, **facts: Any
+        self,
+        round_id: bytes,
+        expect: RoundState,
+        to: RoundState,
+        now: float,
+        *,
+        remarks: Mapping[str, Any] | None = None,
+        **facts: Any,
     ) -> RoundRecord:
-        """Move a round one state on, and tell the operator."""
+        """Move a round one state on, and tell the operator, with remarks that the round itself does not keep."""
         record = await self.ledger.advance(round_id, expect, to, now, **facts)
         self.metrics.round_phase(expect.value, max(0.0, now - _entered(record, expect)))
+        told = {"round": record.number, "kind": record.kind, "state": to.value, **(remarks or {})}
         if record.ended:
             self.metrics.round_ended(to.value)
-        await self.ledger.append_event("round", {"round": record.number, "kind": record.kind, "state": to.value}, now)
+            told["refused"] = self.refusals()
+            self._refusals_before = self.metrics.refusals()
+        await self.ledger.append_event("round", told, now)
         return record
+
+    def refusals(self) -> dict[str, int]:
+        """Return how often each kind of request was refused since a round last ended here, or since the start."""
+        before = self._refusals_before
+        return {slug: more for slug, count in self.metrics.refusals().items() if (more := count - before.get(slug, 0))}
 
     async def tidy(self) -> None:
         """Forget what ended rounds no longer need: bodies, shares, old models. Digests of sessions stay."""
         await self.ledger.forget_bodies(keep_last_rounds=self._keep_rounds)
         kept = await self.ledger.rounds(self.task.task_id, limit=self._keep_rounds + 1)
         await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept}))
-        await self.workers.run(lambda: self.models.prune(keep=3))
+        wanted = await self.ledger.open_rollback(self.task.task_id)
+        protected = [wanted.source] if wanted is not None else []
+        await self.workers.run(lambda: self.models.prune(keep=3, protect=protected))
 
     async def round(self, round_id: bytes) -> tuple[RoundRecord, RoundSpec]:
         """Return a round of this task and its specification."""
@@ -127,6 +145,10 @@ class Party:
         if record is None or record.task_id != self.task.task_id:
             raise UnknownRoundError("this server does not know that round; join the current one")
         return record, RoundSpec.decode(record.spec, self.task)
+
+    async def spec(self, round_id: bytes) -> RoundSpec:
+        """Return the specification of a round that sessions are served in."""
+        return (await self._evaluation(round_id)).round
 
     async def keys(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Take a session's KEYS message and return its ANSWER, once the keys are durable."""

@@ -91,6 +91,12 @@ class Published(PeerMessage):
         return bytes.fromhex(self.body_digest_hex)
 
 
+class RolledBack(Published):
+    """A version that has the numbers of an older one."""
+
+    source: int
+
+
 def list_digest(sessions: list[bytes]) -> bytes:
     """Return the SHA-256 of a sorted list of session ids, one after the other."""
     return hashlib.sha256(b"".join(sessions)).digest()

@@ -115,6 +115,12 @@ class Task(Section):
     ticket_public_file: PublicFile | None = None
 
 
+class Relay(Section):
+    """Server 1's part in the relayed transport: the identity that the task names."""
+
+    identity_file: Secret | None = None
+
+
 class Work(Section):
     """The worker threads around the kernel."""
 
@@ -159,7 +165,10 @@ _NEEDED = {
     },
 }
 _FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": "this is needed"}
-_ONLY_FOR_0 = ("devices.open_enrolment", "rounds.evaluate_every", "rounds.survey_first")
+_ONLY_FOR: dict[int, tuple[str, ...]] = {
+    0: ("devices.open_enrolment", "rounds.evaluate_every", "rounds.survey_first"),
+    1: ("relay.identity_file",),
+}
 
 
 class Settings(BaseSettings):
@@ -173,6 +182,7 @@ class Settings(BaseSettings):
     peer: Peer
     ledger: Ledger = Ledger()
     task: Task
+    relay: Relay = Relay()
     work: Work = Work()
     operator: Operator = Operator()
     rounds: Rounds = Rounds()
@@ -208,7 +218,7 @@ class Settings(BaseSettings):
 
     def _misplaced(self) -> Iterator[str]:
         other = 1 - self.role
-        for key in (*_NEEDED[other], *(_ONLY_FOR_0 if self.role == 1 else ())):
+        for key in (*_NEEDED[other], *_ONLY_FOR[other]):
             if self._is_set(key):
                 yield f"{key}: this is for role {other}; remove it"
 

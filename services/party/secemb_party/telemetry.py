@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from time import perf_counter, thread_time
@@ -82,6 +82,9 @@ class Metrics:
         )
         self._bytes = Counter("secemb_bytes", "Bytes of bodies", ["direction"], registry=registry)
         self._peer_calls = Counter("secemb_peer_calls", "Calls to the peer", ["route", "outcome"], registry=registry)
+        self._heard = Gauge(
+            "secemb_peer_heard_seconds", "When the peer last called or answered, since 1970", registry=registry
+        )
         self._queue = Gauge("secemb_queue_places_taken", "Places taken in the workers' queue", registry=registry)
         self._lag = Gauge("secemb_event_loop_lag_seconds", "How late the event loop last woke up", registry=registry)
         self._version = Gauge("secemb_model_version", "Version of the model that devices see", registry=registry)
@@ -138,6 +141,10 @@ class Metrics:
         """Count a call to the peer: `announce`, `seal`, `share`, `publish`; `ok`, `refused`, `unreachable`."""
         self._peer_calls.labels(_word(route), _word(outcome)).inc()
 
+    def heard_peer(self, now: float) -> None:
+        """Record that the other server has called, or has answered."""
+        self._heard.set(now)
+
     def watch_queue(self, taken: Callable[[], int]) -> None:
         """Ask for the number of places taken whenever metrics are read."""
         self._queue.set_function(taken)
@@ -149,6 +156,11 @@ class Metrics:
     def model_version(self, version: int) -> None:
         """Record the version that devices see."""
         self._version.set(version)
+
+    def figures(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
+        """Yield every sample: its name, its labels and its value."""
+        for metric in self._registry.collect():
+            yield from ((sample.name, sample.labels, sample.value) for sample in metric.samples)
 
     def render(self) -> bytes:
         """Return everything as Prometheus text."""

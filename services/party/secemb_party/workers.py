@@ -37,6 +37,11 @@ class Workers:
         """Return how many places are taken, for metrics."""
         return self._taken
 
+    @property
+    def limit(self) -> int:
+        """Return how many places there are."""
+        return self._limit
+
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
         """Take a place for the length of a request, or raise `BusyError` at once."""

@@ -9,12 +9,19 @@ from secemb_party.http.app import new_app
 from secemb_party.http.devices import device_routes
 from secemb_party.http.operator import operator_routes
 from secemb_party.http.reads import read_routes
+from secemb_party.http.relays import relay_routes
 from secemb_party.http.tables import table_routes
-from secemb_party.http.uploads import install_uploads
+from secemb_party.http.uploads import UploadRoute, install_uploads
 from secemb_party.party import Party
+from secemb_party.ui import Side, Surroundings, ui_routes
+from secemb_server0.announced_key import AnnouncedKey
 from secemb_server0.joining import Door
 from secemb_server0.leader import ChooseKind, Leader, always_train
+from secemb_server0.operator_routes import rollback_routes
 from secemb_server0.peer import Peer
+from secemb_server0.relay import Limits, Relay
+from secemb_server0.relay_line import RelayLine
+from secemb_server0.relayed_uploads import RelayedUploads, relayed_routes
 from secemb_server0.routes import join_routes
 
 DESCRIPTION = "The leader of a pair: devices join here, and send keys and updates here and to server 1."
@@ -37,16 +44,30 @@ def create_server0(
     body_seconds: float = 30.0,
     operator_hash: bytes | None = None,
     choose_kind: ChooseKind = always_train,
+    surroundings: Surroundings | None = None,
+    relay_line: RelayLine | None = None,
+    relay_limits: Limits | None = None,
 ) -> Server0:
-    """Return server 0 made of these parts."""
+    """Return server 0 made of these parts; with a line for it, it relays where the task allows that."""
     leader = Leader(party, peer, choose_kind=choose_kind)
     app = new_app("SecEmb server 0", DESCRIPTION, metrics=party.metrics, ready=leader.readiness)
     # The first is found first, and joining is what is asked most of what the framework serves.
-    app.include_router(join_routes(party, Door(party, leader, ticket_key, open_enrolment=open_enrolment)))
+    door = Door(party, leader, ticket_key, open_enrolment=open_enrolment)
+    line = relay_line if party.task.relays else None
+    relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
+    app.include_router(join_routes(party, door, relay_key))
     app.include_router(device_routes(party))
     app.include_router(table_routes(party))
     app.include_router(read_routes(party, body_seconds=body_seconds))
-    install_uploads(app, party, body_seconds=body_seconds, completed=leader.changed.set)
+    app.include_router(relay_routes(party, relay_key.get if relay_key is not None else None))
+    more: tuple[UploadRoute, ...] = ()
+    if line is not None and relay_key is not None:
+        relay = Relay(line, metrics=party.metrics, limits=relay_limits)
+        more = relayed_routes(RelayedUploads(party, relay, relay_key, completed=leader.changed.set))
+    install_uploads(app, party, body_seconds=body_seconds, completed=leader.changed.set, more=more)
     if operator_hash is not None:
         app.include_router(operator_routes(party, operator_hash))
+        app.include_router(rollback_routes(party, leader, operator_hash))
+        side = Side(ask_standing=peer.standing, roll_back=leader.roll_back)
+        app.include_router(ui_routes(party, operator_hash, side, surroundings or Surroundings()))
     return Server0(leader, app)

@@ -5,6 +5,7 @@ before, and gets the same answers.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -12,14 +13,15 @@ from dataclasses import replace
 from secemb_party.errors import PeerRefusedError, PeerUnavailableError
 from secemb_party.evaluation import Share
 from secemb_party.http.health import Check
-from secemb_party.ledger import NewRound, RoundRecord, RoundState
+from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
 from secemb_party.models import Model
 from secemb_party.party import Party
 from secemb_party.peer_messages import list_digest
-from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, Wait, all_here, decide
+from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, RollBack, Wait, all_here, decide
 from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
 from secemb_server0.peer import Peer
 from secemb_server0.results import read_result
+from secemb_server0.rollback import Rollbacks
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import TRAIN
@@ -41,7 +43,8 @@ class Leader:
         self._party, self._peer, self._choose_kind = party, peer, choose_kind
         self._ledger, self._task = party.ledger, party.task
         self._announced: RoundRecord | None = None
-        self.changed = asyncio.Event()  # set when a session has become complete
+        self.changed = asyncio.Event()  # set when a session has become complete, or something is wanted
+        self.rollbacks = Rollbacks(party, peer)
 
     @property
     def announced(self) -> RoundRecord | None:
@@ -71,6 +74,12 @@ class Leader:
         versions = await self._ledger.versions(self._task.task_id)
         return {one.digest.hex() for one in versions if version <= one.version <= version + 1}
 
+    async def roll_back(self, source: int, seen: int) -> Rollback:
+        """Want the numbers of an older version in place of the one that was seen; the next step looks after it."""
+        wish = await self.rollbacks.wish(source, seen=seen)
+        self.changed.set()
+        return wish
+
     async def step(self) -> Decision:
         """Decide and carry out one thing; return what it was."""
         self.changed.clear()  # before looking: what happens from here on wakes the next wait
@@ -82,6 +91,8 @@ class Leader:
         match decision:
             case Open(number):
                 await self._open(number)
+            case RollBack():
+                await self.rollbacks.carry_out()
             case Wait() if record is not None:
                 await self._announce(record)
             case Abort() if record is not None:
@@ -95,8 +106,14 @@ class Leader:
         if record is None:
             last = await self._ledger.last_round(task.task_id)
             number = 0 if last is None else last.number + 1
+            wish = await self._ledger.open_rollback(task.task_id)
             return Facts(
-                state=None, next_number=number, rounds=task.rounds, cohort=task.cohort, min_cohort=task.min_cohort
+                state=None,
+                next_number=number,
+                rounds=task.rounds,
+                cohort=task.cohort,
+                min_cohort=task.min_cohort,
+                wanted=wish.source if wish is not None else None,
             )
         counts = await self._ledger.counts(record.round_id)
         return Facts(
@@ -207,7 +224,12 @@ class Leader:
             result = read_result(spec, total, sessions)
             await self._ledger.append_event("result", {"round": spec.number, **result}, self._party.clock())
         await self._party.advance(
-            record.round_id, RoundState.SHARED, RoundState.RECONSTRUCTED, self._party.clock(), next_version=version
+            record.round_id,
+            RoundState.SHARED,
+            RoundState.RECONSTRUCTED,
+            self._party.clock(),
+            remarks={"peer_share": hashlib.sha256(other).hexdigest()},
+            next_version=version,
         )
 
     def _next_model(self, spec: RoundSpec, total: Share, sessions: int) -> Model:

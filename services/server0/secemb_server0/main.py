@@ -12,9 +12,11 @@ from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.serving import Listener, serve
 from secemb_party.settings import Settings
 from secemb_party.telemetry import get_logger, watch_event_loop
+from secemb_party.ui import Surroundings
 from secemb_server0.app import create_server0
 from secemb_server0.leader import ChooseKind, Leader
 from secemb_server0.peer import HttpPeer
+from secemb_server0.relay_line import HttpRelayLine
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 _LONGEST_PAUSE = 15.0
@@ -35,6 +37,8 @@ async def run(settings: Settings) -> None:
                 body_seconds=devices.body_seconds,
                 operator_hash=operator_hash(settings),
                 choose_kind=kinds_of(settings),
+                surroundings=Surroundings.of(settings),
+                relay_line=HttpRelayLine(client, party.metrics),
             )
             key = devices.tls_key.path if devices.tls_key is not None else None
             listener = Listener(app=server.app, host=devices.host, port=devices.port, cert=devices.tls_cert, key=key)

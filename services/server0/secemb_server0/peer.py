@@ -1,6 +1,7 @@
 """Server 0's line to server 1: every call may be repeated, and a call that fails says whether repeating can help."""
 
 import hashlib
+import time
 from typing import Any, Protocol, TypeVar
 
 import httpx
@@ -17,6 +18,7 @@ from secemb_party.peer_messages import (
     PeerMessage,
     Progress,
     Published,
+    RolledBack,
     SessionList,
     StandingMessage,
 )
@@ -49,6 +51,9 @@ class Peer(Protocol):
 
     async def publish(self, round_id: bytes, model: Model | None) -> bytes:
         """Hand the result over; return the digest of what server 1 has published now."""
+
+    async def roll_back(self, model: Model, source: int) -> bytes:
+        """Hand over a version with the numbers of an older one; return its digest as server 1 computed it."""
 
     async def abort(self, round_id: bytes, reason: str) -> None:
         """End the round without a sum."""
@@ -106,6 +111,19 @@ class HttpPeer:
         answer = await self._call("POST", f"/peer/v1/rounds/{round_id.hex()}/publish", content=body, headers=headers)
         return bytes.fromhex(_read(ListDigest, answer).digest)
 
+    async def roll_back(self, model: Model, source: int) -> bytes:
+        """Hand over a version with the numbers of an older one; return its digest as server 1 computed it."""
+        body = model.encode()
+        facts = RolledBack(
+            version=model.version,
+            digest_hex=model.digest.hex(),
+            body_digest_hex=hashlib.sha256(body).hexdigest(),
+            source=source,
+        )
+        headers = BINARY | {"secemb-published": facts.model_dump_json()}
+        answer = await self._call("POST", "/peer/v1/rollback", content=body, headers=headers)
+        return bytes.fromhex(_read(ListDigest, answer).digest)
+
     async def abort(self, round_id: bytes, reason: str) -> None:
         """End the round without a sum."""
         await self._post(f"/peer/v1/rounds/{round_id.hex()}/abort", AbortReason(reason=reason))
@@ -129,6 +147,7 @@ class HttpPeer:
             self._metrics.refused_by_peer(_slug(answer))
             raise PeerRefusedError(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
         self._metrics.peer_call(route, "ok")
+        self._metrics.heard_peer(time.time())
         return answer
 
 

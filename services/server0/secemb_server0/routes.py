@@ -1,15 +1,23 @@
 """What devices may ask server 0 alone."""
 
+from base64 import urlsafe_b64encode
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from secemb_party.errors import SessionConflictError, UnauthorizedError, UnknownTaskError
+from secemb_party.errors import (
+    PeerRefusedError,
+    PeerUnavailableError,
+    SessionConflictError,
+    UnauthorizedError,
+    UnknownTaskError,
+)
 from secemb_party.http.devices import TaskHex, check_task
 from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party
+from secemb_server0.announced_key import AnnouncedKey
 from secemb_server0.joining import Door, NotNow
 
 Token = Annotated[str | None, Header(max_length=300)]
@@ -29,6 +37,7 @@ class JoinAnswer(BaseModel):
     round: str | None = None
     ticket: str | None = None
     upload_until: float | None = None
+    relay: str | None = None  # server 1's relay key, signed, in base64url; where the task is relayed
 
 
 class ReadAnswer(BaseModel):
@@ -39,7 +48,7 @@ class ReadAnswer(BaseModel):
     read_until: float | None = None
 
 
-def join_routes(party: Party, door: Door) -> APIRouter:
+def join_routes(party: Party, door: Door, relay_key: AnnouncedKey | None = None) -> APIRouter:
     """Return the routes by which devices get tickets."""
     router = APIRouter(prefix="/v1", tags=["devices"])
     refusals = problem_responses(UnauthorizedError, UnknownTaskError, SessionConflictError, LedgerUnavailableError)
@@ -54,7 +63,8 @@ def join_routes(party: Party, door: Door) -> APIRouter:
             response.status_code = 202
             response.headers["retry-after"] = str(outcome.seconds)
             return JoinAnswer()
-        return JoinAnswer(round=outcome.round, ticket=outcome.ticket, upload_until=outcome.upload_until)
+        relay = await _shown(relay_key) if relay_key is not None else None
+        return JoinAnswer(round=outcome.round, ticket=outcome.ticket, upload_until=outcome.upload_until, relay=relay)
 
     unread = problem_responses(UnauthorizedError, UnknownTaskError, LedgerUnavailableError)
     unread[202] = {"model": ReadAnswer, "description": "there was no round yet; see Retry-After"}
@@ -71,6 +81,14 @@ def join_routes(party: Party, door: Door) -> APIRouter:
         return ReadAnswer(round=outcome.round, ticket=outcome.ticket, read_until=outcome.read_until)
 
     return router
+
+
+async def _shown(key: AnnouncedKey) -> str | None:
+    """Return the announcement as text, or nothing while server 1 is away: the device can ask for it later."""
+    try:
+        return urlsafe_b64encode(await key.get()).decode("ascii")
+    except (PeerUnavailableError, PeerRefusedError):
+        return None
 
 
 def _bare(authorization: str | None) -> str | None:

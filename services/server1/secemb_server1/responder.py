@@ -4,13 +4,13 @@ Every answer is a function of what the ledger holds, so that a question asked ag
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import NewRound, RoundRecord, RoundState
 from secemb_party.models import Model, Shape
 from secemb_party.party import Party
-from secemb_party.peer_messages import Announcement, Digests, Published, list_digest
+from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, list_digest
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
@@ -132,6 +132,28 @@ class Responder:
         if model.digest != published.digest:
             raise PeerRefusedError("the model does not have the digest that it was announced with")
         await self._party.install(model)
+
+    async def roll_back(self, wanted: RolledBack, body: bytes) -> bytes:
+        """Publish the numbers of an older version anew, if they are those that were published here before."""
+        digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
+        standing = await self.standing()
+        if wanted.version <= standing.version and digests.get(wanted.version) == wanted.digest:
+            return wanted.digest  # done before
+        last = await self._ledger.last_round(self._task.task_id)
+        if wanted.version != standing.version + 1 or (last is not None and not last.ended):
+            raise PeerRefusedError("not the next version of the model, or a round has not ended here")
+        if not 0 <= wanted.source <= standing.version or hashlib.sha256(body).digest() != wanted.body_digest:
+            raise PeerRefusedError("not an older version of the model, or damaged on the way")
+        shape = Shape.of(self._task)
+        old = await self._party.workers.run(lambda: Model.decode(self._task.task_id, wanted.source, shape, body))
+        model = replace(old, version=wanted.version)
+        if old.digest != digests.get(wanted.source) or model.digest != wanted.digest:
+            raise PeerRefusedError("these are not the numbers that were published here as that version")
+        await self._party.install(model)
+        told = {"source": wanted.source, "version": wanted.version}
+        await self._ledger.append_event("rollback", told, self._party.clock())
+        await self._party.tidy()
+        return model.digest
 
     async def _end(self, record: RoundRecord, version: int | None) -> None:
         now = self._party.clock()

@@ -2,7 +2,8 @@
 
 import hashlib
 import hmac
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import ValidationError
@@ -21,23 +22,35 @@ from secemb_party.peer_messages import (
     Offer,
     Progress,
     Published,
+    RolledBack,
     SessionList,
     StandingMessage,
 )
 from secemb_server1.responder import Responder
 
 BODY_SECONDS = 300.0
+PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
+Facts = TypeVar("Facts", bound=Published)
 _REFUSED = problem_responses(PeerRefusedError, UnauthorizedError, UnknownRoundError, LedgerUnavailableError)
 
 
-def peer_routes(party: Party, responder: Responder, token_hash: bytes) -> APIRouter:
-    """Return what server 0 may call."""
+Check = Callable[..., None]
+
+
+def bearer_check(party: Party, token_hash: bytes) -> Check:
+    """Return what lets server 0 in and nobody else."""
 
     def check_bearer(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
         given = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
         if not hmac.compare_digest(given, token_hash):
             raise UnauthorizedError("this is not the peer's token; pair the two servers again")
+        party.metrics.heard_peer(party.clock())
 
+    return check_bearer
+
+
+def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIRouter:
+    """Return what server 0 may call."""
     router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)], responses=_REFUSED)
 
     @router.get("/standing")
@@ -73,15 +86,17 @@ def peer_routes(party: Party, responder: Responder, token_hash: bytes) -> APIRou
         data = await responder.share(bytes.fromhex(round), bytes.fromhex(sealed.digest))
         return Response(data, media_type=BINARY)
 
+    @router.post("/rollback")
+    async def roll_back(request: Request, published: PublishedHeader) -> ListDigest:
+        """Take over a version that has the numbers of an older one."""
+        facts = _read(RolledBack, published)
+        body = await read_exactly(request, 4 * Shape.of(party.task).numbers, BODY_SECONDS)
+        return ListDigest(digest=(await responder.roll_back(facts, body)).hex())
+
     @router.post("/rounds/{round}/publish")
-    async def publish(
-        round: RoundHex, request: Request, published: Annotated[str, Header(alias="secemb-published", max_length=500)]
-    ) -> ListDigest:
+    async def publish(round: RoundHex, request: Request, published: PublishedHeader) -> ListDigest:
         """Take over the next model, or the end of a round without one."""
-        try:
-            facts = Published.model_validate_json(published)
-        except ValidationError:
-            raise PeerRefusedError("the header of the published model cannot be read") from None
+        facts = _read(Published, published)
         size = int(request.headers.get("content-length", "0"))
         length = 4 * Shape.of(party.task).numbers if size else 0
         body = await read_exactly(request, length, BODY_SECONDS)
@@ -94,3 +109,10 @@ def peer_routes(party: Party, responder: Responder, token_hash: bytes) -> APIRou
         return ListDigest(digest=round)
 
     return router
+
+
+def _read(kind: type[Facts], header: str) -> Facts:
+    try:
+        return kind.model_validate_json(header)
+    except ValidationError:
+        raise PeerRefusedError("the header of the published model cannot be read") from None

@@ -27,6 +27,8 @@ from secemb_shared.ring import Ring
 SEED_BYTES = 16
 SUM_RING = Ring(bits=64, fraction_bits=16)  # secure sums count and measure; they need range rather than short messages
 SUM_BOUND = 2**40  # in the ring's smallest steps: 16 million, and eight million sessions do not wrap around
+_SEALED = 136  # key id and box behind each relayed message of a training round: see `relayed`
+_MARKS = 32  # receipt and confirmation behind a relayed answer
 EXPLICIT_PARTY = 0  # gets the explicit share of a secure sum; the other expands a seed
 
 
@@ -58,6 +60,16 @@ class Sizes:
     def download(self) -> int:
         """Return what a device receives in a round when it talks to both servers."""
         return 2 * self.answer
+
+    @property
+    def relayed_upload(self) -> int:
+        """Return what a device sends in a round when it talks to server 0 alone."""
+        return self.keys + self.update[EXPLICIT_PARTY] + 2 * _SEALED
+
+    @property
+    def relayed_download(self) -> int:
+        """Return what a device receives in a round when it talks to server 0 alone."""
+        return self.answer + _MARKS
 
 
 def packed_bytes(depth: int, slots: int) -> int:
@@ -152,9 +164,12 @@ def decode_update(round_: RoundSpec, session_id: bytes, party: int, data: bytes)
 
 def public_update_digest(round_: RoundSpec, data: bytes) -> bytes:
     """Return the SHA-256 of an UPDATE message's public part, which must be the same for both parties."""
-    task = round_.task
-    words = task.geometry.slots * task.row_width * task.ring.element_bytes
-    return digest(data[ENVELOPE_BYTES : ENVELOPE_BYTES + words])
+    return digest(data[ENVELOPE_BYTES : ENVELOPE_BYTES + update_words_bytes(round_.task)])
+
+
+def update_words_bytes(task: TaskSpec) -> int:
+    """Return the length of an UPDATE message's public part."""
+    return task.geometry.slots * task.row_width * task.ring.element_bytes
 
 
 def encode_sum_share(round_: RoundSpec, session_id: bytes, party: int, share: RingArray | bytes) -> bytes:
@@ -169,6 +184,12 @@ def _sum_numbers(round_: RoundSpec, share: RingArray) -> memoryview:
     if share.shape != (round_.sum_size,) or share.itemsize != SUM_RING.element_bytes:
         raise SpecError(f"the secure sum of this round has {round_.sum_size} numbers of {SUM_RING.bits} bits")
     return _little(share)
+
+
+def sum_share_bytes(round_: RoundSpec, party: int) -> int:
+    """Return the exact length of a SUM_SHARE message."""
+    body = round_.sum_size * SUM_RING.element_bytes if party == EXPLICIT_PARTY else SEED_BYTES
+    return ENVELOPE_BYTES + body
 
 
 def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> RingArray | bytes:

@@ -27,6 +27,9 @@ class Kind(IntEnum):
     ANSWER = 2
     UPDATE = 3
     SUM_SHARE = 4
+    RELAYED_KEYS = 5
+    RELAYED_ANSWER = 6
+    RELAYED_UPLOAD = 7
 
 
 def envelope(round_: RoundSpec, session_id: bytes, kind: Kind, party: int) -> bytes:

@@ -48,6 +48,7 @@ class TaskSpec:
     dense_rate: str = "0.001"
     seed: int = 0  # of the first weights
     initial_scale: str = "0.01"  # standard deviation of the first weights
+    relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty where devices must talk to both servers
 
     def __post_init__(self) -> None:
         try:
@@ -74,6 +75,11 @@ class TaskSpec:
     def ring(self) -> Ring:
         """Return the ring that updates are added in."""
         return Ring(bits=self.ring_bits, fraction_bits=self.fraction_bits)
+
+    @property
+    def relays(self) -> bool:
+        """Return whether devices may send everything through server 0."""
+        return bool(self.relay_key)
 
     def encode(self) -> bytes:
         """Return the canonical form."""
@@ -114,6 +120,8 @@ class TaskSpec:
             raise SpecError(f"the optimiser must be one of {', '.join(OPTIMISERS)}")
         for rate in (self.row_rate, self.dense_rate, self.initial_scale):
             canonical.decimal(rate)
+        if self.relay_key and not _is_hex(self.relay_key, 32):
+            raise SpecError("relay_key must be 64 lower-case hexadecimal digits, or empty")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +166,7 @@ class RoundSpec:
         if found["task"] != task.task_id.hex():
             raise SpecError("this round belongs to another task")
         digest = found["model_digest"]
-        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+        if not _is_hex(digest, 32):
             raise SpecError("model_digest must be 64 lower-case hexadecimal digits")
         return cls(
             task=task,
@@ -197,6 +205,10 @@ class RoundSpec:
     def leaf_table(self) -> LeafTable:
         """Return which item every leaf is; servers need it, devices do not."""
         return LeafTable(self.task.geometry, self.layout.order())
+
+
+def _is_hex(text: str, length: int) -> bool:
+    return len(text) == 2 * length and set(text) <= set("0123456789abcdef")
 
 
 def _expect(found: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:

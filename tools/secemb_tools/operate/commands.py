@@ -11,6 +11,7 @@ from secemb_tools.operate import (
     config_commands,
     model_commands,
     pair_commands,
+    privacy_commands,
     relay_key_commands,
     task_commands,
     token_commands,
@@ -30,6 +31,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(task_commands.app, name="task")
     app.add_typer(token_commands.app, name="token")
     app.add_typer(relay_key_commands.app, name="relay-key")
+    app.add_typer(privacy_commands.app, name="privacy")
     app.add_typer(ledger_app, name="ledger")
     app.add_typer(model_commands.app, name="model")
     app.add_typer(config_commands.app, name="config")

@@ -15,17 +15,17 @@ REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"
 
 _GONE = 499  # the client left before it was answered
-# What comes too often to be told one by one, unless it is refused: metrics count it.
-_QUIET = {
-    "/healthz",
-    "/readyz",
-    "/metrics",
+# What a device asks in every round.
+_FOR_DEVICES = {
     "/v1/rounds/{round}/sessions/{session}/keys",
     "/v1/rounds/{round}/sessions/{session}/update",
     "/v1/rounds/{round}/sessions/{session}/relayed-keys",
     "/v1/rounds/{round}/sessions/{session}/relayed-update",
     "/v1/tasks/{task}/join",
+    "/v1/tasks/{task}/relay",
 }
+# What comes too often to be told one by one, unless it is refused: metrics count it.
+_QUIET = {"/healthz", "/readyz", "/metrics"} | _FOR_DEVICES
 # A response may bring its own: dense parameters may be cached, a page needs its scripts.
 _HEADERS = (
     (b"cache-control", b"no-store"),
@@ -34,6 +34,7 @@ _HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
+_LEAN = tuple(one for one in _HEADERS if one[0] in (b"cache-control", b"x-content-type-options"))  # no page comes there
 
 
 class Requests:
@@ -49,7 +50,7 @@ class Requests:
             await self._app(scope, receive, send)
             return
         # Never the caller's own id: what comes from outside does not go into a log.
-        exchange = _Exchange(token_hex(8), receive, send)
+        exchange = _Exchange(token_hex(8), scope, receive, send)
         with bound_contextvars(request=exchange.request_id):
             try:
                 await self._app(scope, exchange.receive, exchange.send)
@@ -76,12 +77,13 @@ class Requests:
 class _Exchange:
     """One request and its answer as they pass."""
 
-    def __init__(self, request_id: str, receive: Receive, send: Send) -> None:
+    def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
         self.request_id = request_id
         self.start = perf_counter()
         self.status = _GONE
         self.received = 0
         self.sent = 0
+        self._scope = scope
         self._receive = receive
         self._send = send
 
@@ -102,7 +104,8 @@ class _Exchange:
         headers = list(message.get("headers", ()))
         brought = {name for name, _ in headers}
         headers.append((REQUEST_ID, self.request_id.encode()))
-        headers.extend(one for one in _HEADERS if one[0] not in brought)
+        usual = _LEAN if route_template(self._scope) in _FOR_DEVICES else _HEADERS
+        headers.extend(one for one in usual if one[0] not in brought)
         message["headers"] = headers
 
 

@@ -13,7 +13,7 @@ from secemb_party.party import Party
 
 Announcement = Callable[[], Awaitable[bytes]]
 _ANSWER: dict[int | str, dict[str, Any]] = {
-    200: describe_binary("server 1's relay key, signed: docs/protocol.md, section 17"),
+    200: describe_binary("server 1's relay key, signed: docs/protocol.md, section 13.5"),
     **problem_responses(UnknownTaskError, RelayUnavailableError, PeerUnavailableError),
 }
 

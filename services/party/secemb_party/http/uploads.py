@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from secemb_party.errors import SessionConflictError, UnknownRoundError
+from secemb_party.errors import OutdatedRelayKeyError, SessionConflictError, UnknownRoundError
 from secemb_party.http.app import Service
 from secemb_party.http.bodies import (
     BINARY,
@@ -31,14 +31,16 @@ from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party, ReadBody
 from secemb_party.tickets import TicketError
 from secemb_party.workers import BusyError
-from secemb_shared.errors import LengthError, SecEmbError
+from secemb_shared.errors import AlteredError, BoxError, LengthError, OtherRoundError, SecEmbError
 
 Notify = Callable[[], None]
+CheckUpload = Callable[[bytes, bytes, str, bytes], Awaitable[None]]  # round, session, proof, message
 Take = Callable[[bytes, bytes, str, ReadBody], Awaitable[Response]]  # round, session, ticket, how to read the body
 
 _PATH = re.compile(r"/v1/rounds/([^/]+)/sessions/([^/]+)/([a-z-]+)")
 _ROUND, _SESSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{32}")
 _TICKET, _LONGEST_TICKET = "secemb-ticket", 128
+_PROOF, _UPDATE = "secemb-proof", "update"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +59,23 @@ class UploadRoute:
 
 
 def install_uploads(
-    app: Service, party: Party, *, body_seconds: float, completed: Notify, more: tuple[UploadRoute, ...] = ()
+    app: Service,
+    party: Party,
+    *,
+    body_seconds: float,
+    completed: Notify,
+    more: tuple[UploadRoute, ...] = (),
+    check_upload: CheckUpload | None = None,
 ) -> None:
-    """Let an app take sessions' keys and updates; `completed` is called when an update is durable."""
+    """Let an app take sessions' keys and updates; `completed` is called when an update is durable.
+
+    With `check_upload` a direct update is taken only if that does not raise.
+    """
     routes = {route.name: route for route in (*direct_routes(party, completed), *more)}
     # The innermost place: what surrounds every other route surrounds these as well.
-    app.user_middleware.append(Middleware(Uploads, party=party, body_seconds=body_seconds, routes=routes))
+    app.user_middleware.append(
+        Middleware(Uploads, party=party, body_seconds=body_seconds, routes=routes, check_upload=check_upload)
+    )
     app.described_by_hand |= {route.path_format: {"put": _describe(route)} for route in routes.values()}
 
 
@@ -85,7 +98,7 @@ def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadR
             answer=describe_binary("ANSWER: this server's share of the rows"),
         ),
         UploadRoute(
-            name="update",
+            name=_UPDATE,
             take=update,
             summary="Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable.",
             answer=describe_receipt("the SHA-256 of what is durable now", "sha256"),
@@ -96,8 +109,16 @@ def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadR
 class Uploads:
     """Serves keys and updates, and hands on every other request."""
 
-    def __init__(self, app: ASGIApp, party: Party, body_seconds: float, routes: Mapping[str, UploadRoute]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        party: Party,
+        body_seconds: float,
+        routes: Mapping[str, UploadRoute],
+        check_upload: CheckUpload | None,
+    ) -> None:
         self._app, self._party, self._body_seconds, self._routes = app, party, body_seconds, routes
+        self._check_upload = check_upload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -124,10 +145,15 @@ class Uploads:
         if not _ROUND.fullmatch(round_) or not _SESSION.fullmatch(session) or not 0 < len(ticket) <= _LONGEST_TICKET:
             raise RequestInvalidError("a path or header is not what the interface describes")
 
-        async def read(length: int) -> bytes:
-            return await read_exactly(request, length, self._body_seconds)
+        ids = bytes.fromhex(round_), bytes.fromhex(session)
 
-        return await route.take(bytes.fromhex(round_), bytes.fromhex(session), ticket, read)
+        async def read(length: int) -> bytes:
+            body = await read_exactly(request, length, self._body_seconds)
+            if self._check_upload is not None and route.name == _UPDATE:
+                await self._check_upload(*ids, request.headers.get(_PROOF, ""), body)
+            return body
+
+        return await route.take(*ids, ticket, read)
 
 
 def describe_receipt(description: str, *members: str) -> dict[str, Any]:
@@ -152,6 +178,7 @@ def _describe(route: UploadRoute) -> dict[str, Any]:
             _parameter("round", "path", {"type": "string", "pattern": f"^{_ROUND.pattern}$"}),
             _parameter("session", "path", {"type": "string", "pattern": f"^{_SESSION.pattern}$"}),
             _parameter(_TICKET, "header", {"type": "string", "minLength": 1, "maxLength": _LONGEST_TICKET}),
+            *([_PROOF_HEADER] if route.name == _UPDATE else []),
         ],
         "requestBody": {"required": True, **describe_binary("a message of docs/protocol.md, section 13")},
         "responses": {"200": route.answer, **{str(status): body for status, body in _REFUSED.items()}},
@@ -162,9 +189,18 @@ def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": place, "required": True, "schema": schema}
 
 
+_PROOF_HEADER: dict[str, Any] = {
+    **_parameter(_PROOF, "header", {"type": "string", "maxLength": 32}),
+    "required": False,
+    "description": "for server 1, where the task has a relay_key: docs/protocol.md, section 13.5",
+}
 _REFUSED = problem_responses(
     RequestInvalidError,
     LengthError,
+    BoxError,
+    AlteredError,
+    OtherRoundError,
+    OutdatedRelayKeyError,
     TicketError,
     UnknownRoundError,
     SlowBodyError,

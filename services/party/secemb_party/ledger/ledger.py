@@ -92,6 +92,7 @@ class Ledger:
     round = _reads(rounds.find_round)
     current_round = _reads(rounds.current_round)
     last_round = _reads(rounds.last_round)
+    shares_by_kind = _reads(rounds.shares_by_kind)
     rounds = _reads(rounds.rounds)
 
     admit = _writes(sessions.admit)

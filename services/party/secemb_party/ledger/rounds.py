@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, update
+from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from secemb_party.ledger.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.inserts import insert_new, writes_alone
@@ -21,6 +21,11 @@ _LOCK = select(table.c.round_id).where(table.c.round_id == bindparam("round")).w
 _OF_TASK = select(table).where(table.c.task_id == bindparam("task")).order_by(table.c.number.desc())
 _LAST = _OF_TASK.limit(1)
 _CURRENT = _OF_TASK.where(table.c.ended_at.is_(None)).limit(1)
+_SHARES = (
+    select(table.c.kind, func.count())
+    .where(table.c.task_id == bindparam("task"), table.c.share_digest.is_not(None))
+    .group_by(table.c.kind)
+)
 _COMPLETE = select(sessions.c.session_id).where(
     sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
 )
@@ -65,6 +70,11 @@ def rounds(
     page = page.where(*(table.c[name] == value for name, value in wanted.items() if value is not None))
     rows = tx.execute(page.limit(limit), {"task": task_id})
     return [_known(row) for row in rows]
+
+
+def shares_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
+    """Return how many shares of each kind of round this server has ever recorded; a round counts once."""
+    return {str(kind): int(count) for kind, count in tx.execute(_SHARES, {"task": task_id})}
 
 
 def advance(

@@ -1,0 +1,58 @@
+"""The direct way: each server gets its own messages."""
+
+import hashlib
+import json
+
+from secemb_sdk.dense import read_dense
+from secemb_sdk.effects import Answer, Request, Steps
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.flow import DeviceSession
+from secemb_sdk.models import Floats
+from secemb_sdk.parts import Parts
+from secemb_sdk.pending import Sealed, Ticket, Written
+from secemb_sdk.ways import Answers, put
+from secemb_shared import relaying
+from secemb_shared.messages import RoundSpec, Sizes
+
+
+class DirectWay:
+    """Talks to both servers."""
+
+    def __init__(self, parts: Parts, exchange: Exchange) -> None:
+        self._parts, self._exchange = parts, exchange
+
+    def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
+        """Send KEYS to both at the same time."""
+        round_, most = session.round, Sizes.of(session.round.task).answer
+        first, second = yield from self._exchange.ask(
+            *(put(round_, session.session_id, ticket, "keys", session.keys[to], to, most=most) for to in (0, 1))
+        )
+        return first.body, second.body
+
+    def read_dense(self, session: DeviceSession, answers: Answers) -> Steps[Floats | None]:
+        """Read it from server 0, and ask server 1 whether it is the same."""
+        return (yield from read_dense(self._parts, self._exchange, session.round.task, session.round.model_version))
+
+    def seal(self, session: DeviceSession) -> Sealed | None:
+        """Keep the proof that server 1 asks for in tasks that are relayed as well."""
+        if session.update is None or not session.round.task.relays:
+            return None
+        place = session.round.label(session.session_id)
+        return Sealed(relaying.proof_of(place, session.hold, session.update[1]), b"")
+
+    def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
+        """Send to server 1 and then to server 0, which decides by what it holds itself when everybody is done."""
+        proof = written.sealed.content if written.sealed is not None else b""
+        for server in (1, 0):
+            message, mine = written.update[server], proof if server == 1 else b""
+            request = put(round_, written.session_id, written.ticket, "update", message, server, proof=mine)
+            yield from self._exchange.ask(request, accept=_acknowledges)
+
+
+def _acknowledges(request: Request, answer: Answer) -> bool:
+    """Tell whether a server says that it holds exactly what was sent."""
+    try:
+        found = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and found.get("sha256") == hashlib.sha256(request.body).hexdigest()

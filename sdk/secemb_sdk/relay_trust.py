@@ -1,0 +1,50 @@
+"""Which key a device seals to: only one that the task's server 1 has signed, and never an older one than before."""
+
+from base64 import urlsafe_b64decode
+
+from secemb_sdk.effects import Request, Steps, work
+from secemb_sdk.errors import PinError, UnavailableError
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.parts import Parts
+from secemb_shared.errors import MessageError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.relay_key import RelayKey
+
+
+def trust_key(task: TaskSpec, announcement: bytes) -> RelayKey:
+    """Return the key in an announcement, or raise unless server 1 has signed it."""
+    try:
+        return RelayKey.read(task, announcement)
+    except MessageError:
+        raise PinError(
+            "server 0 shows a relay key that the task's server 1 has not signed; nothing was sealed to it"
+        ) from None
+
+
+def take_key(parts: Parts, task: TaskSpec, shown: str) -> Steps[bytes]:
+    """Return an announcement as it came with a ticket, checked."""
+    try:
+        announcement = urlsafe_b64decode(shown.encode("ascii"))
+    except ValueError:
+        announcement = b""
+    yield from _remember(parts, trust_key(task, announcement))
+    return announcement
+
+
+def fetch_announcement(parts: Parts, exchange: Exchange, task: TaskSpec) -> Steps[bytes]:
+    """Ask server 0 for the announcement of the key that server 1 uses now."""
+    path = f"/v1/tasks/{task.task_id.hex()}/relay"
+    (answer,) = yield from exchange.ask(Request(server=0, method="GET", path=path, most=1 << 16))
+    yield from _remember(parts, trust_key(task, answer.body))
+    return answer.body
+
+
+def fetch_key(parts: Parts, exchange: Exchange, task: TaskSpec) -> Steps[RelayKey]:
+    """Ask server 0 for the key that server 1 uses now."""
+    return trust_key(task, (yield from fetch_announcement(parts, exchange, task)))
+
+
+def _remember(parts: Parts, key: RelayKey) -> Steps[None]:
+    """Refuse a key from before the newest that was seen: it may have been given up for a reason."""
+    if not (yield from work(lambda: parts.vault.see_relay_key(key.not_before))):
+        raise UnavailableError("server 0 shows an older relay key of server 1 than it did before")

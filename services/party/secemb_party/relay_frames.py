@@ -1,0 +1,119 @@
+"""What server 0 passes on to server 1, and what comes back: many sessions' messages in one request.
+
+A request is frames one after the other, each with its length (4 bytes, little-endian) before it:
+
+    step       1   the kind of the direct message: KEYS, UPDATE or SUM_SHARE
+    round     32   digest
+    session   16
+    ticket    72
+    the rest       key id and box, then the public part
+
+The answer is replies in any order: the frame's place in the request (4 bytes), the reply's length (4 bytes), then a
+byte that is 0 and what the step gives, or 1 and why it was refused (JSON).
+"""
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as Base64Error
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from secemb_party.tickets import TICKET_BYTES, TicketError
+from secemb_shared.errors import EncodingError, LengthError
+from secemb_shared.messages import Kind
+
+MOST_FRAMES = 64
+_STEPS = (Kind.KEYS, Kind.UPDATE, Kind.SUM_SHARE)
+_HEAD = 1 + 32 + 16 + TICKET_BYTES
+_LENGTH = 4
+_DONE, _REFUSED = b"\x00", b"\x01"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Frame:
+    """One session's message on its way to server 1."""
+
+    step: Kind
+    round_id: bytes
+    session_id: bytes
+    ticket: str
+    rest: bytes
+
+    def encode(self) -> bytes:
+        """Return the frame with its length before it."""
+        try:
+            ticket = urlsafe_b64decode(self.ticket.encode("ascii"))
+        except (Base64Error, ValueError):
+            ticket = b""
+        if len(ticket) != TICKET_BYTES:
+            raise TicketError("the ticket has the wrong length; send the one that join returned")
+        length = (_HEAD + len(self.rest)).to_bytes(_LENGTH, "little")
+        return b"".join((length, bytes([self.step]), self.round_id, self.session_id, ticket, self.rest))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why server 1 has refused a frame: the slug of a problem, and when to come back."""
+
+    slug: str
+    retry_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Reply:
+    """What server 1 says to one frame."""
+
+    place: int
+    body: bytes | Refusal
+
+    def encode(self) -> bytes:
+        """Return the reply with its place and length before it."""
+        body = _DONE + self.body if isinstance(self.body, bytes) else _REFUSED + _refused(self.body)
+        return self.place.to_bytes(_LENGTH, "little") + len(body).to_bytes(_LENGTH, "little") + body
+
+
+def read_frames(data: bytes) -> Iterator[Frame]:
+    """Yield the frames of a request; anything that is not one is refused."""
+    at, count = 0, 0
+    while at < len(data):
+        size = int.from_bytes(data[at : at + _LENGTH], "little")
+        frame, at, count = data[at + _LENGTH : at + _LENGTH + size], at + _LENGTH + size, count + 1
+        if len(frame) != size or size < _HEAD or count > MOST_FRAMES:
+            raise LengthError("the frames are cut, or more than one request may hold")
+        if frame[0] not in _STEPS:
+            raise EncodingError("a frame names a step that does not exist")
+        ticket = urlsafe_b64encode(frame[49:_HEAD]).decode("ascii")
+        yield Frame(Kind(frame[0]), frame[1:33], frame[33:49], ticket, frame[_HEAD:])
+
+
+class ReplyReader:
+    """Takes replies out of an answer that arrives in pieces."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, piece: bytes) -> Iterator[Reply]:
+        """Yield the replies that are complete now."""
+        self._buffer += piece
+        while len(self._buffer) >= 2 * _LENGTH:
+            end = 2 * _LENGTH + int.from_bytes(self._buffer[_LENGTH : 2 * _LENGTH], "little")
+            if len(self._buffer) < end:
+                return
+            place, body = int.from_bytes(self._buffer[:_LENGTH], "little"), bytes(self._buffer[2 * _LENGTH : end])
+            del self._buffer[:end]
+            yield Reply(place, _read_body(body))
+
+
+def _refused(refusal: Refusal) -> bytes:
+    return json.dumps({"slug": refusal.slug, "retry_after": refusal.retry_after}).encode()
+
+
+def _read_body(body: bytes) -> bytes | Refusal:
+    if body[:1] == _DONE:
+        return body[1:]
+    try:
+        found = json.loads(body[1:])
+        slug, seconds = found["slug"], found["retry_after"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise EncodingError("server 1 answered something else; are both servers of the same version?") from None
+    return Refusal(str(slug)[:100], seconds if type(seconds) is int and 0 <= seconds <= 86_400 else None)

@@ -1,0 +1,121 @@
+"""The relay: passes devices' messages on to server 1, many in one request, until each has its reply.
+
+What comes within a few milliseconds travels together. A frame without a reply is sent again, the same bytes, a few
+times; then its device is told to come back. There is an end to what is under way, in frames and in bytes.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from secemb_party.errors import PeerUnavailableError
+from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal
+from secemb_party.telemetry import Metrics
+from secemb_party.workers import BusyError
+from secemb_server0.relay_line import RelayLine
+from secemb_shared.errors import SecEmbError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much a relay gathers and holds."""
+
+    gather_seconds: float = 0.002  # what comes within this time travels together
+    frames: int = MOST_FRAMES // 2  # in one request
+    batch_bytes: int = 4 << 20  # in one request; a single frame may be longer
+    under_way: int = 512  # frames that wait for a reply; the next device is told to come back
+    bytes_under_way: int = 256 << 20
+    tries: int = 3
+    pause_seconds: float = 0.2  # before the second try; the third waits twice as long
+
+
+class RelayRefusedError(SecEmbError):
+    """Server 1 has refused a message."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__("server 1 has refused the message")
+        self.refusal, self.retry_after = refusal, refusal.retry_after
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A frame and whoever waits for its reply."""
+
+    data: bytes
+    reply: "asyncio.Future[bytes]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Relay:
+    """One server 0's relay."""
+
+    def __init__(self, line: RelayLine, *, metrics: Metrics | None = None, limits: Limits | None = None) -> None:
+        self._line, self._metrics, self._limits = line, metrics or Metrics(), limits or Limits()
+        self._gathered: list[_Waiting] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._batches: set[asyncio.Task[None]] = set()
+        self._frames = self._bytes = 0
+
+    @contextmanager
+    def place(self, size: int) -> Iterator[None]:
+        """Take a place for one message before its body is read, or raise `BusyError` at once."""
+        limits = self._limits
+        if self._frames >= limits.under_way or self._bytes + size > limits.bytes_under_way:
+            raise BusyError(1)
+        self._frames, self._bytes = self._frames + 1, self._bytes + size
+        try:
+            yield
+        finally:
+            self._frames, self._bytes = self._frames - 1, self._bytes - size
+
+    async def pass_on(self, frame: Frame) -> bytes:
+        """Return what server 1 says to a frame, or raise what it refuses it with."""
+        waiting = _Waiting(frame.encode())
+        self._gathered.append(waiting)
+        if len(self._gathered) >= self._limits.frames or self._gathered_bytes() >= self._limits.batch_bytes:
+            self._depart()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(self._limits.gather_seconds, self._depart)
+        return await waiting.reply
+
+    def _gathered_bytes(self) -> int:
+        return sum(len(one.data) for one in self._gathered)
+
+    def _depart(self) -> None:
+        """Send off what has been gathered."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        batch, self._gathered = [one for one in self._gathered if not one.reply.done()], []
+        if batch:
+            task = asyncio.ensure_future(self._carry(batch))
+            self._batches.add(task)
+            task.add_done_callback(self._batches.discard)
+
+    async def _carry(self, batch: list[_Waiting]) -> None:
+        """Send a batch until all have a reply; whoever has none after the last try hears that server 1 is away."""
+        trouble: Exception = PeerUnavailableError("server 1 does not answer")
+        for number in range(self._limits.tries):
+            if number:
+                await asyncio.sleep(self._limits.pause_seconds * number)
+            waiting = [one for one in batch if not one.reply.done()]
+            if not waiting:
+                return
+            try:
+                await self._send(waiting)
+            except PeerUnavailableError as error:
+                trouble = error
+        for one in batch:
+            if not one.reply.done():
+                one.reply.set_exception(trouble)
+
+    async def _send(self, waiting: list[_Waiting]) -> None:
+        async for reply in self._line.pass_on([one.data for one in waiting]):
+            if reply.place >= len(waiting) or waiting[reply.place].reply.done():
+                continue  # nobody waits for it, or no longer
+            future = waiting[reply.place].reply
+            if isinstance(reply.body, Refusal):
+                self._metrics.refused_by_peer(reply.body.slug)
+                future.set_exception(RelayRefusedError(reply.body))
+            else:
+                future.set_result(reply.body)

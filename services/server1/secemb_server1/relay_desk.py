@@ -1,0 +1,109 @@
+"""Server 1's side of the relayed transport: it opens the box, builds the message, and goes on as if it came directly.
+
+What is stored, refused, counted and repeated is decided by the same `Party.keys` and `Party.update` that serve devices
+directly. Only the way in differs, and what goes out: an answer is masked, because the relay must not read it, and
+whatever is durable gets a receipt that the relay cannot make.
+"""
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+
+from secemb_party.http.problems import problem_for
+from secemb_party.party import Party
+from secemb_party.relay_frames import Frame, Refusal, Reply
+from secemb_server1.proofs import find_hold
+from secemb_server1.relay_keys import RelayKeys
+from secemb_shared import relaying
+from secemb_shared.errors import LengthError, SecEmbError
+from secemb_shared.messages import Kind, RoundSpec
+from secemb_shared.messages.envelope import ENVELOPE_BYTES
+from secemb_shared.messages.relay_key import KEY_ID_BYTES
+from secemb_shared.messages.relayed import open_content, public_bytes, rebuild, sealed_bytes
+
+_KEPT_ROUNDS = 4
+_SMALL = 1 << 18  # bytes that are hashed and masked faster than a thread can be asked to
+
+
+class RelayDesk:
+    """Takes what server 0 passes on."""
+
+    def __init__(self, party: Party, keys: RelayKeys) -> None:
+        self._party, self.keys = party, keys
+        self._rounds: dict[bytes, tuple[RoundSpec, bytes]] = {}  # and the digest of the dense part that is read
+
+    async def announce(self) -> bytes:
+        """Return the key that devices seal to, signed."""
+        return self.keys.announcement(self._party.clock())
+
+    async def take(self, place: int, frame: Frame) -> Reply:
+        """Do what a frame asks for; a refusal is counted and says no more than its name."""
+        try:
+            step = self._take_keys if frame.step is Kind.KEYS else self._take_upload
+            return Reply(place, await step(frame))
+        except SecEmbError as error:
+            problem = problem_for(type(error))
+            self._party.metrics.refused(problem.slug)
+            return Reply(place, Refusal(problem.slug, getattr(error, "retry_after", problem.retry_after)))
+
+    async def _take_keys(self, frame: Frame) -> bytes:
+        made: list[bytes] = []
+
+        async def read(_length: int) -> bytes:
+            made.append(await self._build(frame, hold=b""))
+            return made[0]
+
+        answer = await self._party.keys(frame.round_id, frame.session_id, frame.ticket, read)
+        spec, dense = await self._round(frame.round_id)
+        return await self._run(len(answer), lambda: _masked(spec, frame.session_id, made[0], answer, dense))
+
+    async def _take_upload(self, frame: Frame) -> bytes:
+        hold = b""
+
+        async def read(_length: int) -> bytes:
+            nonlocal hold
+            _, hold = await find_hold(self._party, frame.round_id, frame.session_id)
+            return await self._build(frame, hold=hold)
+
+        digest = await self._party.update(frame.round_id, frame.session_id, frame.ticket, read)
+        spec, _ = await self._round(frame.round_id)
+        return relaying.receipt_of(spec.label(frame.session_id), hold, digest)
+
+    async def _build(self, frame: Frame, *, hold: bytes) -> bytes:
+        """Return the direct message, from the box and the public part beside it."""
+        spec, _ = await self._round(frame.round_id)
+        size = sealed_bytes(frame.step)
+        if len(frame.rest) != size + public_bytes(spec, frame.step):
+            raise LengthError("the sealed and the public part do not have the length that the round asks for")
+        sealed, public = frame.rest[:size], frame.rest[size:]
+        key = self.keys.private(sealed[:KEY_ID_BYTES], self._party.clock())
+
+        def build() -> bytes:
+            content = open_content(spec, frame.session_id, frame.step, key, sealed)
+            return rebuild(spec, frame.session_id, frame.step, public, content, hold)
+
+        return await self._run(len(public), build)
+
+    async def _round(self, round_id: bytes) -> tuple[RoundSpec, bytes]:
+        found = self._rounds.get(round_id)
+        if found is None:
+            _, spec = await self._party.round(round_id)
+            model = await self._party.workers.run(lambda: self._party.models.load(spec.model_version))
+            dense = hashlib.sha256(model.dense.astype("<f4").tobytes()).digest()
+            found = self._rounds[round_id] = (spec, dense)
+            while len(self._rounds) > _KEPT_ROUNDS:
+                self._rounds.pop(next(iter(self._rounds)))
+        return found
+
+    async def _run(self, size: int, work: Callable[[], bytes]) -> bytes:
+        return work() if size <= _SMALL else await self._party.workers.run(work)
+
+
+def _masked(spec: RoundSpec, session_id: bytes, keys: bytes, answer: bytes, dense: bytes) -> bytes:
+    """Return the answer under its mask, the receipt for the keys and the confirmation of the dense part."""
+    place, hold = spec.label(session_id), relaying.hold_of(keys)
+    words = np.frombuffer(answer, dtype="<u4", offset=ENVELOPE_BYTES).astype(np.uint32)
+    masked = relaying.mask(place, hold, words)
+    marks = relaying.receipt_of(place, hold, hold) + relaying.dense_mark(place, hold, dense)
+    return masked.astype("<u4", copy=False).tobytes() + marks

@@ -1,0 +1,176 @@
+"""The keys that devices seal boxes to: made, announced and erased by server 1 alone.
+
+    pending    its time has not come; nobody hears of it
+    active     boxes for it are opened; of several, the newest is announced
+    expired    boxes for it are refused, and the private key is gone
+
+They live in one file that is replaced as a whole. The command line may change it while the server runs.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from secemb_party.errors import OutdatedRelayKeyError, SettingsError
+from secemb_shared.messages.relay_key import RelayKey
+
+KEYS_FILE = "relay-keys.json"  # in the server's data directory
+PENDING, ACTIVE, EXPIRED = "pending", "active", "expired"
+LIFE_SECONDS = 90 * 86_400
+OVERLAP_SECONDS = 3600  # how long the key before is still opened after a rotation
+_RENEW_SECONDS = LIFE_SECONDS // 3  # left of a key when the server makes the next one by itself
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """A key, and its private half until it has expired."""
+
+    announced: RelayKey
+    private: X25519PrivateKey | None = field(repr=False)
+
+    def state(self, now: float) -> str:
+        """Return pending, active or expired."""
+        if now < self.announced.not_before:
+            return PENDING
+        return ACTIVE if now < self.announced.not_after and self.private is not None else EXPIRED
+
+
+class RelayKeys:
+    """All keys of one server 1."""
+
+    def __init__(self, path: Path, identity: Ed25519PrivateKey, task_id: bytes) -> None:
+        self._path, self._identity, self._task_id = path, identity, task_id
+        self._seen: tuple[int, int, int] | None = None
+        self._keys: list[HeldKey] = []
+
+    def __repr__(self) -> str:
+        return f"RelayKeys({str(self._path)!r})"
+
+    def held(self) -> list[HeldKey]:
+        """Return all keys, oldest first, expired ones too."""
+        self._reload()
+        return list(self._keys)
+
+    def announcement(self, now: float) -> bytes:
+        """Return the signed announcement of the newest active key; make one if it is time."""
+        newest = self._newest(now)
+        if newest is None or not self._lasts(now):
+            newest = self._renew(now)
+        return newest.announced.announce(self._identity, self._task_id)
+
+    def private(self, key_id: bytes, now: float) -> X25519PrivateKey:
+        """Return the private half of an active key."""
+        self._reload()
+        for key in self._keys:
+            if key.announced.key_id == key_id and key.state(now) == ACTIVE and key.private is not None:
+                return key.private
+        raise OutdatedRelayKeyError("this was sealed to a key that is not in use; fetch the relay key and seal again")
+
+    def rotate(self, now: float, *, lead: int = 0, overlap: int = OVERLAP_SECONDS, life: int = LIFE_SECONDS) -> HeldKey:
+        """Make the next key; those before are opened for `overlap` seconds after it has become active."""
+        with self._locked():
+            begins = int(now) + lead
+            before = [_ended(key, begins + overlap) for key in self._keys]
+            made = _new_key(begins, begins + life)
+            self._write([*before, made], now)
+            return made
+
+    def _newest(self, now: float) -> HeldKey | None:
+        self._reload()
+        active = [key for key in self._keys if key.state(now) == ACTIVE]
+        return max(active, key=lambda key: key.announced.not_before, default=None)
+
+    def _lasts(self, now: float) -> bool:
+        """Tell whether there is a key for long enough, be it one whose time is still to come."""
+        return any(key.state(now) != EXPIRED and key.announced.not_after - now >= _RENEW_SECONDS for key in self._keys)
+
+    def _renew(self, now: float) -> HeldKey:
+        """Make the next key beside the old ones, unless somebody else just has."""
+        with self._locked():
+            newest = self._newest(now)
+            if newest is not None and self._lasts(now):
+                return newest
+            made = _new_key(int(now), int(now) + LIFE_SECONDS)
+            self._write([*self._keys, made], now)
+            return made
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep others from changing the file meanwhile."""
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            self._reload()
+            yield
+        finally:
+            os.close(handle)
+
+    def _reload(self) -> None:
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            self._keys, self._seen = [], None
+            return
+        seen = (found.st_mtime_ns, found.st_size, found.st_ino)
+        if seen != self._seen:
+            self._keys, self._seen = _read(self._path), seen
+
+    def _write(self, keys: list[HeldKey], now: float) -> None:
+        unfinished = self._path.with_suffix(".new")
+        unfinished.unlink(missing_ok=True)
+        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "w", encoding="ascii") as file:
+            json.dump([_record(key, now) for key in keys], file, indent=1)
+            file.flush()
+            os.fsync(handle)
+        unfinished.replace(self._path)
+        self._reload()
+
+
+def _new_key(not_before: int, not_after: int) -> HeldKey:
+    private = X25519PrivateKey.generate()
+    public = private.public_key().public_bytes_raw()
+    return HeldKey(RelayKey(public=public, not_before=not_before, not_after=not_after), private)
+
+
+def _ended(key: HeldKey, end: int) -> HeldKey:
+    known = key.announced
+    times = {"not_before": min(known.not_before, end), "not_after": min(known.not_after, end)}
+    return HeldKey(RelayKey(public=known.public, **times), key.private)
+
+
+def _record(key: HeldKey, now: float) -> dict[str, Any]:
+    """Return what is stored of a key; of an expired one the private half is not."""
+    keeps = key.private is not None and key.state(now) != EXPIRED
+    return {
+        "public": key.announced.public.hex(),
+        "not_before": key.announced.not_before,
+        "not_after": key.announced.not_after,
+        "private": key.private.private_bytes_raw().hex() if keeps and key.private is not None else None,
+    }
+
+
+def _read(path: Path) -> list[HeldKey]:
+    try:
+        return [_held(one) for one in json.loads(path.read_text("ascii"))]
+    except (ValueError, KeyError, TypeError):
+        raise SettingsError(f"{path} is damaged; move it away, and the server makes a new key") from None
+
+
+def _held(record: dict[str, Any]) -> HeldKey:
+    private = record["private"]
+    announced = RelayKey(
+        public=bytes.fromhex(record["public"]),
+        not_before=int(record["not_before"]),
+        not_after=int(record["not_after"]),
+    )
+    return HeldKey(announced, None if private is None else X25519PrivateKey.from_private_bytes(bytes.fromhex(private)))

@@ -1,0 +1,170 @@
+"""The messages of a device that talks to server 0 alone.
+
+A relayed message is the direct message to server 0 with two things behind it: the name of the key that a box is sealed
+to, and the box. From it server 0 takes what is its own and passes on what both servers get alike; from that and the
+box server 1 builds exactly the message that the device would have sent it directly.
+
+RELAYED_KEYS     KEYS to party 0 without its envelope        ‖ key id, 8 ‖ box of 128
+RELAYED_UPLOAD   UPDATE or SUM_SHARE to party 0, likewise    ‖ key id, 8 ‖ box of 128 or 144
+RELAYED_ANSWER   slots · (width + 1) · 4 words               ‖ receipt, 16 ‖ confirmation of the dense part, 16
+
+Content of a box  digest of the public part   32
+                  digest of the round         32
+                  seed                        16   of the keys or the secure sum; an update has none
+                  proof                       16   of an upload; keys have none
+
+The words of RELAYED_ANSWER are party 0's answer, party 1's answer and party 1's mask, XOR-ed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from secemb_shared.dpf.backend import Words32
+from secemb_shared.errors import AlteredError, BoxError, OtherRoundError
+from secemb_shared.messages.boxes import BOX_OVERHEAD, open_box, seal_box
+from secemb_shared.messages.canonical import digest
+from secemb_shared.messages.codec import SEED_BYTES, Sizes, sum_share_bytes, update_words_bytes
+from secemb_shared.messages.envelope import ENVELOPE_BYTES, Kind, envelope, open_envelope
+from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey
+from secemb_shared.messages.spec import TRAIN, RoundSpec
+from secemb_shared.relaying import MARK_BYTES, proof_of, same_mark
+
+Messages = tuple[bytes, bytes]  # to party 0 and party 1, as they would travel directly
+
+_DIGEST = 32
+_DIGESTS = 2 * _DIGEST
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Split:
+    """A relayed message as server 0 takes it apart."""
+
+    own: bytes  # the direct message to party 0
+    public: bytes  # what both parties get alike
+    sealed: bytes  # key id and box, for party 1
+
+
+def step_of(round_: RoundSpec, kind: Kind) -> Kind:
+    """Return which direct message a relayed one stands for."""
+    if kind is Kind.RELAYED_KEYS:
+        return Kind.KEYS
+    return Kind.UPDATE if round_.kind == TRAIN else Kind.SUM_SHARE
+
+
+def relayed_bytes(round_: RoundSpec, kind: Kind) -> int:
+    """Return the exact length of a relayed message."""
+    step = step_of(round_, kind)
+    return ENVELOPE_BYTES + _own_bytes(round_, step) + sealed_bytes(step)
+
+
+def sealed_bytes(step: Kind) -> int:
+    """Return the length of key id and box."""
+    return KEY_ID_BYTES + BOX_OVERHEAD + _DIGESTS + _seed_bytes(step) + _proof_bytes(step)
+
+
+def public_bytes(round_: RoundSpec, step: Kind) -> int:
+    """Return the length of what both parties get alike."""
+    match step:
+        case Kind.KEYS:
+            return Sizes.of(round_.task).keys - ENVELOPE_BYTES - SEED_BYTES
+        case Kind.UPDATE:
+            return update_words_bytes(round_.task)
+        case _:
+            return 0
+
+
+def box_content(round_: RoundSpec, step: Kind, message: bytes, *, proof: bytes = b"") -> bytes:
+    """Return what goes into the box beside the direct message to party 1."""
+    private, public = _private_and_public(step, message[ENVELOPE_BYTES:])
+    return digest(public) + round_.digest + private + proof
+
+
+def encode_relayed(
+    round_: RoundSpec, session_id: bytes, kind: Kind, own: bytes, content: bytes, key: RelayKey
+) -> bytes:
+    """Return the relayed message of `own`, the direct message to party 0, and the content of a box for party 1."""
+    box = seal_box(key.key, round_.label(session_id), step_of(round_, kind), content)
+    return b"".join((envelope(round_, session_id, kind, 0), own[ENVELOPE_BYTES:], key.key_id, box))
+
+
+def split_relayed(round_: RoundSpec, session_id: bytes, kind: Kind, data: bytes) -> Split:
+    """Take a relayed message apart at server 0, which cannot look into the box."""
+    step = step_of(round_, kind)
+    own_bytes = _own_bytes(round_, step)
+    body = open_envelope(data, envelope(round_, session_id, kind, 0), own_bytes + sealed_bytes(step))
+    own, sealed = body[:own_bytes], bytes(body[own_bytes:])
+    start = SEED_BYTES if step is Kind.KEYS else 0
+    public = bytes(own[start : start + public_bytes(round_, step)])
+    return Split(envelope(round_, session_id, step, 0) + own, public, sealed)
+
+
+def open_content(round_: RoundSpec, session_id: bytes, step: Kind, key: X25519PrivateKey, sealed: bytes) -> bytes:
+    """Return the content of the box at party 1."""
+    content = open_box(key, round_.label(session_id), step, sealed[KEY_ID_BYTES:])
+    if len(content) != sealed_bytes(step) - KEY_ID_BYTES - BOX_OVERHEAD:
+        raise BoxError("the sealed part has another length than this step asks for")
+    return content
+
+
+def rebuild(
+    round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, content: bytes, hold: bytes = b""
+) -> bytes:
+    """Return the direct message to party 1 from what was passed on and what was sealed, or raise if they differ.
+
+    `hold` is what party 1 shares with the device that made the session's keys; keys themselves need none.
+    """
+    if content[_DIGEST:_DIGESTS] != round_.digest:
+        raise OtherRoundError("this was sealed for another round than the one that was announced here")
+    if content[:_DIGEST] != digest(public):
+        raise AlteredError("what was passed on is not what the device has sealed the digest of")
+    seed_end = _DIGESTS + _seed_bytes(step)
+    message = b"".join((envelope(round_, session_id, step, 1), content[_DIGESTS:seed_end], public))
+    if step is not Kind.KEYS:
+        expected = proof_of(round_.label(session_id), hold, message)
+        if not same_mark(expected, content[seed_end:]):
+            raise AlteredError("this upload does not come from the device that made the keys")
+    return message
+
+
+def encode_relayed_answer(round_: RoundSpec, session_id: bytes, own: bytes, other: bytes) -> bytes:
+    """Return the answer to the device from ANSWER of party 0 and what party 1 said: masked words and its marks."""
+    size = len(own) - ENVELOPE_BYTES
+    words = np.frombuffer(own, np.uint8, offset=ENVELOPE_BYTES) ^ np.frombuffer(other, np.uint8, count=size)
+    return b"".join((envelope(round_, session_id, Kind.RELAYED_ANSWER, 0), words.data, other[size:]))
+
+
+def decode_relayed_answer(round_: RoundSpec, session_id: bytes, data: bytes) -> tuple[Words32, bytes, bytes]:
+    """Return the masked words, the receipt for the keys and the confirmation of the dense part."""
+    task = round_.task
+    shape = (task.geometry.slots, task.row_width + 1)
+    size = shape[0] * shape[1] * 4
+    expected = envelope(round_, session_id, Kind.RELAYED_ANSWER, 0)
+    body = open_envelope(data, expected, size + 2 * MARK_BYTES)
+    words = np.frombuffer(body[:size], dtype="<u4").astype(np.uint32).reshape(shape)
+    return words, bytes(body[size : size + MARK_BYTES]), bytes(body[size + MARK_BYTES :])
+
+
+def _own_bytes(round_: RoundSpec, step: Kind) -> int:
+    """Return the length of the direct message to party 0, without its envelope."""
+    match step:
+        case Kind.KEYS:
+            return Sizes.of(round_.task).keys - ENVELOPE_BYTES
+        case Kind.UPDATE:
+            return Sizes.of(round_.task).update[0] - ENVELOPE_BYTES
+        case _:
+            return sum_share_bytes(round_, 0) - ENVELOPE_BYTES
+
+
+def _private_and_public(step: Kind, body: bytes) -> tuple[bytes, bytes]:
+    size = _seed_bytes(step)
+    return body[:size], body[size:]
+
+
+def _seed_bytes(step: Kind) -> int:
+    return 0 if step is Kind.UPDATE else SEED_BYTES
+
+
+def _proof_bytes(step: Kind) -> int:
+    return 0 if step is Kind.KEYS else MARK_BYTES
