@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from secemb_tools.bench import catalogues, devices, kernel, report, sharing
+from secemb_tools.bench import catalogues, devices, footprint, kernel, report, sharing
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
 
@@ -28,6 +28,8 @@ def run(output: Path, seconds: float, chosen: list[Catalogue], *, as_json: bool 
     report.show_catalogues(console, figures["catalogues"])
     figures["devices"] = devices.measure(console, chosen)
     devices.show(console, figures["devices"])
+    figures["footprint"] = footprint.measure()
+    footprint.show(console, figures["footprint"])
     figures["bars"] = report.bars(figures)
     report.show_bars(console, figures["bars"])
     output.parent.mkdir(parents=True, exist_ok=True)
