@@ -7,6 +7,7 @@
 #include <Python.h>
 
 #include "kernels.h"
+#include "noise.h"
 
 static const kernel_t *active;
 
@@ -296,6 +297,24 @@ static PyObject *py_row_tags(PyObject *self, PyObject *args) {
     return finish(ok, 0);
 }
 
+static PyObject *py_judge_proposals(PyObject *self, PyObject *args) {
+    Py_buffer words, values, verdicts;
+    unsigned long long slope, start;
+    int bits;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*iKKw*w*", &words, &bits, &slope, &start, &values, &verdicts)) return NULL;
+    const size_t count = (size_t)verdicts.len;
+    const int ok = ((bits >= 0 && bits <= NOISE_BITS && start >> 52 == 0) || refuse("the curve of the noise is out of range")) &&
+                   fits(&words, times(count, 2), 8, 8, "words") && fits(&values, count, 8, 8, "values");
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        judge_proposals(words.buf, count, (envelope_t){bits, slope, start}, values.buf, verdicts.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&words), PyBuffer_Release(&values), PyBuffer_Release(&verdicts);
+    return finish(ok, 0);
+}
+
 static PyMethodDef methods[] = {
     {"instruction_sets", py_instruction_sets, METH_NOARGS, "The instruction sets this processor has, best first."},
     {"select", py_select, METH_VARARGS, "Use this instruction set from now on."},
@@ -307,6 +326,7 @@ static PyMethodDef methods[] = {
     {"answer", py_answer, METH_VARARGS, NULL},
     {"accumulate", py_accumulate, METH_VARARGS, NULL},
     {"row_tags", py_row_tags, METH_VARARGS, NULL},
+    {"judge_proposals", py_judge_proposals, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "kernels.h"
+#include "noise.h"
 
 static uint64_t state = 1;
 
@@ -90,6 +91,19 @@ static void check_server(const kernel_t *k, size_t bins, size_t slots_per_bin, s
     free(order), free(numbers), free(states);
 }
 
+static void check_noise(void) {
+    enum { COUNT = 4096 };
+    uint64_t *words = fill(COUNT * 16);
+    int64_t *values = fill(COUNT * 8);
+    uint8_t *verdicts = fill(COUNT);
+    for (int bits = 0; bits <= NOISE_BITS; bits += 10) {
+        judge_proposals(words, COUNT, (envelope_t){bits, 0x58b90bfbe8e7bcd5, (uint64_t)1 << 49}, values, verdicts);
+        print_digest("noise values", values, COUNT * 8);
+        print_digest("noise verdicts", verdicts, COUNT);
+    }
+    free(words), free(values), free(verdicts);
+}
+
 int main(void) {
     int ran = 0;
     for (int i = 0; i < KERNELS; i++) {
@@ -99,6 +113,7 @@ int main(void) {
         printf("# run %d\n", ran++);
         state = 1;
         check_streams(k);
+        check_noise();
         const size_t widths[] = {1, 5, 16, 33, 65};
         for (int w = 0; w < 5; w++) {
             check_device(k, 13, 6, row_of(widths[w], 4));

@@ -40,6 +40,15 @@ def select_instruction_set(name: str) -> None:
     _kernel.select(name)
 
 
+def judge_proposals(
+    words: npt.NDArray[np.uint64], *, bits: int, slope: int, start: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Return what pairs of random words propose as noise, and the verdicts; `privacy.judging` is the definition."""
+    values, verdicts = np.empty(len(words), dtype=np.int64), np.empty(len(words), dtype=np.uint8)
+    _kernel.judge_proposals(words, bits, slope, start, values, verdicts)
+    return values, verdicts
+
+
 def _spread(begin: int, end: int, parts: int, step: int) -> list[tuple[int, int]]:
     """Cut [begin, end) into at most `parts` ranges that begin at multiples of `step` from `begin`."""
     size = max(step, -(-(end - begin) // (parts * step)) * step)

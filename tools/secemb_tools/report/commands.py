@@ -62,6 +62,7 @@ def dp(
     quick: Annotated[
         bool, typer.Option("--quick", help="One budget, few rounds, and mf unless models are named.")
     ] = False,
+    json: AsJson = False,
 ) -> None:
     """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
     from secemb_tools.report.dp import Request, run
@@ -76,5 +77,6 @@ def dp(
         rounds=rounds or (10 if quick else None),
         seed=seed,
         out=out,
+        as_json=json,
     )
     raise typer.Exit(run(request))

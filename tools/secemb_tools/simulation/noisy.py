@@ -46,7 +46,7 @@ class Protection:
             total.rows[one.ratings.items] += ring.encode(by_row)
             np.add(total.dense, ring.encode(by_dense), out=total.dense)
         if self.multiplier is not None:
-            self._add_noise(total, len(participants))
+            self._add_noise(total, self.multiplier, len(participants))
         return total
 
     def _cut(self, updates: np.ndarray, dense: np.ndarray, fraction_bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -56,14 +56,13 @@ class Protection:
         steps = [clip_to_steps([row], limit=self.clip, fraction_bits=fraction_bits)[0] for row in updates]
         return np.array(steps).reshape(updates.shape) / 2.0**fraction_bits, dense
 
-    def _add_noise(self, total: Share, devices: int) -> None:
-        variance = Mechanism(clip=self.clip, multiplier=self.multiplier or Fraction(1)).variance
+    def _add_noise(self, total: Share, multiplier: Fraction, devices: int) -> None:
+        variance = Mechanism(clip=self.clip, multiplier=multiplier).variance
+        # The noise of many devices is drawn at once: their sum is as good as a discrete Gaussian of the whole variance.
+        drawn = [variance * devices] if self.where == LOCAL else [variance, variance]
         for part in (total.rows, total.dense):
-            if self.where == LOCAL:
-                add_noise(part, variance=variance * max(1, devices))
-            else:
-                for _ in range(2):
-                    add_noise(part, variance=variance)
+            for one in drawn:
+                add_noise(part, variance=one)
 
 
 class SampledPopulation(Population):

@@ -1,0 +1,53 @@
+"""The Gaussian mechanism in the ring: how much noise each server adds for a clip, and how far it reaches.
+
+Each server adds the whole noise to its own share. A server can take its own noise off the sum again, and then sees the
+other's alone: σ = multiplier · clip. Who sees only the published model sees both, √2 · σ. The paper's two servers add
+half of this variance each, so that against either of them its noise is too small by √2 (docs/adr/0010).
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+
+from secemb_shared.errors import RingError
+from secemb_shared.privacy.clipping import LARGEST_LIMIT
+from secemb_shared.privacy.envelope import LARGEST_VARIANCE
+
+# Both servers' noise together is sub-Gaussian with variance 2σ²: beyond 18σ lies 2 · exp(−81) < 2^−115 of it. Of 2^64
+# elements, more than any task ever has, one gets there with a probability below 2^−51.
+TAIL = 18
+# Accountants know the continuous Gaussian. From here on the discrete one differs from it by less than a double can
+# tell: by factors of 1 ± 4·exp(−2π²σ²).
+SMALLEST_DEVIATION = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mechanism:
+    """Noise for sums in which one unit of privacy changes a vector of at most `clip` steps."""
+
+    clip: int  # Δ₂, in the ring's smallest steps
+    multiplier: Fraction  # σ / Δ₂, against a single server
+    parts: int = 1  # vectors that are clipped to their own limits but change together
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.clip <= LARGEST_LIMIT:
+            raise RingError(f"a clip must be 1 to {LARGEST_LIMIT:,} steps of the ring")
+        if self.multiplier <= 0 or self.parts < 1:
+            raise RingError("a noise multiplier must be positive")
+        if not SMALLEST_DEVIATION**2 <= self.variance <= LARGEST_VARIANCE:
+            raise RingError("the noise is finer or wider than can be drawn: change fraction bits or multiplier")
+
+    @property
+    def variance(self) -> int:
+        """Return σ² of each server's noise in squared steps, rounded up.
+
+        Where several parts are clipped apart, a unit may change each of them by its own clip. In units of the clips
+        that is a vector of length √parts, and the noise is as much larger.
+        """
+        wanted = self.multiplier**2 * self.clip**2 * self.parts
+        return -(-wanted.numerator // wanted.denominator)
+
+    @property
+    def tail(self) -> int:
+        """Return how many steps both servers' noise together stays below, for every element of every round."""
+        return TAIL * (isqrt(self.variance - 1) + 1)

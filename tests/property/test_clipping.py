@@ -1,0 +1,151 @@
+"""No update is longer than its limit once it is in the ring, whatever the model, the unit and the numbers."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings
+from secemb_sdk.models.clipping import RECORD, USER, Clip, clip_records, clip_update
+from secemb_sdk.models.errors import ModelError
+from secemb_shared.privacy.clipping import clip_to_steps, squared_length
+from secemb_shared.ring import Ring
+
+torch = pytest.importorskip("secemb_sdk.models.torch")
+
+ITEMS, DIMENSION = 40, 4
+FEATURES = np.random.default_rng(1).integers(0, 2, (ITEMS, 3), dtype=np.uint8)
+MODELS: dict[str, Model] = {
+    "mf": MatrixFactorisation(dimension=DIMENSION),
+    "mf in torch": torch.TorchMatrixFactorisation(dimension=DIMENSION),
+    "ncf": torch.NeuralCollaborativeFiltering(dimension=DIMENSION),
+    "fm": torch.FactorisationMachine(
+        user_features=FEATURES[0], item_features=FEATURES.__getitem__, dimension=DIMENSION
+    ),
+    "deepfm": torch.DeepFactorisationMachine(
+        user_features=FEATURES[0], item_features=FEATURES.__getitem__, dimension=DIMENSION
+    ),
+}
+RINGS = [Ring(), Ring(fraction_bits=8), Ring(bits=64, fraction_bits=30)]
+FLOATS = st.floats(-1e6, 1e6, width=32)
+
+
+def parts_of(model: Model, seed: int, scale: float) -> tuple[Floats, Floats, Floats, Ratings]:
+    """Return rows, dense part, private part and ratings of some items."""
+    random = np.random.default_rng(seed)
+    items = random.choice(ITEMS, int(random.integers(1, 12)), replace=False)
+    sizes = (items.size, model.row_width), (model.dense_size,), (model.private_size,)
+    rows, dense, private = (random.normal(0, scale, size).astype(np.float32) for size in sizes)
+    return rows, dense, private, Ratings(items, random.integers(1, 6, items.size).astype(np.float32))
+
+
+def steps_of(ring: Ring, values: np.ndarray) -> np.ndarray:
+    """Return what is added up in the ring, as signed whole numbers."""
+    encoded = ring.encode(values)
+    return encoded.view(np.int32 if ring.bits == 32 else np.int64).astype(np.int64)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    arrays.arrays(np.float32, st.integers(1, 60), elements=FLOATS),
+    st.integers(1, 2**30),
+    st.integers(0, 30),
+    st.integers(0, 60),
+)
+def test_whole_steps_are_never_longer_than_the_limit(
+    values: Floats, limit: int, fraction_bits: int, cut_at: int
+) -> None:
+    parts = clip_to_steps([values[:cut_at], values[cut_at:]], limit=limit, fraction_bits=fraction_bits)
+    assert squared_length(parts) <= limit**2
+
+
+@settings(max_examples=100, deadline=None)
+@given(arrays.arrays(np.float32, st.integers(1, 60), elements=st.floats(-1, 1, width=32)))
+def test_what_is_short_enough_loses_less_than_a_step_of_each_element(values: Floats) -> None:
+    (steps,) = clip_to_steps([values], limit=2**24, fraction_bits=16)
+    assert np.abs(steps - values.astype(np.float64) * 2**16).max() < 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(arrays.arrays(np.float32, st.integers(1, 60), elements=FLOATS))
+def test_what_is_too_long_keeps_its_direction_and_gets_the_whole_length(values: Floats) -> None:
+    limit, exact = 10**6, values.astype(np.float64) * 2**16
+    length = float(np.linalg.norm(exact))
+    (steps,) = clip_to_steps([values], limit=limit, fraction_bits=16)
+    wanted = exact * min(1.0, limit / length) if length else exact
+    assert np.abs(steps - wanted).max() <= 2
+
+
+def test_rounding_to_the_nearest_step_would_have_been_too_long() -> None:
+    values = np.full(10_000, 0.6)
+    limit = 60  # the length of the numbers, exactly
+    assert squared_length([np.rint(values).astype(np.int64)]) > limit**2
+    assert squared_length(clip_to_steps([values], limit=limit, fraction_bits=0)) <= limit**2
+
+
+@pytest.mark.parametrize("ring", RINGS, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_users_update_is_within_the_limit_in_the_ring(name: str, ring: Ring, apart: bool) -> None:
+    model = MODELS[name]
+    for seed, scale in enumerate([0.01, 1.0, 10.0]):
+        rows, dense, private, ratings = parts_of(model, seed, scale)
+        found = model.gradients(rows, dense, private, ratings)
+        clip = Clip(unit=USER, limit=5000, dense_limit=300 if apart else None, fraction_bits=ring.fraction_bits)
+        steps = [steps_of(ring, part) for part in clip_update(found.rows, found.dense, clip)]
+        if apart:
+            assert squared_length(steps[:1]) <= 5000**2
+            assert squared_length(steps[1:]) <= 300**2
+        else:
+            assert squared_length(steps) <= 5000**2
+        assert squared_length(steps) > 0
+
+
+@pytest.mark.parametrize("ring", RINGS, ids=str)
+@pytest.mark.parametrize("name", MODELS)
+def test_a_rating_more_or_less_changes_the_sum_by_no_more_than_the_limit(name: str, ring: Ring) -> None:
+    model, clip = MODELS[name], Clip(unit=RECORD, limit=2000, fraction_bits=ring.fraction_bits)
+    for seed, scale in enumerate([0.01, 1.0]):
+        rows, dense, private, ratings = parts_of(model, seed + 10, scale)
+        fewer = Ratings(ratings.items[1:], ratings.values[1:])
+        whole = clip_records(model, rows, dense, private, ratings, clip)
+        rest = clip_records(model, rows[1:], dense, private, fewer, clip)
+        differences = [steps_of(ring, whole[0])[:1], steps_of(ring, whole[1]) - steps_of(ring, rest[1])]
+        assert np.array_equal(steps_of(ring, whole[0])[1:], steps_of(ring, rest[0]))
+        assert 0 < squared_length(differences) <= 2000**2
+
+
+def test_ratings_that_need_no_cut_add_up_to_the_devices_gradient() -> None:
+    model = MODELS["mf"]
+    rows, dense, private, ratings = parts_of(model, 5, 0.1)
+    by_row, _ = clip_records(model, rows, dense, private, ratings, Clip(unit=RECORD, limit=2**40, fraction_bits=24))
+    assert np.abs(by_row - model.gradients(rows, dense, private, ratings).rows).max() < 1e-5
+
+
+def test_with_max_in_place_of_min_a_long_update_would_pass() -> None:
+    gradient, limit = np.full(100, 3.0), 10
+    length = float(np.linalg.norm(gradient))
+    of_the_paper = np.trunc(gradient * max(1.0, limit / length)).astype(np.int64)
+    assert squared_length([of_the_paper]) > limit**2
+    assert squared_length(clip_to_steps([gradient], limit=limit, fraction_bits=0)) <= limit**2
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_update_without_a_length_is_refused(bad: float) -> None:
+    with pytest.raises(NotFiniteLossError):
+        clip_update(
+            np.array([[1, bad]], np.float32), np.zeros(0, np.float32), Clip(unit=USER, limit=9, fraction_bits=8)
+        )
+
+
+def test_a_unit_that_is_unknown_is_refused() -> None:
+    with pytest.raises(ModelError):
+        Clip(unit="household", limit=1, fraction_bits=0)
+
+
+def test_the_exact_length_is_exact() -> None:
+    steps = np.array([2**40, -3, 1], dtype=np.int64)
+    assert squared_length([steps]) == int(Fraction(2**80 + 10))
