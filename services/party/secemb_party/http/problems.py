@@ -21,6 +21,7 @@ from secemb_party import errors, share_store, tickets, workers
 from secemb_party.http import bodies, ranges
 from secemb_party.ledger import errors as ledger
 from secemb_party.models import errors as models
+from secemb_party.privacy import errors as privacy
 from secemb_party.telemetry import get_logger
 from secemb_shared import errors as shared
 
@@ -115,6 +116,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     ledger.LedgerConflictError: _silent("conflict", 409, "This contradicts what the server already holds"),
     ledger.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
     share_store.DamagedShareError: INTERNAL,
+    privacy.AccountingError: INTERNAL,
     models.ModelError: INTERNAL,
     models.WeightsError: _silent("weights-invalid", 400, "These weights are no model of the task"),
     models.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its words name a file
