@@ -33,11 +33,9 @@ def read_file(path: Path) -> bytes | None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file if it is there."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
+    """Remove a file if it is there, and what a killed process may have left of its next version."""
+    for one in (path, path.with_name(path.name + _UNFINISHED)):
+        one.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
 

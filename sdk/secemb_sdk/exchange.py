@@ -5,7 +5,7 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 
 from secemb_sdk.effects import Answer, Lost, Request, Steps, pause, send
-from secemb_sdk.errors import DeviceError, UnavailableError
+from secemb_sdk.errors import DeviceError, RefusedError, UnavailableError
 from secemb_sdk.parts import Parts
 from secemb_sdk.problems import error_for
 from secemb_sdk.receipts import Traffic
@@ -26,8 +26,8 @@ def anything(_request: Request, _answer: Answer) -> bool:
 class Exchange:
     """One run of a device's steps: how long it may take, and what it has moved."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, parts: Parts, *, most_bytes: int | None = None) -> None:
+        self._parts, self._most_bytes = parts, most_bytes
         self._ends = parts.clock() + parts.policy.seconds
         self.traffic = Traffic()
 
@@ -85,6 +85,9 @@ class Exchange:
         left = self._ends - self._parts.clock()
         if left <= 0:
             raise UnavailableError("the time for this call is over", seconds=_FIRST_PAUSE)
+        moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
+        if self._most_bytes is not None and moved > self._most_bytes:
+            raise RefusedError("sending this again would move more bytes than the policy allows")
         found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
         for request, one in zip(requests, found, strict=True):
             self.traffic.count(request, one)

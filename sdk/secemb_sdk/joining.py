@@ -17,6 +17,8 @@ from secemb_shared.messages.canonical import digest
 
 _BETWEEN_ROUNDS = 2.0  # seconds until there may be a round again
 _JOINED = 200
+_LATEST = 1e12  # seconds since 1970 that no deadline reaches
+_LONGEST_TICKET = 128
 _MOST = 1 << 16  # bytes of a task with its round, or of a ticket
 
 
@@ -73,7 +75,7 @@ def join(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) ->
         announced = yield from _announced(parts, exchange)
     if announced != found.get("round"):
         raise UnavailableError("the two servers announce different rounds", seconds=_BETWEEN_ROUNDS)
-    return Joined(round=_decode_round(_text(found, "round"), task), ticket=_text(found, "ticket"))
+    return Joined(round=_decode_round(_text(found, "round"), task), ticket=_ticket(found))
 
 
 def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) -> Steps[Joined]:
@@ -84,7 +86,7 @@ def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: 
         relay = yield from take_key(parts, task, shown)
     else:
         relay = yield from fetch_announcement(parts, exchange, task)
-    return Joined(round=round_, ticket=_text(found, "ticket"), relay=relay)
+    return Joined(round=round_, ticket=_ticket(found), relay=relay)
 
 
 def _enter(parts: Parts, exchange: Exchange, session_id: bytes) -> Steps[dict[str, Any]]:
@@ -137,9 +139,17 @@ def _read(server: int, answer: Answer) -> dict[str, Any]:
 
 def _text(found: dict[str, Any], name: str) -> str:
     text = found.get(name)
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not text.isascii() or not text.isprintable():
         raise UnavailableError("a server's answer is not what this app understands; update the app")
     return text
+
+
+def _ticket(found: dict[str, Any]) -> str:
+    """Return the ticket, if it can travel in a header: it is stored, and would be tried again and again."""
+    ticket = _text(found, "ticket")
+    if len(ticket) > _LONGEST_TICKET:
+        raise UnavailableError("a server's answer is not what this app understands; update the app")
+    return ticket
 
 
 def _decode_task(text: str) -> TaskSpec:
@@ -159,5 +169,5 @@ def _decode_round(text: str, task: TaskSpec) -> RoundSpec:
 def _heed_deadline(exchange: Exchange, answer: Answer, found: dict[str, Any]) -> None:
     """End before the round does: by the server's own clock, because this device's may show anything."""
     now, until = server_time(answer), found.get("upload_until")
-    if now is not None and isinstance(until, int | float):
+    if now is not None and isinstance(until, int | float) and abs(until) < _LATEST:
         exchange.end_within(until - now)

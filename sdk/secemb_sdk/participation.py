@@ -46,7 +46,7 @@ Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on draw
 
 def contribute(parts: Parts) -> Steps[Outcome]:
     """Take part in one round; return what became of it."""
-    exchange = Exchange(parts)
+    exchange = Exchange(parts, most_bytes=parts.policy.bytes)
     try:
         task = yield from find_task(parts, exchange)
         parts.policy.check_bytes(task, relayed=parts.relays(task))
@@ -76,13 +76,13 @@ class Participation:
             return Dropped("the session in the home is damaged", _UNTIL_NEXT)
         if isinstance(stage, Keyed | Written):
             try:
-                return (yield from self._guarded(self._resume(stage)))
+                return (yield from self._guarded(self._resume(stage), resumed=True))
             except OverError:
                 self._exchange.traffic = Traffic()
         seed = stage.seed if isinstance(stage, Wish) else (yield from self._wish())
-        return (yield from self._guarded(self._begin(seed)))
+        return (yield from self._guarded(self._begin(seed), resumed=False))
 
-    def _guarded(self, steps: Steps[Outcome]) -> Steps[Outcome]:
+    def _guarded(self, steps: Steps[Outcome], *, resumed: bool) -> Steps[Outcome]:
         """Carry on until the end; a session that cannot reach it is dropped, one that can is left as it is."""
         try:
             return (yield from steps)
@@ -94,7 +94,7 @@ class Participation:
             if self._stage is None:
                 raise
             yield from self._end(self._stage, complete=False)
-            if isinstance(error, OverError):
+            if resumed and isinstance(error, OverError):
                 raise
             return Dropped(str(error), _UNTIL_NEXT)
 
@@ -144,11 +144,11 @@ class Participation:
 
     def _send_keys(self, keyed: Keyed, opened: Opened) -> Steps[Outcome]:
         parts, (session, drawn), way = self._parts, opened, self._way(keyed.ticket)
-        sent_at = parts.clock()
         answers = yield from way.send_keys(session, keyed.ticket)
         dense = None
         if session.round.kind != SURVEY:
             dense = yield from way.read_dense(session, answers)
+        read_at = parts.clock()  # counted from here, a server that answers late cannot use the pace up
         update, private, trouble = yield from work(
             lambda: make_upload(parts, session, keyed.selection, answers, dense, drawn)
         )
@@ -161,7 +161,7 @@ class Participation:
             sealed=way.seal(session),
         )
         yield from self._keep(written)
-        yield from self._exchange.wait_until(sent_at + parts.policy.pace_seconds)
+        yield from self._exchange.wait_until(read_at + parts.policy.pace_seconds)
         return (yield from self._send_update(written))
 
     def _send_update(self, written: Written) -> Steps[Outcome]:

@@ -21,8 +21,8 @@ class Policy:
     allowed: Callable[[], bool] = always  # unmetered network? on power? asked before every request, so it must be quick
     seconds: float = 120.0  # one call of `contribute()` ends after this long; what is left goes on at the next
     bytes: int | None = None  # bodies in both directions; a round that needs more is not begun
-    # The update leaves so long after the keys, unless training takes longer: otherwise the time between them would
-    # say how many items a device has.
+    # The update leaves so long after the answers to the keys, unless training takes longer: otherwise the time between
+    # them would say how many items a device has.
     pace_seconds: float = 3.0
 
     def __post_init__(self) -> None:

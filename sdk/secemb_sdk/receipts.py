@@ -1,4 +1,4 @@
-"""Privacy receipts: what left the device in a round, for its owner to read. Nothing in one depends on a taste."""
+"""Privacy receipts: what left the device in a round, for its owner to read. No item and no rating is in one."""
 
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime

@@ -176,7 +176,13 @@ def test_a_run_that_cannot_be_is_refused(tmp_path: Path) -> None:
 def test_a_simulation_that_is_interrupted_goes_on_to_the_same_table(tmp_path: Path) -> None:
     words = ["--devices", "20", "--cohort", "8", "--items", "60", "--rounds", "150", "--save-every", "1", "--json"]
     command = [sys.executable, "-m", "secemb_tools", "simulate", *words, "--runs", str(tmp_path), "--name", "cut"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # What runs in the background of a shell begins with interrupts ignored, and so would its children.
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     while not (tmp_path / "cut" / "state.safetensors").exists():
         assert process.poll() is None
         time.sleep(0.01)

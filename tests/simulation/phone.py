@@ -163,6 +163,7 @@ class Phone:
     token: str | None = None
     alter: Callable[[Request, Answer], Answer] = lambda _request, answer: answer  # what a bad server says instead
     sent_at: list[tuple[str, float]] = field(default_factory=list)
+    work_seconds: float = 0.0  # how long this device takes to compute or to write
     held: list[Request] = field(default_factory=list)
     random_bytes: Callable[[int], bytes] | None = None
     deaths: int = 0
@@ -231,6 +232,7 @@ class Phone:
                 await self.pair.step()
                 return None
             case Work(function):
+                self.pair.clock.now += self.work_seconds
                 return function()
 
     async def send(self, request: Request) -> Answer | Lost:

@@ -1,5 +1,6 @@
 """What a device of the SDK does when something stands against it: it keeps still, comes back, or says why not."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -250,7 +251,7 @@ async def test_a_conflict_drops_the_session_and_says_so() -> None:
 
 @pytest.mark.parametrize("status", [403, 404, 410])
 @pytest.mark.parametrize("what", ["keys", "update"])
-async def test_a_round_that_is_over_is_not_now(status: int, what: str) -> None:
+async def test_a_session_whose_round_is_over_is_dropped(status: int, what: str) -> None:
     slug = {403: "ticket-refused", 404: "round-unknown", 410: "round-closed"}[status]
     document = f'{{"type": "urn:secemb:problem:{slug}"}}'.encode()
     refusal = Answer(status=status, headers={"content-type": "application/problem+json"}, body=document)
@@ -259,7 +260,7 @@ async def test_a_round_that_is_over_is_not_now(status: int, what: str) -> None:
         phone = a_phone(pair, 0)
         phone.alter = lambda request, answer: refusal if request.path.endswith(f"/{what}") else answer
         outcome = await phone.contribute()
-        assert isinstance(outcome, NotNow)
+        assert isinstance(outcome, Dropped)
         parts = phone.open()
         assert parts.vault.session() is None
         assert [one.complete for one in parts.vault.receipts()] == [False]
@@ -368,3 +369,32 @@ async def test_a_silent_server_costs_no_more_time_than_the_policy_gives() -> Non
         assert "does not answer" in outcome.reason
         assert pair.clock.now - began <= 17.0
         assert 3 < len(phone.sent_at) < 60
+
+
+@pytest.mark.parametrize(
+    "change", [{"ticket": "tické"}, {"ticket": "t" * 129}, {"ticket": "a\nb"}, {"upload_until": 10**400}]
+)
+async def test_words_that_cannot_be_used_are_not_kept(change: dict[str, object]) -> None:
+    def alter(request: Request, answer: Answer) -> Answer:
+        if not request.path.endswith("/join") or answer.status != 200:
+            return answer
+        return replace(answer, body=json.dumps(json.loads(answer.body) | change).encode())
+
+    async with a_pair() as pair:
+        await pair.step()
+        phone = a_phone(pair, 0, alter=alter)
+        assert isinstance(await phone.contribute(), NotNow | Contributed)
+        phone.alter = lambda _, answer: answer
+        assert isinstance(await phone.contribute(), NotNow | Contributed)
+
+
+async def test_repeats_do_not_overrun_the_budget() -> None:
+    async with a_pair(upload_seconds=3600, join_seconds=3600) as pair:
+        await pair.step()
+        most = round_bytes(pair.task)
+        policy = Policy(pace_seconds=0.0, seconds=3000.0, bytes=most)
+        phone = a_phone(pair, 0, options={"policy": policy})
+        phone.alter = lambda request, answer: Answer(status=503) if request.path.endswith("/keys") else answer
+        assert isinstance(await phone.contribute(), Dropped)
+        receipt = phone.open().vault.receipts()[-1]
+        assert sum(receipt.sent) + sum(receipt.received) <= most

@@ -121,14 +121,27 @@ async def test_a_wall_clock_that_jumps_only_dates_receipts() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 24])
-async def test_the_time_between_keys_and_update_does_not_depend_on_the_taste(count: int) -> None:
-    async with a_pair() as pair:
+@pytest.mark.parametrize("late", [False, True])
+async def test_the_time_between_keys_and_update_does_not_depend_on_the_taste(count: int, late: bool) -> None:
+    """Nor can a server use the pace up by answering late, and then see how long the device trains."""
+    refused: list[str] = []
+
+    def alter(request: Request, answer: Answer) -> Answer:
+        if late and request.path.endswith("/keys") and request.server == 1 and not refused:
+            refused.append("once")
+            return Answer(status=503, headers={"retry-after": "5"})
+        return answer
+
+    async with a_pair(upload_seconds=60, dense_size=0) as pair:
         await pair.step()
         phone = with_taste(pair, 0, dict.fromkeys(range(count), 1.0), pace=3.0)
+        phone.options = {"model": MatrixFactorisation(dimension=1)}
+        phone.alter, phone.work_seconds = alter, 0.002 * count  # more items take longer
         await contributed(phone)
         times = dict(phone.sent_at)
         assert times["update"] - times["keys"] == pytest.approx(3.0)
-        assert times["keys"] - times["join"] == pytest.approx(0.3)
+        if not late:
+            assert times["keys"] - times["join"] == pytest.approx(0.3)
 
 
 async def test_the_servers_clock_ends_a_call_before_the_round_does() -> None:

@@ -1,5 +1,6 @@
 """The home of a device: old or new after a death at any system call, for one owner, one key and one process."""
 
+import contextlib
 import errno
 import json
 import os
@@ -388,6 +389,20 @@ def test_forgetting_erases_the_private_part_and_leaves_receipts(tmp_path: Path) 
     assert vault.receipts() == [RECEIPT]
     vault.forget(receipts=True)
     assert vault.receipts() == []
+
+
+@pytest.mark.parametrize("call", range(1, 9))
+@pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
+def test_forgetting_erases_what_a_killed_process_left_half_written(tmp_path: Path, call: int, after: bool) -> None:
+    vault = open_vault(tmp_path)
+    vault.log([(77, 4.5)])
+    for write in (lambda: vault.log([(78, 1.5)]), lambda: vault.keep_session(STAGES[1], forgotten=0)):
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KilledError):
+            kill_at(patch, call, after=after)
+            write()
+    vault.forget(receipts=True)
+    left = {path.name.removesuffix(".new") for path in tmp_path.iterdir()}
+    assert not left & {"ratings", "private", "session", "receipts"}
 
 
 def test_a_round_that_began_before_forgetting_writes_nothing_after(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ async def test_every_page_and_part_comes_with_a_strict_policy(desk: Desk, role: 
             assert answer.headers["content-type"] == "text/html; charset=utf-8", path
             assert answer.headers["content-security-policy"] == POLICY
             assert answer.headers["cache-control"] == "no-store"
-            for header, value in (("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer")):
+            for header, value in (("x-content-type-options", "nosniff"), ("referrer-policy", "same-origin")):
                 assert answer.headers[header] == value
             assert not re.search(r"<style|<script(?! src)|\sstyle=|\son\w+=", answer.text), path
             assert "None" not in answer.text, path

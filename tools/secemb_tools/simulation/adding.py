@@ -28,6 +28,8 @@ def add_privately(round_: RoundSpec, model: Model, devices: Sequence[SimulatedDe
     for device in devices:
         _take_part(round_, servers, model, device)
     counted = agree(servers[0], servers[1])
+    if len(counted) != len(devices):
+        raise RuntimeError("a session was lost inside one process; this is a fault of the program")
     return servers[0].share(counted) + servers[1].share(counted)
 
 
