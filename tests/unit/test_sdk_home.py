@@ -396,7 +396,11 @@ def test_forgetting_erases_the_private_part_and_leaves_receipts(tmp_path: Path) 
 def test_forgetting_erases_what_a_killed_process_left_half_written(tmp_path: Path, call: int, after: bool) -> None:
     vault = open_vault(tmp_path)
     vault.log([(77, 4.5)])
-    for write in (lambda: vault.log([(78, 1.5)]), lambda: vault.keep_session(STAGES[1], forgotten=0)):
+    writes: list[Callable[[], None]] = [
+        lambda: vault.log([(78, 1.5)]),
+        lambda: vault.keep_session(STAGES[1], forgotten=0),
+    ]
+    for write in writes:
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KilledError):
             kill_at(patch, call, after=after)
             write()

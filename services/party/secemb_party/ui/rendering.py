@@ -59,6 +59,6 @@ class Renderer:
         text = self._environment.get_template(template).render(
             **facts, now=now, moment=partial(wording.moment, now=now), session=session
         )
-        # With "no-referrer" browsers would send "Origin: null" with forms, and the login could not tell https behind a proxy.
+        # With "no-referrer" browsers send "Origin: null" with forms, and the login could not tell https behind a proxy.
         headers = {"content-security-policy": POLICY, "cache-control": "no-store", "referrer-policy": "same-origin"}
         return HTMLResponse(text, status, headers)
