@@ -34,9 +34,13 @@ def read_file(path: Path) -> bytes | None:
 
 def remove_file(path: Path) -> None:
     """Remove a file if it is there, and what a killed process may have left of its next version."""
+    removed = False
     for one in (path, path.with_name(path.name + _UNFINISHED)):
-        one.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(one)
+            removed = True
+    if removed:
+        _sync_folder(path.parent)
 
 
 def make_folder(path: Path) -> None:
