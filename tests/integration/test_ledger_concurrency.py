@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Coroutine
+from contextlib import closing
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -192,6 +194,17 @@ async def test_an_empty_database_may_be_opened_by_many_at_once(place: str) -> No
     for opened in ledgers:
         await opened.add_task(TASK, b"s", NOW)
         await opened.close()
+
+
+async def test_who_opens_a_new_file_waits_for_another_that_is_making_it(tmp_path: Path) -> None:
+    # SQLite itself does not wait here, whatever its time-out says.
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        opening = asyncio.create_task(Ledger.open(f"sqlite:///{tmp_path}/ledger.db", migrate=True))
+        await asyncio.sleep(0.3)
+        assert not opening.done()
+        other.execute("COMMIT")
+    await (await opening).close()
 
 
 async def test_a_caller_that_goes_away_leaves_a_whole_session_or_none(ledger: Ledger) -> None:

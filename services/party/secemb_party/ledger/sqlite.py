@@ -7,12 +7,14 @@ which took twice the CPU.
 
 import asyncio
 import os
+import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from secemb_party.ledger.database import Work, translated
 from secemb_party.ledger.errors import LedgerSettingError, LedgerUnavailableError, SchemaMissingError
@@ -22,6 +24,7 @@ T = TypeVar("T")
 
 _READERS = 2
 _BUSY_SECONDS = 20  # how long to wait for another process, such as the `secemb` command
+_ASK_AGAIN_SECONDS = 0.01
 _LARGEST_LOG = 64 << 20  # bytes that the log keeps on the disk once it has been written back
 _PAGE = 16_384  # bytes: a body of a hundred thousand is a chain of a few pages
 _WRITES = "ledger_writes"
@@ -116,11 +119,25 @@ def _configure(connection: DBAPIConnection, _record: Any) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA page_size = {_PAGE}")  # of a file that is made now; an older one keeps its own
-    cursor.execute("PRAGMA journal_mode = WAL")
+    _keep_log(cursor)
     cursor.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before it is acknowledged
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
     cursor.close()
+
+
+def _keep_log(cursor: DBAPICursor) -> None:
+    # Two that switch the same new file would wait for each other, so SQLite refuses at once instead of waiting.
+    give_up = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > give_up:
+                raise
+            time.sleep(_ASK_AGAIN_SECONDS)
+        else:
+            return
 
 
 def _begin(tx: Connection) -> None:
