@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from tests.simulation.device import KEYS, UPDATE, Device, a_device
+from tests.simulation.device import KEYS, UPDATE, Device, a_device, flipped
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 
@@ -265,6 +265,27 @@ async def test_forgetting_bodies_changes_no_answer() -> None:
                     answer = await device.put(role, what)  # compares it with the first answer
                     assert answer is not None
                     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("role", [0, 1])
+async def test_who_lost_the_receipt_gets_it_again_after_the_ticket_has_expired(role: int) -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        missing = a_device(pair, 7)
+        await missing.join()
+        for server in (0, 1):
+            await missing.put(server, KEYS)
+        await pair.finish()
+        pair.clock.now += 2 * pair.task.upload_seconds
+        again = await devices[0].put(role, UPDATE)  # compares it with the first answer
+        assert again is not None
+        assert again.status_code == 200
+        body = devices[0].body(role, UPDATE)
+        changed = await devices[0].put(role, UPDATE, flipped(body, len(body) - 1))
+        late = await missing.put(role, UPDATE)
+        assert changed is not None
+        assert late is not None
+        assert (changed.status_code, late.status_code) == (409, 403)
 
 
 async def test_rounds_long_past_are_closed_and_not_broken() -> None:

@@ -23,7 +23,7 @@ from secemb_party.models import Model, ModelStore, Shape, initial
 from secemb_party.round import BATCH
 from secemb_party.share_store import ShareStore
 from secemb_party.telemetry import Metrics
-from secemb_party.tickets import READ_DOMAIN, TicketCheck
+from secemb_party.tickets import READ_DOMAIN, TicketCheck, TicketExpiredError
 from secemb_party.workers import Workers
 from secemb_shared import reading
 from secemb_shared.dpf import Backend
@@ -177,7 +177,12 @@ class Party:
 
     async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Take a session's upload and return the SHA-256 of what is now durable."""
-        self._tickets.check(ticket, round_id, session_id, self.clock())
+        try:
+            self._tickets.check(ticket, round_id, session_id, self.clock())
+        except TicketExpiredError:
+            # Who has lost the receipt may still learn that the upload is here; nothing new is stored for it.
+            if not await self.ledger.has_update(round_id, session_id):
+                raise
         async with self.workers.place():
             evaluation = await self._evaluation(round_id)
             body = await read(upload_bytes(evaluation.round, self.role))

@@ -25,6 +25,10 @@ class TicketError(SecEmbError):
     """A ticket is missing, malformed, expired, or made for something else."""
 
 
+class TicketExpiredError(TicketError):
+    """A ticket was good once."""
+
+
 def issue_ticket(
     key: Ed25519PrivateKey, round_id: bytes, session_id: bytes, expires: int, *, domain: bytes = DOMAIN
 ) -> str:
@@ -49,7 +53,7 @@ class TicketCheck:
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
         if expires < now:
-            raise TicketError("the ticket has expired; join again")
+            raise TicketExpiredError("the ticket has expired; join again")
 
 
 def check_signature(

@@ -99,6 +99,7 @@ class Ledger:
     put_keys = _writes(sessions.put_keys)
     put_update = _writes(sessions.put_update)
     knows_session = _reads(sessions.knows_session)
+    has_update = _reads(sessions.has_update)
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
     keys_digest = _reads(sessions.keys_digest)

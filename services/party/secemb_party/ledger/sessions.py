@@ -41,6 +41,7 @@ _SUMMARIES = (
 )
 _KNOWN = select(table.c.session_id).where(table.c.session_id == bindparam("session"))
 _KEYS_DIGEST = select(table.c.keys_digest).where(_IN_ROUND, table.c.session_id == bindparam("session"))
+_UPDATED = _KNOWN.where(_IN_ROUND, table.c.update_digest.is_not(None))
 _ADD_BODY = insert(bodies)
 _SET = {
     part: update(table)
@@ -118,6 +119,11 @@ def keys_digest(tx: Connection, round_id: bytes, session_id: bytes) -> bytes | N
     """Return the digest of a session's keys, or None where they have not come in this round."""
     digest: bytes | None = tx.execute(_KEYS_DIGEST, {"round": round_id, "session": session_id}).scalar_one_or_none()
     return digest
+
+
+def has_update(tx: Connection, round_id: bytes, session_id: bytes) -> bool:
+    """Return whether the update of this session of this round is here."""
+    return tx.execute(_UPDATED, {"round": round_id, "session": session_id}).first() is not None
 
 
 def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:
