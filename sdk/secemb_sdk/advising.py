@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from secemb_sdk.dense import TABLE, read_dense
+from secemb_sdk.dense import TABLES, read_dense
 from secemb_sdk.effects import Steps, work
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.exchange import Exchange
@@ -49,6 +49,7 @@ def rank_candidates(parts: Parts, candidates: Iterable[int], *, include_rated: b
         dense_of=dense_of,
         token=parts.token,
         ask=exchange.ask_any,
+        wait_since=lambda: exchange.wait_until(parts.clock() + parts.policy.keys_seconds),
         random_bytes=parts.random_bytes,
     )
     # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
@@ -58,16 +59,28 @@ def rank_candidates(parts: Parts, candidates: Iterable[int], *, include_rated: b
 
 def _sync(parts: Parts, exchange: Exchange, shelf: Shelf, table: TableFormat) -> Steps[tuple[TableCopy, Floats]]:
     published = yield from find_published(parts, exchange)
-    dense = yield from _dense_of(parts, exchange, shelf.task, published.version)
+    held = yield from work(lambda: shelf.table(table))
+    dense = yield from _dense_of(parts, exchange, shelf.task, published.version, beside=held)
     copy = yield from sync_steps(shelf, published, dense=dense, format_=table, ask=exchange.ask_any)
     return copy, dense
 
 
-def _dense_of(parts: Parts, exchange: Exchange, task: TaskSpec, version: int) -> Steps[Floats]:
-    found = yield from read_dense(parts, exchange, task, version, keep=TABLE)
+def _dense_of(
+    parts: Parts, exchange: Exchange, task: TaskSpec, version: int, *, beside: TableCopy | None = None
+) -> Steps[Floats]:
+    """Return the dense part of a version, and keep it; that of the copy which is still in use stays as well."""
+    name = yield from work(lambda: _place(parts, version, beside))
+    found = yield from read_dense(parts, exchange, task, version, keep=name)
     if found is None:
         raise CopyError("the two servers do not publish the same dense part; use neither, and tell both operators")
     return found
+
+
+def _place(parts: Parts, version: int, beside: TableCopy | None) -> str:
+    """Return under which name a dense part is kept, or may be without taking the place of one that is in use."""
+    held = [name for name in TABLES if parts.vault.dense(name, version) is not None]
+    free = [name for name in TABLES if beside is None or parts.vault.dense(name, beside.version) is None]
+    return (held or free)[0]
 
 
 def _recommend(parts: Parts, task: TaskSpec, copy: TableCopy, dense: Floats, k: int, include_rated: bool) -> Scored:

@@ -12,7 +12,8 @@ from secemb_sdk.models import Floats
 from secemb_sdk.parts import Parts
 from secemb_shared.messages import TaskSpec
 
-ROUNDS, TABLE = "dense", "table-dense"  # what it is kept for: the next rounds, or beside a copy of the table
+# What it is kept for: the next rounds, or beside a copy of the table. Of these there are two, while a new copy comes.
+ROUNDS, TABLES = "dense", ("table-dense", "table-dense-2")
 
 Confirm = Callable[[bytes], bool]  # whether server 1 has the same; None: ask it
 

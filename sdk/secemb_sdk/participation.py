@@ -39,7 +39,6 @@ from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import SURVEY
 
 _UNTIL_NEXT = 5.0  # seconds to wait where nobody has said how many
-_KEYS_PACE = 0.1  # of the policy's pace: keys leave so long after joining, however many items were to be placed
 
 Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on drawing from
 
@@ -107,7 +106,7 @@ class Participation:
         joined_at = self._parts.clock()
         keyed, opened = yield from work(lambda: self._open(joined, seed))
         yield from self._keep(keyed)
-        yield from self._exchange.wait_until(joined_at + _KEYS_PACE * self._parts.policy.pace_seconds)
+        yield from self._exchange.wait_until(joined_at + self._parts.policy.keys_seconds)
         return (yield from self._send_keys(keyed, opened))
 
     def _resume(self, stage: Keyed | Written) -> Steps[Outcome]:

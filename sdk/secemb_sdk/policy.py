@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from secemb_sdk.errors import PolicyError
 from secemb_shared.messages import Sizes, TaskSpec
 
+_KEYS_PACE = 0.1  # of the pace
 _SMALL_CHANGE = 8192  # bytes of what is no message: the task, the round, the ticket, receipts
 
 
@@ -30,6 +31,11 @@ class Policy:
             raise PolicyError("seconds must be a positive number")
         if not 0 <= self.pace_seconds < self.seconds:
             raise PolicyError("pace_seconds must be at least 0 and below seconds, or no round would ever end")
+
+    @property
+    def keys_seconds(self) -> float:
+        """Return how long after a ticket keys are sent, however many items were to be placed."""
+        return _KEYS_PACE * self.pace_seconds
 
     def check_bytes(self, task: TaskSpec, *, relayed: bool = False) -> None:
         """Refuse a budget that a training round without repeats would overrun."""

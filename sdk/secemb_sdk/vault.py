@@ -7,7 +7,7 @@
     session     the session that is under way
     receipts    what was sent in each round
     relay       since when the newest relay key of server 1 is used that this device has seen
-    dense, table-dense   dense parts of the newest version that was read, and of the copy of the table
+    dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
     public/     that copy: a cache, not encrypted
 
 Leave the home out of backups. One that is restored in the middle of a session goes on from there, and a path that was

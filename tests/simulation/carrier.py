@@ -11,7 +11,8 @@ from tests.simulation.device import a_device
 from tests.simulation.pair import Pair
 
 from secemb_sdk.driving import drive_async
-from secemb_sdk.effects import Answer, Lost, Request, Steps, send
+from secemb_sdk.effects import Answer, Lost, Request, Steps, pause, send
+from secemb_sdk.errors import UnavailableError
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
 from secemb_sdk.ranking import Published
 from secemb_shared.messages import RoundSpec
@@ -24,6 +25,20 @@ Tamper = Callable[[Request, Answer], Answer | Lost]
 def honest(_: Request, answer: Answer) -> Answer:
     """Change nothing."""
     return answer
+
+
+def ask(*requests: Request) -> Steps[list[Answer]]:
+    """Send requests, and those that were lost or came too early again, for a while."""
+    answered: dict[int, Answer] = {}
+    for _ in range(5):
+        missing = [at for at in range(len(requests)) if at not in answered]
+        for at, answer in zip(missing, (yield from send(*(requests[at] for at in missing))), strict=True):
+            if isinstance(answer, Answer) and answer.status not in (429, 503):
+                answered[at] = answer
+        if len(answered) == len(requests):
+            return [answered[at] for at in range(len(requests))]
+        yield from pause(1.0)
+    raise UnavailableError("a server does not answer")
 
 
 @dataclass

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.simulation.carrier import Carrier, dense, dense_of, published, taste_of, train
+from tests.simulation.carrier import Carrier, ask, dense, dense_of, published, taste_of, train
 from tests.simulation.device import KEYS, UPDATE, RandomStream, a_device, flipped
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
@@ -39,7 +39,7 @@ async def a_catalogue(*, open_enrolment: bool = True, rounds_open: bool = True) 
 
 
 async def read(carrier: Carrier, items: Indices = CANDIDATES, token: str | None = None) -> RowsRead:
-    return await carrier.run(read_steps(carrier.pair.task, items, token=token))
+    return await carrier.run(read_steps(carrier.pair.task, items, token=token, ask=ask))
 
 
 async def rank(carrier: Carrier, candidates: Indices, random_bytes: RandomBytes = secure_bytes) -> Scored:
@@ -51,6 +51,7 @@ async def rank(carrier: Carrier, candidates: Indices, random_bytes: RandomBytes 
         private=private,
         dense_of=dense_of,
         token=None,
+        ask=ask,
         random_bytes=random_bytes,
     )
     return await carrier.run(steps)
@@ -104,7 +105,9 @@ async def test_ranking_candidates_is_recommending_restricted_to_them(tmp_path: P
     async with a_catalogue() as pair:
         model, private = taste_of(pair)
         part = dense(pair, 0)
-        steps = sync_steps(Shelf(tmp_path, pair.task), await published(pair), dense=part, format_=TableFormat.FLOAT32)
+        steps = sync_steps(
+            Shelf(tmp_path, pair.task), await published(pair), dense=part, format_=TableFormat.FLOAT32, ask=ask
+        )
         copy = await Carrier(pair).run(steps)
         everything = recommend(model, copy, private=private, dense=part, k=150)
         expected = [(item, score) for item, score in everything if item in CANDIDATES]
@@ -308,7 +311,7 @@ async def test_a_round_that_server_1_has_not_heard_of_is_not_read_in() -> None:
 async def test_rows_of_two_versions_are_never_mixed() -> None:
     async with a_catalogue() as pair:
         carrier = Carrier(pair)
-        steps = read_steps(pair.task, CANDIDATES, token=None)
+        steps = read_steps(pair.task, CANDIDATES, token=None, ask=ask)
         moved = False
 
         async def send_and_move(request: Request) -> object:

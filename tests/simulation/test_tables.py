@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from tests.simulation.carrier import Carrier, dense, published, taste_of, train
+from tests.simulation.carrier import Carrier, ask, dense, published, taste_of, train
 from tests.simulation.device import flipped
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
@@ -46,7 +46,7 @@ async def sync(carrier: Carrier, shelf: Shelf, format_: TableFormat, *, chunk: i
     """Let a device fetch what is published now."""
     now = await published(carrier.pair)
     part = dense(carrier.pair, now.version)
-    return await carrier.run(sync_steps(shelf, now, dense=part, format_=format_, chunk=chunk))
+    return await carrier.run(sync_steps(shelf, now, dense=part, format_=format_, chunk=chunk, ask=ask))
 
 
 def model_of(pair: Pair, version: int, role: int = 0) -> Model:
@@ -256,7 +256,7 @@ async def test_a_download_goes_on_after_a_cut_at_any_byte(format_: TableFormat, 
             empty(tmp_path)
             if since:
                 first = Published(0, model_of(pair, 0).digest)
-                await Carrier(pair).run(sync_steps(shelf, first, dense=dense(pair, 0), format_=format_))
+                await Carrier(pair).run(sync_steps(shelf, first, dense=dense(pair, 0), format_=format_, ask=ask))
 
 
 class Losing:
@@ -279,8 +279,8 @@ async def test_an_app_that_is_killed_between_any_two_steps_goes_on(since: bool, 
         for count in range(100):
             shelf = Shelf(tmp_path / str(count), pair.task)
             if since:
-                await Carrier(pair).run(sync_steps(shelf, old, dense=dense(pair, 0), format_=TableFormat.INT8))
-            steps = sync_steps(shelf, now, dense=dense(pair, 1), format_=TableFormat.INT8, chunk=100)
+                await Carrier(pair).run(sync_steps(shelf, old, dense=dense(pair, 0), format_=TableFormat.INT8, ask=ask))
+            steps = sync_steps(shelf, now, dense=dense(pair, 1), format_=TableFormat.INT8, chunk=100, ask=ask)
             ends.add(await run_some(Carrier(pair), steps, count))
             copy = await sync(Carrier(pair), Shelf(tmp_path / str(count), pair.task), TableFormat.INT8)
             assert copy.path.read_bytes() == encoded(pair, 1, TableFormat.INT8)
@@ -369,7 +369,7 @@ async def test_a_table_that_server_1_does_not_have_is_not_used(
         monkeypatch.setattr(models, "load", another)
         now, part = await published(pair), dense(pair, 1)
         with pytest.raises(CopyError, match="different tables"):
-            await Carrier(pair).run(sync_steps(shelf, now, dense=part, format_=format_, chunk=CHUNK))
+            await Carrier(pair).run(sync_steps(shelf, now, dense=part, format_=format_, chunk=CHUNK, ask=ask))
         kept = shelf.table(format_)
         assert (kept.version if kept else None) == (0 if since else None)
         assert files(tmp_path) == ({"table"} if since else set()), "refused copies do not fill the disk"
@@ -383,7 +383,7 @@ async def test_a_float32_copy_must_be_the_announced_model(tmp_path: Path) -> Non
             (now, part + 1),  # the table alone is right
         ]
         for announced, given in wrong:
-            steps = sync_steps(Shelf(tmp_path, pair.task), announced, dense=given, format_=TableFormat.FLOAT32)
+            steps = sync_steps(Shelf(tmp_path, pair.task), announced, dense=given, format_=TableFormat.FLOAT32, ask=ask)
             with pytest.raises(CopyError, match="announced"):
                 await Carrier(pair).run(steps)
         assert Shelf(tmp_path, pair.task).table(TableFormat.FLOAT32) is None

@@ -1,6 +1,6 @@
 """Ranking on the device: from its own copy of the public table, or from rows that it reads privately."""
 
-from secemb_sdk.ranking.asking import Ask, ask_steps
+from secemb_sdk.ranking.asking import Ask
 from secemb_sdk.ranking.errors import CopyError
 from secemb_sdk.ranking.ranking import rank_steps
 from secemb_sdk.ranking.reading import RowsRead, read_steps
@@ -20,7 +20,6 @@ __all__ = [
     "Shelf",
     "TableCopy",
     "TableFormat",
-    "ask_steps",
     "rank_steps",
     "read_steps",
     "recommend",

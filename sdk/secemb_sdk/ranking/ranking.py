@@ -6,9 +6,9 @@ import numpy as np
 
 from secemb_sdk.effects import Steps, work
 from secemb_sdk.models.interface import Floats, Model
-from secemb_sdk.ranking.asking import Ask, ask_steps
+from secemb_sdk.ranking.asking import Ask
 from secemb_sdk.ranking.errors import CopyError
-from secemb_sdk.ranking.reading import RowsRead, read_steps
+from secemb_sdk.ranking.reading import RowsRead, WaitSince, at_once, read_steps
 from secemb_sdk.ranking.scoring import Scored, best, block_rows, pairs, score
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
@@ -24,13 +24,14 @@ def rank_steps(
     private: Floats,
     dense_of: DenseOf,
     token: str | None,
-    ask: Ask = ask_steps,
+    ask: Ask,
+    wait_since: WaitSince = at_once,
     random_bytes: RandomBytes = secure_bytes,
 ) -> Steps[Scored]:
     """Return the candidates with their scores, best first, but for those that the catalogue does not have."""
     items = np.unique(candidates)
     items = items[(items >= 0) & (items < task.items)]
-    found = yield from read_steps(task, items, token=token, ask=ask, random_bytes=random_bytes)
+    found = yield from read_steps(task, items, token=token, ask=ask, wait_since=wait_since, random_bytes=random_bytes)
     if found.round is None:
         return []
     dense = yield from dense_of(found.round)

@@ -8,6 +8,7 @@ is that a device reads, and how many times.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,13 +19,16 @@ from secemb_sdk.errors import RefusedError, UnavailableError
 from secemb_sdk.flow import DeviceSession, Messages
 from secemb_sdk.models.interface import Floats
 from secemb_sdk.problems import error_for, retry_after
-from secemb_sdk.ranking.asking import Ask, ask_steps
+from secemb_sdk.ranking.asking import Ask
 from secemb_sdk.seeded import SEED_BYTES, SeededBytes, session_id_of
 from secemb_shared.errors import MessageError, RowTagError, SpecError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 Found = tuple[Indices, Floats]  # items and their rows
+# Called when a ticket has come; its steps let the rest of a fixed time pass, so that the time until keys are sent says
+# nothing about how many items were to be placed.
+WaitSince = Callable[[], Steps[None]]
 
 _ATTEMPTS = 3  # to read everything from one version
 
@@ -49,6 +53,11 @@ class RowsRead:
         """Raise `RowTagError` if an answer was wrong; to be called once everything that would be sent is sent."""
         if self.wrong:
             raise RowTagError("a server answered wrongly; nothing of it is used. Try again, and tell the operators")
+
+
+def at_once() -> Steps[None]:
+    """Wait for nothing."""
+    yield from ()
 
 
 class ReadSession:
@@ -86,7 +95,8 @@ def read_steps(
     items: Indices,
     *,
     token: str | None,
-    ask: Ask = ask_steps,
+    ask: Ask,
+    wait_since: WaitSince = at_once,
     random_bytes: RandomBytes = secure_bytes,
 ) -> Steps[RowsRead]:
     """Return the rows of different items of the catalogue, all from one version of the model.
@@ -95,14 +105,14 @@ def read_steps(
     that stopped in the middle would tell a server whether it had guessed an item right. See `RowsRead.check`.
     """
     for _ in range(_ATTEMPTS):
-        found = yield from _read_all_steps(task, items, token, ask, random_bytes)
+        found = yield from _read_all_steps(task, items, token, ask, wait_since, random_bytes)
         if found is not None:
             return found
     raise UnavailableError("the model moved on while its rows were being read; try again")
 
 
 def _read_all_steps(
-    task: TaskSpec, items: Indices, token: str | None, ask: Ask, random_bytes: RandomBytes
+    task: TaskSpec, items: Indices, token: str | None, ask: Ask, wait_since: WaitSince, random_bytes: RandomBytes
 ) -> Steps[RowsRead | None]:
     """Return all rows, or nothing if the version changed on the way."""
     read = _nothing(task)
@@ -111,7 +121,9 @@ def _read_all_steps(
         leave = yield from _leave_steps(task, token, ask, random_bytes)
         if read.round is not None and read.round.model_version != leave.round.model_version:
             return None
+        rest_of_pace = wait_since()
         session = yield from work(partial(ReadSession, leave.round, chunk, leave.seed))
+        yield from rest_of_pace
         answers = yield from _answer_steps(leave, session.keys, ask)
         found, missing = yield from work(partial(_understand, session, chunk, answers))
         read = read.joined(leave.round, found)

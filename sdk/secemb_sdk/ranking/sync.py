@@ -16,7 +16,7 @@ from secemb_sdk.effects import Answer, Request, Steps, work
 from secemb_sdk.errors import OverError
 from secemb_sdk.models.interface import Floats
 from secemb_sdk.problems import error_for
-from secemb_sdk.ranking.asking import Ask, ask_steps
+from secemb_sdk.ranking.asking import Ask
 from secemb_sdk.ranking.errors import CopyError
 from secemb_sdk.ranking.shelf import Download, Shelf
 from secemb_sdk.ranking.table_copy import TableCopy, read_blocks
@@ -58,7 +58,7 @@ def sync_steps(
     dense: Floats,
     format_: TableFormat,
     chunk: int = CHUNK,
-    ask: Ask = ask_steps,
+    ask: Ask,
 ) -> Steps[TableCopy]:
     """Return a copy of the published table, fetched only if it is not here; `dense` is of the same version."""
     held = yield from work(lambda: shelf.table(format_))
