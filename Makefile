@@ -153,15 +153,18 @@ $(DEV): $(PINNED) | $(CREATED)
 	@touch $(RUN) $@
 
 # The tests of the operator's page drive a real browser. Where there is none and none can be installed they are skipped, and say so;
-# the next `make test` tries again.
+# the next `make test` tries again. With SECEMB_BROWSER=required, as in .ci/run, they are not skipped: it fails here.
 CHROMIUM ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
 $(BROWSER): | $(CREATED)
 	@if [ -z '$(CHROMIUM)' ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo 'installing Chromium for the tests of the page (a minute)'; mkdir -p build; \
-		{ apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } >build/chromium.log 2>&1 || true; \
+		{ apt-get -o Acquire::Retries=3 update && apt-get -o Acquire::Retries=3 install -y --no-install-recommends chromium fonts-dejavu-core; } >build/chromium.log 2>&1 || true; \
 	fi
 	@if [ -n '$(CHROMIUM)' ] || command -v chromium >/dev/null; then touch $@; \
+	elif [ "$$SECEMB_BROWSER" = required ]; then \
+		tail -n 20 build/chromium.log >&2 2>/dev/null; \
+		echo 'there is no Chromium, and the tests of the page must run (SECEMB_BROWSER=required): apt-get install chromium, or name one: CHROMIUM=/path' >&2; exit 1; \
 	else echo 'there is no Chromium: the tests of the page are skipped; apt-get install chromium, or name one: make test CHROMIUM=/path'; fi
 
 # Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,12 +12,21 @@ import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
-CHROMIUM = os.environ.get("CHROMIUM") or next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None, reason="there is no Chromium: apt-get install chromium, or name one in CHROMIUM"
-)
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+MISSING = "there is no Chromium: apt-get install chromium, or name one in CHROMIUM"
+
+
+def find_browser(environment: Mapping[str, str]) -> str | None:
+    """Return where the browser is, or None; with SECEMB_BROWSER=required its absence is a failure, not a skip."""
+    path = environment.get("PATH", os.defpath)
+    found = environment.get("CHROMIUM") or next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
+    if found is None and environment.get("SECEMB_BROWSER") == "required":
+        raise RuntimeError(f"{MISSING}; SECEMB_BROWSER=required, and build/chromium.log may say why there is none")
+    return found
+
+
+CHROMIUM = find_browser(os.environ)
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 _FLAGS = [
     "--headless",
     "--no-sandbox",

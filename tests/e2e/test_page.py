@@ -6,6 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,30 +15,15 @@ from playwright.async_api import Browser, Page, expect
 from safetensors.numpy import load_file
 from tests.e2e.browser import Visit, a_browser, a_visit, needs_browser
 from tests.e2e.devices import Device, gather
+from tests.e2e.readability import FAINT, FAULTS
 from tests.e2e.servers import Servers, set_up, wait_for
 
 from secemb_party.ledger import Ledger
 
 pytestmark = [needs_browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 
-PAGES = ["/ui", "/ui/rounds", "/ui/rounds/0", "/ui/quality", "/ui/partner", "/ui/model", "/ui/capacity"]
-# Headings that skip a level, controls without a name, pictures without a text, landmarks that are missing or twice.
-FAULTS = """() => {
-  const faults = [], all = (what) => [...document.querySelectorAll(what)];
-  const levels = all("h1, h2, h3, h4").filter((h) => h.offsetParent).map((h) => Number(h.tagName[1]));
-  levels.forEach((level, at) => { if (level > (at ? levels[at - 1] + 1 : 1)) faults.push("heading " + level); });
-  if (levels.filter((level) => level === 1).length !== 1) faults.push("not one h1");
-  for (const one of ["header", "main", "footer"]) if (all("body > " + one).length !== 1) faults.push("landmark " + one);
-  for (const one of all("input:not([type=hidden]), select")) if (!one.labels.length) faults.push("label " + one.name);
-  for (const one of all("button, a[href]")) if (!one.textContent.trim()) faults.push("empty " + one.outerHTML);
-  for (const one of all("img:not([alt])")) faults.push("image");
-  for (const one of all("th:not([scope])")) if (!one.closest(".u-legend")) faults.push("th " + one.textContent);
-  const inline = all("[style], style, script:not([src])").filter((one) => !one.closest(".chart"));
-  for (const one of inline) faults.push("inline " + one.tagName);
-  if (new Set(all("[id]").map((one) => one.id)).size !== all("[id]").length) faults.push("an id twice");
-  if (document.documentElement.scrollWidth > innerWidth) faults.push("wider than the screen");
-  return faults;
-}"""
+SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
+PAGES = ["/ui", "/ui/rounds", "/ui/rounds/0", "/ui/quality", "/ui/privacy", "/ui/partner", "/ui/model", "/ui/capacity"]
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +90,7 @@ async def test_an_operator_logs_in_watches_a_round_finish_and_opens_it(visit: Vi
     devices = await gather(servers)
     await expect(page.locator(".timeline li", has_text="Keys").locator(".count")).to_have_text("4")
     await visit.keep("live")
+    await page.evaluate("window.sameLoad = true")
     for device in devices[:3]:
         await device.send_update()
     await expect(page.locator(".timeline li", has_text="Updates").locator(".count")).to_have_text("3")
@@ -111,7 +98,13 @@ async def test_an_operator_logs_in_watches_a_round_finish_and_opens_it(visit: Vi
     await expect(page.locator("h1")).to_have_text(f"Round {number + 1}")  # without a click
     row = page.get_by_role("row", name=re.compile(rf"^{number} train published"))
     await expect(row).to_be_visible()
-    await expect(page.locator("#announcer")).to_have_text(f"Round {number + 1} is open.")
+    await expect(page.locator("#announcer")).to_contain_text(f"Round {number + 1} is open.")
+    await expect(page.locator("#events li").first).to_contain_text(
+        f"Round {number} is over: both servers show its model."
+    )
+    for words in ("takes nothing new", "is sealed", "is added up here", "is whole"):
+        await expect(page.locator("#events li", has_text=f"Round {number} {words}")).to_have_count(1)
+    assert await page.evaluate("window.sameLoad")  # told by the stream, not by loading the page again
     await row.get_by_role("link").click()
     assert await visit.heading() == f"Round {number}"
     for words in ("Sessions counted", "Nothing was refused.", "Share of server 1", "the same on both servers", "kB"):
@@ -197,6 +190,9 @@ async def test_the_checks_of_this_file_find_what_they_look_for(visit: Visit, ser
     found = " ".join(await visit.page.evaluate(FAULTS))
     for words in ("heading 2", "not one h1", "landmark main", "label x", "empty", "image", "inline P"):
         assert words in found
+    await visit.page.set_content("<p>black on white</p><font color='#888888'>grey on white</font>")
+    (faint,) = await visit.page.evaluate(FAINT)
+    assert "grey on white" in faint
     other = servers.pair[1].url  # another host to this page
     await visit.page.set_content(f"<img src='{other}/ui/static/none.svg' alt=''>")
     await visit.page.wait_for_load_state("networkidle")
@@ -206,17 +202,18 @@ async def test_the_checks_of_this_file_find_what_they_look_for(visit: Visit, ser
 
 
 @pytest.mark.parametrize("role", [0, 1])
-@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (360, "dark")])
-async def test_every_page_can_be_read_by_everybody(
-    browser: Browser, servers: Servers, role: int, width: int, scheme: str
-) -> None:
-    async with a_visit(browser, servers.pair[role].url, width=width, scheme=scheme) as visit:
+@pytest.mark.parametrize("width", [1200, 360])
+async def test_every_page_can_be_read_by_everybody(browser: Browser, servers: Servers, role: int, width: int) -> None:
+    async with a_visit(browser, servers.pair[role].url, width=width) as visit:
         await visit.log_in(servers.operator_tokens[role])
         for path in PAGES:
             await visit.go(path)
             assert await visit.page.evaluate(FAULTS) == [], path
-            name = path.removeprefix("/ui").strip("/").replace("/", "-") or "live"
-            await visit.keep(f"server{role}-{width}-{scheme}-{name}")
+            for scheme in SCHEMES:
+                await visit.page.emulate_media(color_scheme=scheme)
+                assert await visit.page.evaluate(FAINT) == [], (path, scheme)
+                name = path.removeprefix("/ui").strip("/").replace("/", "-") or "live"
+                await visit.keep(f"server{role}-{width}-{scheme}-{name}")
         visit.check_quiet()
 
 

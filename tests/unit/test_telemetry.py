@@ -45,7 +45,7 @@ def fail(words: str) -> None:
 def test_two_apps_in_one_process_count_apart() -> None:
     one, other = Metrics(), Metrics()
     one.session("keys", 2)
-    assert b'secemb_sessions_total{phase="keys"} 2.0' in one.render()
+    assert b'secemb_sessions_total{phase="keys",transport="direct"} 2.0' in one.render()
     assert b"phase=" not in other.render().replace(b"round_phase", b"")
 
 

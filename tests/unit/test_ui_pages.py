@@ -1,68 +1,28 @@
 """The operator's page as a browser's requests see it: who gets in, with which headers, and what is refused."""
 
-import hashlib
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-import httpx
 import pytest
 import pytest_asyncio
 from safetensors.numpy import load
 from tests.simulation.device import a_device
-from tests.simulation.pair import PEER_TOKEN, TICKET_KEY, Pair, a_pair
+from tests.unit.operator_desk import TOKEN, Desk, a_desk, form_token
 
 from secemb_party.ui.rendering import PAGES, POLICY
 from secemb_party.ui.sessions import WRONG_TRIES
-from secemb_server0.app import create_server0
 from secemb_server0.conductor import RollBack
-from secemb_server1.app import create_server1
 
 pytestmark = pytest.mark.asyncio
 
-TOKEN = "operator's token of the tests"
-TOKEN_HASH = hashlib.sha256(TOKEN.encode()).digest()
 ADDRESSES = [address for _, address in PAGES]
 PARTS = ["/ui/live", "/ui/capacity/now", "/ui/model/versions", "/ui/events", "/ui/model/0/export", "/ui/rounds/0"]
 
 
-class Desk:
-    """Both servers after a round, and an operator's browser at each."""
-
-    def __init__(self, pair: Pair) -> None:
-        self.pair = pair
-        self.server0 = create_server0(
-            pair.parties[0], pair.server0.leader._peer, TICKET_KEY, open_enrolment=True, operator_hash=TOKEN_HASH
-        )
-        peer_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
-        self.server1 = create_server1(pair.parties[1], peer_hash, operator_hash=TOKEN_HASH)
-        self.apps = (self.server0.app, self.server1.devices)
-
-    def browser(self, role: int, scheme: str = "http") -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=httpx.ASGITransport(self.apps[role]), base_url=f"{scheme}://server{role}")
-
-    @asynccontextmanager
-    async def logged_in(self, role: int) -> AsyncIterator[httpx.AsyncClient]:
-        async with self.browser(role) as browser:
-            answer = await browser.post("/ui/login", data={"token": TOKEN})
-            assert answer.status_code == 303
-            yield browser
-
-
 @pytest_asyncio.fixture
 async def desk() -> AsyncIterator[Desk]:
-    async with a_pair() as pair:
-        await pair.step()
-        for power in range(2):
-            await a_device(pair, power).take_part()
-        await pair.finish()
-        yield Desk(pair)
-
-
-async def form_token(browser: httpx.AsyncClient) -> str:
-    found = re.search(r'name="form_token" value="([^"]+)"', (await browser.get("/ui")).text)
-    assert found is not None
-    return found[1]
+    async with a_desk() as found:
+        yield found
 
 
 @pytest.mark.parametrize("role", [0, 1])
@@ -107,15 +67,16 @@ async def test_the_cookie_is_strict_and_secure_where_the_page_is(desk: Desk) -> 
     assert "secure" in behind.headers["set-cookie"].lower()
 
 
-async def test_wrong_tokens_are_refused_and_soon_everybody_must_wait(desk: Desk) -> None:
+async def test_wrong_tokens_are_refused_and_soon_must_wait_but_never_the_right_one(desk: Desk) -> None:
     async with desk.browser(0) as browser:
-        for _ in range(WRONG_TRIES):
+        for tried in range(WRONG_TRIES + 1):
             answer = await browser.post("/ui/login", data={"token": "wrong"})
-            assert answer.status_code == 401
+            assert answer.status_code == (401 if tried < WRONG_TRIES else 429)
             assert "set-cookie" not in answer.headers
-        answer = await browser.post("/ui/login", data={"token": TOKEN})
-        assert answer.status_code == 429
         assert 0 < int(answer.headers["retry-after"]) <= 60
+        assert (await browser.post("/ui/login", data={"token": TOKEN})).status_code == 303
+        assert (await browser.get("/ui")).status_code == 200
+        assert (await browser.post("/ui/login", data={"token": "wrong"})).status_code == 429
 
 
 async def test_the_token_opens_one_servers_page_in_one_session_only(desk: Desk) -> None:

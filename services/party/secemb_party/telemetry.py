@@ -28,6 +28,8 @@ from prometheus_client import (
 )
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
+from secemb_party import transport
+
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -72,7 +74,9 @@ class Metrics:
             ["problem", "by"],
             registry=registry,
         )
-        self._sessions = Counter("secemb_sessions", "Sessions that reached a phase", ["phase"], registry=registry)
+        self._sessions = Counter(
+            "secemb_sessions", "Sessions that reached a phase, each once", ["phase", "transport"], registry=registry
+        )
         self._rounds = Counter("secemb_rounds", "Rounds that ended", ["outcome"], registry=registry)
         self._phases = Histogram(
             "secemb_round_phase_seconds", "Time a round spent", ["phase"], buckets=_PHASE_SECONDS, registry=registry
@@ -87,6 +91,12 @@ class Metrics:
         )
         self._queue = Gauge("secemb_queue_places_taken", "Places taken in the workers' queue", registry=registry)
         self._lag = Gauge("secemb_event_loop_lag_seconds", "How late the event loop last woke up", registry=registry)
+        self._epsilon = Gauge(
+            "secemb_privacy_epsilon", "ε that rounds of a kind have cost here", ["kind"], registry=registry
+        )
+        self._rounds_left = Gauge(
+            "secemb_privacy_rounds_left", "Rounds of a kind that the budget has room for", ["kind"], registry=registry
+        )
         self._version = Gauge("secemb_model_version", "Version of the model that devices see", registry=registry)
 
     def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
@@ -112,12 +122,17 @@ class Metrics:
         }
 
     def session(self, phase: str, count: int = 1) -> None:
-        """Count sessions that reached a phase, such as `joined`, `keys`, `update` or `summed`."""
-        self._sessions.labels(_word(phase)).inc(count)
+        """Count sessions that reached a phase, `keys` or `update`, by the way that they came."""
+        self._sessions.labels(_word(phase), transport.current()).inc(count)
 
     def round_ended(self, outcome: str) -> None:
         """Count a round that was `published` or `aborted`."""
         self._rounds.labels(_word(outcome)).inc()
+
+    def privacy(self, kind: str, *, epsilon: float, remaining: int) -> None:
+        """Record where the budget of a kind of round stands."""
+        self._epsilon.labels(_word(kind)).set(epsilon)
+        self._rounds_left.labels(_word(kind)).set(remaining)
 
     def round_phase(self, phase: str, seconds: float) -> None:
         """Record how long a round was in a phase."""

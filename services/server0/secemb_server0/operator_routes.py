@@ -6,15 +6,15 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
 from secemb_party.errors import RollbackRefusedError
+from secemb_party.http.numbers import Number
 from secemb_party.http.operator import operator_router
 from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import Rollback
 from secemb_party.party import Party
 from secemb_server0.leader import Leader
-from secemb_shared.messages.canonical import LARGEST_NUMBER
 
-Version = Annotated[int, Path(ge=0, le=LARGEST_NUMBER)]
-Seen = Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="the version that is published now")]
+Version = Annotated[Number, Path()]
+Seen = Annotated[Number, Query(description="the version that is published now")]
 
 
 class RollbackView(BaseModel):

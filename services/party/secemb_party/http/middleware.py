@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
 from secemb_party.telemetry import Metrics, get_logger
+from secemb_party.transport import arriving
 
 REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"
@@ -51,7 +52,7 @@ class Requests:
             return
         # Never the caller's own id: what comes from outside does not go into a log.
         exchange = _Exchange(token_hex(8), scope, receive, send)
-        with bound_contextvars(request=exchange.request_id):
+        with bound_contextvars(request=exchange.request_id), arriving(scope["path"]):
             try:
                 await self._app(scope, exchange.receive, exchange.send)
             finally:

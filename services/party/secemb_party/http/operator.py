@@ -8,7 +8,8 @@ import hashlib
 import hmac
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
@@ -16,14 +17,15 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from secemb_party.errors import UnauthorizedError, UnknownRoundError
+from secemb_party.http.numbers import Number, read_number
 from secemb_party.http.problems import problem_responses
-from secemb_party.ledger import LedgerUnavailableError, RoundRecord
+from secemb_party.ledger import Event, LedgerUnavailableError, RoundRecord
 from secemb_party.party import Party
 
 POLL_SECONDS = 1.0
 STREAM_SECONDS = 10.0
 _PAGE = 200
-
+Tell = Callable[[Event], str | None]  # an event on one line, or None where it is left out
 
 _REFUSED = problem_responses(UnauthorizedError, UnknownRoundError, LedgerUnavailableError)
 
@@ -70,6 +72,18 @@ class Overview(BaseModel):
     model_version: int | None
 
 
+class PrivacyView(BaseModel):
+    """What rounds of one kind have cost on this server."""
+
+    kind: str
+    shares: int  # sums that this server has given its part of
+    epsilon: float
+    delta: float
+    budget: float
+    projected: float  # ε when all rounds that may still come have been
+    remaining: int  # rounds
+
+
 def operator_router(token_hash: bytes) -> APIRouter:
     """Return a router for routes that need the operator's token."""
 
@@ -107,14 +121,14 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
 
     @router.get("/rounds")
     async def rounds(
-        limit: Annotated[int, Query(ge=1, le=_PAGE)] = 50, before: Annotated[int | None, Query(ge=0)] = None
+        limit: Annotated[int, Query(ge=1, le=_PAGE)] = 50, before: Annotated[Number | None, Query()] = None
     ) -> list[RoundView]:
         """Return rounds, the newest first."""
         found = await party.ledger.rounds(task_id, limit=limit, before_number=before)
         return [await _view(party, record) for record in found]
 
     @router.get("/rounds/{number}")
-    async def one_round(number: Annotated[int, Path(ge=0, lt=2**53 - 1)]) -> RoundView:
+    async def one_round(number: Annotated[Number, Path()]) -> RoundView:
         """Return one round."""
         found = await party.ledger.rounds(task_id, limit=1, before_number=number + 1)
         if not found or found[0].number != number:
@@ -136,26 +150,34 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
             for one in await party.ledger.versions(task_id)
         ]
 
+    @router.get("/privacy")
+    async def privacy() -> list[PrivacyView]:
+        """Return where the privacy budget stands, by kind of round; a task without noise has none."""
+        return [PrivacyView(**asdict(one)) for one in await party.spending.standing()]
+
     @router.get("/refusals")
     async def refusals() -> dict[str, int]:
         """Return how often each kind of request was refused since the start, the peer's refusals too."""
         return party.metrics.refusals()
 
     @router.get("/events", response_class=StreamingResponse)
-    async def events(request: Request, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
+    async def events(request: Request, after: Annotated[Number, Query()] = 0) -> StreamingResponse:
         """Stream events as they happen (server-sent events); `after` or Last-Event-ID resumes."""
         return event_stream(party, request, after)
 
     return router
 
 
-def event_stream(party: Party, request: Request, after: int) -> StreamingResponse:
+def as_json(event: Event) -> str:
+    """Return what an event says, for programs."""
+    return json.dumps({"at": event.at, **event.data}, sort_keys=True)
+
+
+def event_stream(party: Party, request: Request, after: int, tell: Tell = as_json) -> StreamingResponse:
     """Return events as server-sent events, from behind `after` or Last-Event-ID on."""
-    last = request.headers.get("last-event-id", "")
-    start = int(last) if last.isdigit() else after
-    return StreamingResponse(
-        _stream(party, start, request), media_type="text/event-stream", headers={"cache-control": "no-store"}
-    )
+    last = read_number(request.headers.get("last-event-id", ""))
+    told = _stream(party, after if last is None else last, request, tell)
+    return StreamingResponse(told, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
 async def _view(party: Party, record: RoundRecord) -> RoundView:
@@ -181,15 +203,15 @@ async def _view(party: Party, record: RoundRecord) -> RoundView:
     )
 
 
-async def _stream(party: Party, after: int, request: Request) -> AsyncIterator[str]:
+async def _stream(party: Party, after: int, request: Request, tell: Tell) -> AsyncIterator[str]:
     """Yield events for a while; a client comes back with Last-Event-ID, so that a server that stops need not wait."""
     yield "retry: 500\n\n"
     end = time.monotonic() + STREAM_SECONDS
     while time.monotonic() < end and not await request.is_disconnected():
         found = await party.ledger.events(after_id=after, limit=_PAGE)
         for event in found:
-            data = json.dumps({"at": event.at, **event.data}, sort_keys=True)
-            yield f"id: {event.event_id}\nevent: {event.kind}\ndata: {data}\n\n"
             after = event.event_id
+            if (data := tell(event)) is not None:
+                yield f"id: {after}\nevent: {event.kind}\ndata: {data}\n\n"
         if not found:
             await asyncio.sleep(POLL_SECONDS)

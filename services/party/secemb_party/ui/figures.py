@@ -17,6 +17,11 @@ class Figures:
     def __init__(self, metrics: Metrics) -> None:
         self._samples = list(metrics.figures())
 
+    @property
+    def started_at(self) -> float | None:
+        """Return when this process was started, where the system tells."""
+        return self.one("process_start_time_seconds")
+
     def total(self, name: str, **labels: str) -> float:
         """Return the sum over all samples of a name that have these labels."""
         return sum(value for _, value in self._matching(name, labels))
@@ -25,11 +30,11 @@ class Figures:
         """Return a sample that stands alone, or None where the system does not tell it."""
         return next((value for _, value in self._matching(name, {})), None)
 
-    def by(self, name: str, label: str) -> dict[str, float]:
-        """Return the sums over a name for each value of one of its labels."""
+    def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
+        """Return the sums over a name for each value of one of its labels, of the samples that have these others."""
         found: dict[str, float] = {}
-        for labels, value in self._matching(name, {}):
-            found[labels[label]] = found.get(labels[label], 0.0) + value
+        for sample, value in self._matching(name, labels):
+            found[sample[label]] = found.get(sample[label], 0.0) + value
         return dict(sorted(found.items()))
 
     def _matching(self, name: str, wanted: Mapping[str, str]) -> list[tuple[Mapping[str, str], float]]:

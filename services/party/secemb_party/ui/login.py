@@ -33,16 +33,17 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, token_hash: byt
     async def log_in(request: Request) -> Response:
         fields = await read_form(request)
         place = fields.get("next", "/ui")
+        # The right token first: strangers who try wrong ones must not keep the operator out.
+        if is_operator(fields.get("token", "").strip(), token_hash):
+            return _enter(guard, request, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
         if (seconds := limit.seconds_to_wait()) > 0:
             party.metrics.refused("busy")
             answer = page(f"Too many wrong tries. Try again in {seconds} s.", place, 429)
             answer.headers["retry-after"] = str(seconds)
             return answer
-        if not is_operator(fields.get("token", "").strip(), token_hash):
-            limit.count_wrong()
-            party.metrics.refused("unauthorized")
-            return page("This is not the operator's token. secemb init printed it once.", place, 401)
-        return _enter(guard, request, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
+        limit.count_wrong()
+        party.metrics.refused("unauthorized")
+        return page("This is not the operator's token. secemb init printed it once.", place, 401)
 
     @router.post("/logout")
     async def log_out(request: Request) -> Response:

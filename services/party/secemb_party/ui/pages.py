@@ -1,30 +1,32 @@
 """The addresses under `/ui`: each checks who asks, gathers, and renders."""
 
-import tempfile
-from pathlib import Path as FilePath
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
-from starlette.background import BackgroundTask
-from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from secemb_party.errors import RollbackRefusedError, UnknownRoundError, UnknownVersionError
+from secemb_party.http.numbers import Number, read_number
 from secemb_party.http.operator import event_stream
 from secemb_party.http.problems import NOT_FOUND
+from secemb_party.ledger import Event
 from secemb_party.party import Party
 from secemb_party.ui.assets import Assets
+from secemb_party.ui.download import Download, nameless
+from secemb_party.ui.event_view import latest, tell
 from secemb_party.ui.guard import Guard
 from secemb_party.ui.login import login_routes
 from secemb_party.ui.model_view import Versions
+from secemb_party.ui.partner_view import PartnerView
+from secemb_party.ui.privacy_view import privacy_facts
 from secemb_party.ui.rendering import Renderer
 from secemb_party.ui.round_view import round_facts, round_story
 from secemb_party.ui.side import Side
 from secemb_party.ui.surroundings import Surroundings
 from secemb_party.ui.views import Views
-from secemb_shared.messages.canonical import LARGEST_NUMBER
 
-Number = Annotated[int, Path(ge=0, lt=LARGEST_NUMBER)]
-Before = Annotated[int | None, Query(ge=0, le=LARGEST_NUMBER)]
+Which = Annotated[Number, Path()]
+Before = Annotated[Number | None, Query()]
 Word = Annotated[str, Query(max_length=40)]
 
 
@@ -34,8 +36,9 @@ def ui_routes(party: Party, token_hash: bytes, side: Side, surroundings: Surroun
     renderer = Renderer(assets, role=party.role, task=party.task.name)
     guard = Guard(renderer, party.metrics, party.clock, role=party.role)
     inside = APIRouter(prefix="/ui", route_class=guard.route_class(), dependencies=[Depends(guard.session)])
-    desk = _Desk(party, side, guard, renderer, Views(party, side, surroundings))
-    desk.add_pages(inside)
+    desk = _Desk(party, side, guard, renderer, Views(party, surroundings))
+    desk.add_live(inside)
+    desk.add_pages(inside, PartnerView(party, side, surroundings))
     desk.add_rounds(inside)
     desk.add_model(inside)
     router = APIRouter(include_in_schema=False)
@@ -56,29 +59,42 @@ class _Desk:
         session = self._guard.session(request)
         return self._renderer.answer(template, facts | {"page": page}, now=self._party.clock(), session=session)
 
-    def add_pages(self, router: APIRouter) -> None:
-        """Add the pages that need nothing but a glance."""
+    def add_live(self, router: APIRouter) -> None:
+        """Add the page that goes on by itself, the part of it that is renewed, and the events that are added to it."""
         views = self._views
 
         @router.get("")
         async def live(request: Request) -> Response:
-            return self._answer(request, "live.html", await views.live(), "Live")
+            return self._answer(request, "live.html", await views.live() | await latest(self._party), "Live")
 
         @router.get("/live")
         async def live_part(request: Request) -> Response:
             return self._answer(request, "_live.html", await views.live())
 
         @router.get("/events")
-        async def events(request: Request, after: Annotated[int, Query(ge=0)] = 0) -> StreamingResponse:
-            return event_stream(self._party, request, after)
+        async def events(request: Request, after: Annotated[Number, Query()] = 0) -> StreamingResponse:
+            return event_stream(self._party, request, after, self._told)
+
+    def _told(self, event: Event) -> str | None:
+        """Return an event as the page lists it."""
+        told = tell(event, self._party.role)
+        return None if told is None else self._renderer.line("_event.html", {"one": told}, now=self._party.clock())
+
+    def add_pages(self, router: APIRouter, partner: PartnerView) -> None:
+        """Add the pages that need nothing but a glance."""
+        views = self._views
 
         @router.get("/quality")
         async def quality(request: Request) -> Response:
             return self._answer(request, "quality.html", await views.quality(), "Quality")
 
+        @router.get("/privacy")
+        async def privacy(request: Request) -> Response:
+            return self._answer(request, "privacy.html", await privacy_facts(self._party), "Privacy")
+
         @router.get("/partner")
-        async def partner(request: Request) -> Response:
-            return self._answer(request, "partner.html", await views.partner(), "Partner")
+        async def other_server(request: Request) -> Response:
+            return self._answer(request, "partner.html", await partner.facts(), "Partner")
 
         @router.get("/capacity")
         async def capacity(request: Request) -> Response:
@@ -98,7 +114,7 @@ class _Desk:
             return self._answer(request, "rounds.html", facts, "Rounds")
 
         @router.get("/rounds/{number}")
-        async def one_round(request: Request, number: Number) -> Response:
+        async def one_round(request: Request, number: Which) -> Response:
             record = await views.find_round(number)
             if record is None:
                 raise UnknownRoundError("there is no round of this number")
@@ -118,13 +134,13 @@ class _Desk:
             return self._answer(request, "_versions.html", await self._model_facts())
 
         @router.get("/model/{number}/export")
-        async def export(number: Number) -> Response:
+        async def export(number: Which) -> Response:
             if number not in self._party.models.versions():
                 raise UnknownVersionError("this version is not kept here any more")
             return await self._export(number)
 
         @router.get("/model/{number}/rollback")
-        async def confirm(request: Request, number: Number) -> Response:
+        async def confirm(request: Request, number: Which) -> Response:
             facts = await self._model_facts()
             if roll_back is None:
                 raise RollbackRefusedError("a rollback is decided at server 0; ask its operator")
@@ -133,30 +149,21 @@ class _Desk:
             return self._answer(request, "rollback.html", facts | {"source": number}, "Model")
 
         @router.post("/model/{number}/rollback")
-        async def carry_out(request: Request, number: Number) -> Response:
+        async def carry_out(request: Request, number: Which) -> Response:
             fields = await guard.form(request)
-            if roll_back is None or fields.get("sure") != "yes" or not fields.get("seen", "").isdigit():
+            seen = read_number(fields.get("seen", ""))
+            if roll_back is None or fields.get("sure") != "yes" or seen is None:
                 raise RollbackRefusedError("tick the box to say that you are sure, at server 0")
-            await roll_back(number, int(fields["seen"]))
+            await roll_back(number, seen)
             return RedirectResponse("/ui/model", 303)
 
     async def _model_facts(self) -> dict[str, object]:
         return await self._versions.facts() | {"can_roll_back": self._side.roll_back is not None}
 
     async def _export(self, version: int) -> Response:
-        path = await self._party.workers.run(lambda: self._write_export(version))
-        name = f"{self._party.task.name}-v{version}.safetensors"
-        return FileResponse(path, filename=name, background=BackgroundTask(path.unlink, missing_ok=True))
-
-    def _write_export(self, version: int) -> FilePath:
-        with tempfile.NamedTemporaryFile(prefix="secemb-export-", suffix=".safetensors", delete=False) as file:
-            path = FilePath(file.name)
-        try:
-            self._party.models.export(version, path)
-        except BaseException:
-            path.unlink()
-            raise
-        return path
+        models = self._party.models
+        file = await self._party.workers.run(lambda: nameless(lambda path: models.export(version, path)))
+        return Download(file, f"{self._party.task.name}-v{version}.safetensors")
 
 
 def _asset_routes(assets: Assets, guard: Guard) -> APIRouter:

@@ -19,6 +19,7 @@ PAGES = (
     ("Live", "/ui"),
     ("Rounds", "/ui/rounds"),
     ("Quality", "/ui/quality"),
+    ("Privacy", "/ui/privacy"),
     ("Partner", "/ui/partner"),
     ("Model", "/ui/model"),
     ("Capacity", "/ui/capacity"),
@@ -56,9 +57,16 @@ class Renderer:
         status: int = 200,
     ) -> HTMLResponse:
         """Return a page or a part of one."""
-        text = self._environment.get_template(template).render(
-            **facts, now=now, moment=partial(wording.moment, now=now), session=session
-        )
+        text = self._render(template, facts, now=now, session=session)
         # With "no-referrer" browsers send "Origin: null" with forms, and the login could not tell https behind a proxy.
         headers = {"content-security-policy": POLICY, "cache-control": "no-store", "referrer-policy": "same-origin"}
         return HTMLResponse(text, status, headers)
+
+    def line(self, template: str, facts: Mapping[str, Any], *, now: float) -> str:
+        """Return a part of a page on one line, as streams want it."""
+        return " ".join(self._render(template, facts, now=now, session=None).split())
+
+    def _render(self, template: str, facts: Mapping[str, Any], *, now: float, session: Session | None) -> str:
+        spoken = {"moment": wording.moment, "when": wording.when, "ago": wording.relative}
+        times = {name: partial(say, now=now) for name, say in spoken.items()}
+        return self._environment.get_template(template).render(**facts, **times, now=now, session=session)

@@ -88,7 +88,7 @@ async def round_story(party: Party, record: RoundRecord) -> RoundStory:
     results = await party.ledger.recent_events("result", limit=2000)
     result = next((one.data for one in results if one.data.get("round") == record.number), {})
     return RoundStory(
-        phases=_phases(record),
+        phases=_phases(record, party.role),
         refused=refused,
         peer_share=summed.get("peer_share"),
         result={name: value for name, value in result.items() if name != "round"},
@@ -139,14 +139,12 @@ def _progress(state: RoundState, station: RoundState) -> str:
     return NOW if reached >= _ORDER.index(before.get(station, RoundState.SHARED)) else AHEAD
 
 
-def _phases(record: RoundRecord) -> list[Phase]:
-    entered = [
-        ("open", record.opened_at),
-        ("sealing", record.sealing_at),
-        ("adding up", record.sealed_at),
-        ("reconstructing", record.shared_at),
-        ("publishing", record.reconstructed_at),
-    ]
+def _phases(record: RoundRecord, role: int) -> list[Phase]:
+    entered = [("open", record.opened_at), ("sealing", record.sealing_at), ("adding up", record.sealed_at)]
+    if role == 0:
+        entered += [("reconstructing", record.shared_at), ("publishing", record.reconstructed_at)]
+    else:  # the rest is done at server 0
+        entered += [("waiting for server 0", record.shared_at)]
     known = [(name, at) for name, at in entered if at is not None]
     ends: list[float | None] = [*(at for _, at in known[1:]), record.ended_at]
     return [

@@ -57,14 +57,14 @@ class Sessions:
 
 
 class LoginLimit:
-    """So many wrong tries a minute, then nobody may try for a while."""
+    """So many wrong tries a minute are looked at; to more of them the answer is to wait."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
 
     def seconds_to_wait(self) -> int:
-        """Return after how many seconds the next try is allowed; 0 is now."""
+        """Return after how many seconds a wrong try is looked at again; 0 is now."""
         if len(self._wrong) < WRONG_TRIES:
             return 0
         return max(0, int(self._wrong[0] + WINDOW - self._clock() + 0.999))

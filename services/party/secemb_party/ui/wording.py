@@ -60,6 +60,13 @@ def moment(at: float | None, now: float) -> Markup:
     )
 
 
+def when(at: float, now: float) -> Markup:
+    """Return a time on the clock alone, where many stand in a list."""
+    return Markup('<time datetime="{}">{}</time>').format(
+        utc(at).isoformat(timespec="seconds"), _clock_face(utc(at), utc(now))
+    )
+
+
 def day(at: float) -> str:
     """Return a date."""
     when = utc(at)

@@ -1,25 +1,38 @@
-// Renews the live parts: htmx asks every few seconds, and at once when the server tells of an event.
+// Renews the live parts: htmx asks every few seconds, and at once when the server tells of an event, which is listed.
 (() => {
   const offline = document.getElementById("offline"), announcer = document.getElementById("announcer");
   const show = (lost) => { if (offline.hidden === lost) offline.hidden = !lost; };
 
-  // Said aloud by screen readers, and only when it has changed.
-  const announce = () => {
-    const words = document.querySelector("[data-announce]")?.dataset.announce || "";
-    if (announcer.textContent !== words) announcer.textContent = words;
+  // Said aloud by screen readers: the newest event and the state of things, when one has changed, and not too often.
+  const QUIET = 5000;
+  let spoken = -QUIET, timer = 0, news = "", state = null;
+  const speak = () => {
+    const now = document.querySelector("[data-announce]")?.dataset.announce || "";
+    timer = 0;
+    if (!news && now === state) return;
+    announcer.textContent = [news, now].filter(Boolean).join(" ");
+    [spoken, news, state] = [performance.now(), "", now];
   };
+  const announce = () => { timer ||= setTimeout(speak, Math.max(0, spoken + QUIET - performance.now())); };
 
   document.body.addEventListener("htmx:sendError", () => show(true));
   document.body.addEventListener("htmx:timeout", () => show(true));
   document.body.addEventListener("htmx:responseError", () => show(true));
   document.body.addEventListener("htmx:afterSwap", () => { show(false); announce(); });
 
-  const live = document.querySelector("[data-events]");
-  if (live) {
-    const stream = new EventSource(live.dataset.events);
-    const refresh = () => htmx.trigger(live, "refresh");
-    for (const kind of ["round", "result", "rollback"]) stream.addEventListener(kind, refresh);
+  const list = document.getElementById("events");
+  if (list) {
+    const stream = new EventSource(list.dataset.source);
+    const tell = (event) => {
+      list.insertAdjacentHTML("afterbegin", event.data); // a line of our own server's template
+      while (list.children.length > Number(list.dataset.most)) list.lastElementChild.remove();
+      news = list.firstElementChild.lastElementChild.textContent;
+      announce();
+      htmx.trigger("#live", "refresh");
+    };
+    for (const kind of list.dataset.kinds.split(" ")) stream.addEventListener(kind, tell);
     addEventListener("pagehide", () => stream.close());
+    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); }); // came back: the stream is closed
   }
   announce();
 })();

@@ -1,0 +1,57 @@
+"""Both servers of a simulated pair, and an operator's browser at each, without a network."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from tests.simulation.device import a_device
+from tests.simulation.pair import PEER_TOKEN, TICKET_KEY, Pair, a_pair
+
+from secemb_server0.app import create_server0
+from secemb_server1.app import create_server1
+
+TOKEN = "operator's token of the tests"
+TOKEN_HASH = hashlib.sha256(TOKEN.encode()).digest()
+
+
+class Desk:
+    """Both servers, and an operator's browser at each."""
+
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
+        self.server0 = create_server0(
+            pair.parties[0], pair.server0.leader._peer, TICKET_KEY, open_enrolment=True, operator_hash=TOKEN_HASH
+        )
+        peer_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
+        self.server1 = create_server1(pair.parties[1], peer_hash, operator_hash=TOKEN_HASH)
+        self.apps = (self.server0.app, self.server1.devices)
+
+    def browser(self, role: int, scheme: str = "http") -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self.apps[role]), base_url=f"{scheme}://server{role}")
+
+    @asynccontextmanager
+    async def logged_in(self, role: int) -> AsyncIterator[httpx.AsyncClient]:
+        async with self.browser(role) as browser:
+            answer = await browser.post("/ui/login", data={"token": TOKEN})
+            assert answer.status_code == 303
+            yield browser
+
+
+@asynccontextmanager
+async def a_desk(**task: Any) -> AsyncIterator[Desk]:
+    """Run a pair of servers that have had one round of two devices."""
+    async with a_pair(**task) as pair:
+        await pair.step()
+        for power in range(2):
+            await a_device(pair, power).take_part()
+        await pair.finish()
+        yield Desk(pair)
+
+
+async def form_token(browser: httpx.AsyncClient) -> str:
+    found = re.search(r'name="form_token" value="([^"]+)"', (await browser.get("/ui")).text)
+    assert found is not None
+    return found[1]

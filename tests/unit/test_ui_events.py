@@ -1,0 +1,103 @@
+"""The list of events on the live page: what happened, in words, as it happens, and nothing about a device."""
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from tests.simulation.device import a_device
+from tests.unit.operator_desk import Desk, a_desk
+
+from secemb_party.http import operator
+from secemb_party.ledger import Event, RoundState
+from secemb_party.ui.event_view import SHOWN, tell
+
+
+@pytest_asyncio.fixture
+async def desk() -> AsyncIterator[Desk]:
+    async with a_desk() as found:
+        yield found
+
+
+@pytest.fixture
+def short_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operator, "STREAM_SECONDS", 0.05)
+    monkeypatch.setattr(operator, "POLL_SECONDS", 0.01)
+
+
+def words(kind: str, data: dict[str, Any], role: int = 0) -> str:
+    told = tell(Event(1, 1000.0, kind, data), role)
+    return "" if told is None else f"{told.subject} {told.words}"
+
+
+def listed(text: str) -> list[str]:
+    """Return the lines of the list in a page or a stream, without tags."""
+    return [" ".join(re.sub(r"<[^>]+>", " ", line).split()) for line in re.findall(r"(?s)<li>(<time.*?)</li>", text)]
+
+
+@pytest.mark.parametrize("role", [0, 1])
+@pytest.mark.parametrize("state", [one for one in RoundState if one is not RoundState.OPEN])
+def test_every_state_that_a_round_enters_has_words(role: int, state: RoundState) -> None:
+    found = words("round", {"round": 3, "kind": "train", "state": state.value}, role)
+    assert found.startswith("Round 3 ") == (role == 0 or state is not RoundState.RECONSTRUCTED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "expected"),
+    [
+        ("round", {"round": 3, "kind": "train", "state": "published"}, "Round 3 is over: both servers show its model."),
+        (
+            "round",
+            {"round": 3, "kind": "survey", "state": "published", "refused": {"busy": 2, "ticket-refused": 1}},
+            "Round 3 is over; the model stays as it is. Refused meanwhile: 3.",
+        ),
+        ("result", {"round": 4, "rmse": 0.9, "ndcg": 0.25}, "Round 4 measured the model: RMSE 0.9000, NDCG 0.2500."),
+        ("result", {"round": 4}, "Round 4 measured nothing: nobody held anything back."),
+        ("result", {"round": 0, "mean_items": 12.34}, "Round 0 asked the fleet: 12.3 items a device on average."),
+        ("rollback", {"source": 5, "version": 8}, "Version 8 has the numbers of version 5 again."),
+        ("rollback", {"source": 5, "reason": "<b>gone"}, "The rollback to version 5 was given up: <b>gone."),
+        ("round", {"round": 3, "kind": "train", "state": "unheard of"}, ""),
+        ("something new", {"round": 3}, ""),
+    ],
+)
+def test_an_event_is_told_in_words(kind: str, data: dict[str, Any], expected: str) -> None:
+    assert words(kind, data) == expected
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("role", [0, 1])
+async def test_the_live_page_lists_the_newest_events_and_the_stream_goes_on_behind_them(
+    desk: Desk, short_streams: None, role: int
+) -> None:
+    party = desk.pair.parties[role]
+    async with desk.logged_in(role) as browser:
+        page = (await browser.get("/ui")).text
+        before = listed(page)
+        assert before[0].endswith("Round 0 is over: both servers show its model.")
+        assert before[-1].endswith("Round 0 takes nothing new; the two servers compare what they hold.")
+        source = re.search(r'data-source="([^"]+)"', page)
+        assert source is not None
+        assert listed((await browser.get(source[1])).text) == []
+        await party.ledger.append_event("rollback", {"source": 0, "reason": "<script>\n\nx"}, party.clock())
+        stream = (await browser.get(source[1])).text
+        (line,) = listed(stream)
+        assert line.endswith("The rollback to version 0 was given up: &lt;script&gt; x.")
+        assert re.fullmatch(r"retry: 500\n\nid: \d+\nevent: rollback\ndata: <li>.*</li>\n\n", stream)
+        assert listed((await browser.get("/ui")).text) == [line, *before]
+
+
+@pytest.mark.asyncio
+async def test_the_list_ends_somewhere_and_names_no_session(desk: Desk) -> None:
+    party = desk.pair.parties[0]
+    for number in range(SHOWN):
+        await party.ledger.append_event("result", {"round": number, "rmse": 1.0}, party.clock())
+    await party.ledger.append_event("something new", {"round": 1}, party.clock())
+    await desk.pair.step()
+    device = a_device(desk.pair, 0, name=bytes(range(16)))
+    await device.take_part()
+    async with desk.logged_in(0) as browser:
+        text = (await browser.get("/ui")).text
+    assert len(listed(text)) == SHOWN
+    assert listed(text)[0].endswith(f"Round {SHOWN - 1} measured the model: RMSE 1.0000.")
+    assert device.name.hex() not in text
