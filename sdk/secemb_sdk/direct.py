@@ -9,9 +9,8 @@ from secemb_sdk.exchange import Exchange
 from secemb_sdk.flow import DeviceSession
 from secemb_sdk.models import Floats
 from secemb_sdk.parts import Parts
-from secemb_sdk.pending import Sealed, Ticket, Written
+from secemb_sdk.pending import Ticket, Written
 from secemb_sdk.ways import Answers, put
-from secemb_shared import relaying
 from secemb_shared.messages import RoundSpec, Sizes
 
 
@@ -33,19 +32,11 @@ class DirectWay:
         """Read it from server 0, and ask server 1 whether it is the same."""
         return (yield from read_dense(self._parts, self._exchange, session.round.task, session.round.model_version))
 
-    def seal(self, session: DeviceSession) -> Sealed | None:
-        """Keep the proof that server 1 asks for in tasks that are relayed as well."""
-        if session.update is None or not session.round.task.relays:
-            return None
-        place = session.round.label(session.session_id)
-        return Sealed(relaying.proof_of(place, session.hold, session.update[1]), b"")
-
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
         """Send to server 1 and then to server 0, which decides by what it holds itself when everybody is done."""
-        proof = written.sealed.content if written.sealed is not None else b""
         for server in (1, 0):
-            message, mine = written.update[server], proof if server == 1 else b""
-            request = put(round_, written.session_id, written.ticket, "update", message, server, proof=mine)
+            message, proof = written.update[server], written.marks.proofs[server]
+            request = put(round_, written.session_id, written.ticket, "update", message, server, proof=proof)
             yield from self._exchange.ask(request, accept=_acknowledges)
 
 

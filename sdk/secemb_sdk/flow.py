@@ -7,6 +7,7 @@
 A session is never recomputed: to send again, send the same bytes again.
 """
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -14,14 +15,25 @@ import numpy.typing as npt
 
 from secemb_shared import reading, relaying, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
-from secemb_shared.errors import SpecError
+from secemb_shared.errors import SessionError, SpecError
+from secemb_shared.holds import hold_of, proof_of
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_sum_share, encode_update
-from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES, SUM_BOUND, SUM_RING
+from secemb_shared.messages.canonical import digest
+from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES
 from secemb_shared.messages.relayed import decode_relayed_answer
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 Messages = tuple[bytes, bytes]  # to server 0, to server 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Marks:
+    """What goes with an upload, and is kept with it: the holds it follows from are gone by then."""
+
+    proofs: Messages  # show each server that the upload comes from whoever made the keys
+    receipt: bytes  # shows the device that server 1 holds a relayed one
 
 
 class DeviceSession:
@@ -48,9 +60,18 @@ class DeviceSession:
         return f"<DeviceSession of round {self.round.number}>"
 
     @cached_property
-    def hold(self) -> bytes:
-        """Return what this device shares with server 1 and not with the relay between them. Secret."""
-        return relaying.hold_of(self.keys[1])
+    def holds(self) -> tuple[bytes, bytes]:
+        """Return what this device shares with each server and not with the other. Secret."""
+        return hold_of(self.keys[0]), hold_of(self.keys[1])
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Return what goes with the upload that `write` made."""
+        if self.update is None:
+            raise SessionError("there is no upload yet; write first")
+        place, digests = self.round.label(self.session_id), [digest(message) for message in self.update]
+        first, second = (proof_of(place, hold, one) for hold, one in zip(self.holds, digests, strict=True))
+        return Marks((first, second), relaying.receipt_of(place, self.holds[1], digests[1]))
 
     @property
     def truncated(self) -> int:
@@ -65,7 +86,7 @@ class DeviceSession:
     def read_relayed(self, answer: bytes) -> tuple[Indices, reading.Rows]:
         """Return the items that take part and their rows, from the one answer that came through server 0."""
         masked, _, _ = decode_relayed_answer(self.round, self.session_id, answer)
-        words = relaying.mask(self.round.label(self.session_id), self.hold, masked, self._backend)
+        words = relaying.mask(self.round.label(self.session_id), self.holds[1], masked, self._backend)
         return reading.recover(self.round, self._placement, (words, np.zeros_like(words)), self._backend)
 
     def write(

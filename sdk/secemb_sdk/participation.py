@@ -31,7 +31,7 @@ from secemb_sdk.parts import Parts
 from secemb_sdk.pending import Keyed, Ticket, Wish, Written
 from secemb_sdk.receipts import Receipt, Traffic, make_receipt
 from secemb_sdk.relayed import RelayedWay
-from secemb_sdk.seeded import SEED_BYTES, SeededBytes, session_id_of
+from secemb_sdk.seeded import SEED_BYTES, SeededBytes
 from secemb_sdk.selection import select
 from secemb_sdk.uploading import kept_private, make_upload
 from secemb_sdk.ways import DIRECT, RELAYED, Way
@@ -99,10 +99,10 @@ class Participation:
 
     def _begin(self, seed: bytes) -> Steps[Outcome]:
         try:
-            joined = yield from join(self._parts, self._exchange, self._task, session_id_of(seed))
+            joined = yield from join(self._parts, self._exchange, self._task, seed)
         except ConflictError:  # this session was let in to a round that has passed
             seed = yield from self._wish()
-            joined = yield from join(self._parts, self._exchange, self._task, session_id_of(seed))
+            joined = yield from join(self._parts, self._exchange, self._task, seed)
         joined_at = self._parts.clock()
         keyed, opened = yield from work(lambda: self._open(joined, seed))
         yield from self._keep(keyed)
@@ -155,9 +155,9 @@ class Participation:
             ticket=self._spent(keyed.ticket),
             session_id=session.session_id,
             update=update,
+            marks=session.marks,
             private=private,
             trouble=trouble,
-            sealed=way.seal(session),
         )
         yield from self._keep(written)
         yield from self._exchange.wait_until(read_at + parts.policy.pace_seconds)

@@ -2,7 +2,7 @@
 
     Wish      about to join: the seed that everything of the session is drawn from
     Keyed     before keys are sent: the seed, the ticket, and what the session is about
-    Written   before an update is sent: the two messages; the seed is gone
+    Written   before an update is sent: the two messages and their marks; the seed is gone
 
 Each takes the place of the one before in a single write. So a path can be rebuilt until its update is durable and not
 after, and what is sent a second time is what was sent the first time.
@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from secemb_sdk.errors import DamagedError
-from secemb_sdk.flow import Messages
+from secemb_sdk.flow import Marks, Messages
 from secemb_sdk.models import PrivateState
 from secemb_sdk.private import decode_private, encode_private
 from secemb_sdk.receipts import Traffic
@@ -43,14 +43,6 @@ class Ticket:
     relay: bytes | None = None  # server 1's relay key as it was announced; None where both servers are talked to
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Sealed:
-    """What an update needs beside its messages in a task that is relayed."""
-
-    content: bytes  # of the box, always the same however often it is sealed; or, sent directly, the proof alone
-    receipt: bytes  # by which server 1 shows that it holds a relayed update
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Keyed:
     """A session whose keys may have been sent."""
@@ -68,9 +60,9 @@ class Written:
     ticket: Ticket
     session_id: bytes
     update: Messages
+    marks: Marks
     private: PrivateState | None  # what becomes the private part when both servers have the update
     trouble: str | None = None  # the name of what kept it from training
-    sealed: Sealed | None = None
 
 
 Stage: TypeAlias = Wish | Keyed | Written
@@ -89,9 +81,8 @@ def encode_stage(stage: Stage) -> Record:
         case Written():
             fields = {"stage": "written", **_ticket_fields(stage.ticket), "trouble": stage.trouble}
             parts = {"session": stage.session_id, "update 0": stage.update[0], "update 1": stage.update[1]}
-            parts |= _relay_part(stage.ticket)
-            if stage.sealed is not None:
-                parts |= {"content": stage.sealed.content, "receipt": stage.sealed.receipt}
+            parts |= {"proof 0": stage.marks.proofs[0], "proof 1": stage.marks.proofs[1]}
+            parts |= {"receipt": stage.marks.receipt, **_relay_part(stage.ticket)}
             if stage.private is not None:
                 private = encode_private(stage.private)
                 fields |= {"private": dict(private.fields)}
@@ -137,9 +128,9 @@ def _decode_written(record: Record) -> Written:
         ticket=_decode_ticket(record),
         session_id=record.parts["session"],
         update=(record.parts["update 0"], record.parts["update 1"]),
+        marks=Marks((record.parts["proof 0"], record.parts["proof 1"]), record.parts["receipt"]),
         private=private,
         trouble=record.fields["trouble"],
-        sealed=Sealed(record.parts["content"], record.parts["receipt"]) if "content" in record.parts else None,
     )
 
 

@@ -42,6 +42,7 @@ BY_SLUG: Mapping[str, Entry] = {
     "relay-key-outdated": (OutdatedKeyError, "server 1 does not use the key any more that this was sealed to"),
     "relay-box": (UnavailableError, _NOT_PASSED_ON),
     "relay-altered": (UnavailableError, _NOT_PASSED_ON),
+    "proof-refused": (UnavailableError, "server {server} says that the upload was not made with this session's keys"),
     "relay-round": (UnavailableError, "the two servers announce different rounds"),
     "peer-refused": (UnavailableError, _LATER),
     "busy": (UnavailableError, _LATER),

@@ -1,4 +1,8 @@
-"""Which key a device seals to: only one that the task's server 1 has signed, and never an older one than before."""
+"""Which key a device seals to: one that the task's server 1 has signed, in its time, never an older one than before.
+
+What is sealed to a key cannot be called back. So it is not enough that server 1 refuses boxes for a key it has given
+up: who has got hold of that key's private half reads the box all the same. The device looks at the clock itself.
+"""
 
 from base64 import urlsafe_b64decode
 
@@ -10,6 +14,8 @@ from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
 
+_CLOCK_SLACK = 86_400.0  # seconds that a device's clock may be wrong by
+
 
 def trust_key(task: TaskSpec, announcement: bytes) -> RelayKey:
     """Return the key in an announcement, or raise unless server 1 has signed it."""
@@ -19,6 +25,11 @@ def trust_key(task: TaskSpec, announcement: bytes) -> RelayKey:
         raise PinError(
             "server 0 shows a relay key that the task's server 1 has not signed; nothing was sealed to it"
         ) from None
+
+
+def is_current(parts: Parts, key: RelayKey) -> bool:
+    """Tell whether it is the time of a key, as far as this device knows."""
+    return key.is_current(parts.wall_clock(), slack=_CLOCK_SLACK)
 
 
 def take_key(parts: Parts, task: TaskSpec, shown: str) -> Steps[bytes]:
@@ -45,6 +56,8 @@ def fetch_key(parts: Parts, exchange: Exchange, task: TaskSpec) -> Steps[RelayKe
 
 
 def _remember(parts: Parts, key: RelayKey) -> Steps[None]:
-    """Refuse a key from before the newest that was seen: it may have been given up for a reason."""
+    """Refuse a key whose time it is not, or from before the newest that was seen: it may have been given up."""
+    if not is_current(parts, key):
+        raise UnavailableError("server 0 shows a relay key of server 1 whose time it is not; check this device's clock")
     if not (yield from work(lambda: parts.vault.see_relay_key(key.not_before))):
         raise UnavailableError("server 0 shows an older relay key of server 1 than it did before")

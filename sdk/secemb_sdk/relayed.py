@@ -1,7 +1,7 @@
 """The relayed way: server 0 gets everything, and passes on what is sealed to server 1.
 
 A box is sealed anew whenever it is sent anew, because server 1 may use another key by then. What is in it never
-changes: it follows from the session's seed while there is one, and is kept with the update afterwards.
+changes: it follows from the session's seed while there is one, and from the update and its marks afterwards.
 """
 
 import json
@@ -14,11 +14,12 @@ from secemb_sdk.exchange import Accept, Exchange
 from secemb_sdk.flow import DeviceSession
 from secemb_sdk.models import Floats
 from secemb_sdk.parts import Parts
-from secemb_sdk.pending import Sealed, Ticket, Written
-from secemb_sdk.relay_trust import fetch_key, trust_key
+from secemb_sdk.pending import Ticket, Written
+from secemb_sdk.relay_trust import fetch_key, is_current, trust_key
 from secemb_sdk.ways import Answers, put
 from secemb_shared import relaying
 from secemb_shared.errors import MessageError
+from secemb_shared.holds import same_mark
 from secemb_shared.messages import Kind, RoundSpec, Sizes
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.relay_key import RelayKey
@@ -39,7 +40,7 @@ class RelayedWay:
     def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
         """Send RELAYED_KEYS until an answer shows that server 1 holds its part."""
         round_, session_id, most = session.round, session.session_id, Sizes.of(session.round.task).relayed_download
-        content, hold = box_content(round_, Kind.KEYS, session.keys[1]), session.hold
+        content, hold = box_content(round_, Kind.KEYS, session.keys[1]), session.holds[1]
         expected = relaying.receipt_of(round_.label(session_id), hold, hold)
 
         def make(key: RelayKey) -> Request:
@@ -48,7 +49,7 @@ class RelayedWay:
 
         def shows_receipt(_request: Request, answer: Answer) -> bool:
             try:
-                return relaying.same_mark(decode_relayed_answer(round_, session_id, answer.body)[1], expected)
+                return same_mark(decode_relayed_answer(round_, session_id, answer.body)[1], expected)
             except MessageError:
                 return False
 
@@ -61,40 +62,31 @@ class RelayedWay:
         confirmed = decode_relayed_answer(round_, session.session_id, answer)[2]
 
         def confirms(body: bytes) -> bool:
-            return relaying.same_mark(relaying.dense_mark(place, session.hold, digest(body)), confirmed)
+            return same_mark(relaying.dense_mark(place, session.holds[1], digest(body)), confirmed)
 
         version = round_.model_version
         return (yield from read_dense(self._parts, self._exchange, round_.task, version, confirms=confirms))
 
-    def seal(self, session: DeviceSession) -> Sealed | None:
-        """Keep the content of the box, and the receipt that will show that server 1 holds the update."""
-        if session.update is None:
-            return None
-        round_, place, message = session.round, session.round.label(session.session_id), session.update[1]
-        proof = relaying.proof_of(place, session.hold, message)
-        content = box_content(round_, step_of(round_, Kind.RELAYED_UPLOAD), message, proof=proof)
-        return Sealed(content, relaying.receipt_of(place, session.hold, digest(message)))
-
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
         """Send RELAYED_UPLOAD until both servers show that they hold their parts."""
-        own, sealed = written.update[0], written.sealed
-        if sealed is None:
-            raise UnavailableError("this session has not been sealed")
+        (own, other), marks, step = written.update, written.marks, step_of(round_, Kind.RELAYED_UPLOAD)
+        content = box_content(round_, step, other, proof=marks.proofs[1])
 
         def make(key: RelayKey) -> Request:
-            body = encode_relayed(round_, written.session_id, Kind.RELAYED_UPLOAD, own, sealed.content, key)
-            return put(round_, written.session_id, written.ticket, "relayed-update", body, 0)
+            body = encode_relayed(round_, written.session_id, Kind.RELAYED_UPLOAD, own, content, key)
+            ticket, proof = written.ticket, marks.proofs[0]
+            return put(round_, written.session_id, ticket, "relayed-update", body, 0, proof=proof)
 
         def acknowledges(_request: Request, answer: Answer) -> bool:
             found = _read_object(answer.body)
-            shown = str(found.get("receipt", "")).encode()
-            return found.get("sha256") == digest(own).hex() and relaying.same_mark(shown, sealed.receipt.hex().encode())
+            shown = str(found.get("receipt", "")).encode("utf-8", "replace")
+            return found.get("sha256") == digest(own).hex() and same_mark(shown, marks.receipt.hex().encode())
 
         yield from self._send(round_, written.ticket, make, acknowledges)
 
     def _send(self, round_: RoundSpec, ticket: Ticket, make: Make, accept: Accept) -> Steps[Answer]:
         """Send a message; where server 1 does not use the key any more, seal the same again to the one it uses."""
-        key = self._fetched or trust_key(round_.task, ticket.relay or b"")
+        key = yield from self._first_key(round_, ticket)
         for _ in range(_MOST_KEYS):
             sealing = key
             request = yield from work(lambda: make(sealing))  # noqa: B023  (called before the next turn)
@@ -105,6 +97,13 @@ class RelayedWay:
             else:
                 return answer
         raise UnavailableError("server 1 does not take the key that server 0 shows for it")
+
+    def _first_key(self, round_: RoundSpec, ticket: Ticket) -> Steps[RelayKey]:
+        """Return the key that came with the ticket, unless another has been fetched or its time has passed."""
+        key = self._fetched or trust_key(round_.task, ticket.relay or b"")
+        if not is_current(self._parts, key):
+            key = self._fetched = yield from fetch_key(self._parts, self._exchange, round_.task)
+        return key
 
 
 def _read_object(body: bytes) -> dict[str, object]:

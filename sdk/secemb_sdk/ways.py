@@ -5,7 +5,7 @@ from typing import Protocol, TypeAlias
 from secemb_sdk.effects import Request, Steps
 from secemb_sdk.flow import DeviceSession, Messages
 from secemb_sdk.models import Floats
-from secemb_sdk.pending import Sealed, Ticket, Written
+from secemb_sdk.pending import Ticket, Written
 from secemb_shared.messages import RoundSpec
 
 DIRECT, RELAYED = "direct", "relayed"
@@ -23,9 +23,6 @@ class Way(Protocol):
     def read_dense(self, session: DeviceSession, answers: Answers) -> Steps[Floats | None]:
         """Return the dense part that both servers publish, or nothing if they do not agree."""
 
-    def seal(self, session: DeviceSession) -> Sealed | None:
-        """Return what has to be kept of the session for its update to be sent after the session is gone."""
-
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
         """Send the update until both servers have acknowledged it."""
 
@@ -41,7 +38,7 @@ def put(
     most: int = 0,
     proof: bytes = b"",
 ) -> Request:
-    """Return the request that carries one message, with a proof where server 1 asks for it."""
+    """Return the request that carries one message, with the proof that goes with an upload."""
     headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket.ticket}
     return Request(
         server=server,

@@ -28,8 +28,8 @@ class Purpose(Enum):
     BINDING = "binding"
     LAYOUT = "layout"
     ROW_TAG = "row-tag"
+    UPLOAD_PROOF = "upload/proof"
     ANSWER_MASK = "stream/mask"
-    RELAY_PROOF = "relay/proof"
     RELAY_RECEIPT = "relay/receipt"
     RELAY_DENSE = "relay/dense"
 

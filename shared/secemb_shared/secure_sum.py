@@ -4,6 +4,10 @@ The same primitive carries the dense gradient, the survey that picks m' and priv
 """
 
 from secemb_shared.dpf import Backend, RingArray, default_backend
+from secemb_shared.ring import Ring
+
+SUM_RING = Ring(bits=64, fraction_bits=16)  # secure sums count and measure; they need range rather than short messages
+SUM_BOUND = 2**40  # in the ring's smallest steps: 16 million, and eight million sessions do not wrap around
 
 
 def hide(key: bytes, values: RingArray, backend: Backend | None = None) -> RingArray:

@@ -73,8 +73,11 @@ class Device:
 
     async def put(self, role: int, what: str, body: bytes) -> bytes:
         path = f"/v1/rounds/{self.session.round.digest.hex()}/sessions/{self.session_id.hex()}/{what}"
-        headers = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        return (await self._insist(role, "PUT", path, content=body, headers=headers)).content
+        return (await self._insist(role, "PUT", path, content=body, headers=self.headers(role, what))).content
+
+    def headers(self, role: int, what: str) -> dict[str, str]:
+        shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
+        return shown if what == "keys" else shown | {"secemb-proof": self.session.marks.proofs[role].hex()}
 
     async def _insist(self, role: int, method: str, path: str, **request: object) -> httpx.Response:
         """Repeat a request until it is answered with 200; a refusal for good ends the test."""

@@ -170,11 +170,7 @@ async def test_sigterm_lets_a_request_in_flight_be_answered(servers: Servers, ro
         yield message[40:]
 
     path = f"/v1/rounds/{device.session.round.digest.hex()}/sessions/{device.session_id.hex()}/update"
-    headers = {
-        "content-type": "application/octet-stream",
-        "content-length": str(len(message)),
-        "secemb-ticket": device.ticket,
-    }
+    headers = device.headers(role, "update") | {"content-length": str(len(message))}
     request = asyncio.create_task(device.clients[role].put(path, content=slow_body(), headers=headers))
     await begun.wait()
     await asyncio.sleep(0.2)  # the server has begun to read

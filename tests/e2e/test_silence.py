@@ -48,6 +48,7 @@ async def test_a_whole_round_leaves_no_secret_in_anything_that_can_be_read(serve
     text = "\n".join(said)
     assert "session-conflict" in text
     assert "ticket-refused" in text
+    assert "proof-refused" in text
     assert '"event": "request"' in text
     for name, secret in secret_words(servers, devices):
         assert secret not in text, f"{name} can be read"
@@ -63,6 +64,7 @@ async def test_a_whole_round_leaves_no_secret_in_anything_that_can_be_read(serve
 async def provoke(servers: Servers, device: Device) -> str:
     """Send what is refused, in every way that quotes something, and return the answers with their headers."""
     found = []
+    assert device.updates is not None
     for role, client in enumerate(device.clients):
         base = f"/v1/rounds/{device.session.round.digest.hex()}/sessions/{device.session_id.hex()}"
         message = device.session.keys[role]
@@ -70,7 +72,8 @@ async def provoke(servers: Servers, device: Device) -> str:
         for path, body, more in (
             (f"{base}/keys", message[:-1] + bytes([message[-1] ^ 1]), {}),  # other bytes for a used session
             (f"{base}/keys", device.session.keys[1 - role], {}),  # the other server's message
-            (f"{base}/update", message, {}),  # of another kind
+            (f"{base}/update", message, {"secemb-proof": "00" * 16}),  # of another kind
+            (f"{base}/update", device.updates[role], {"secemb-proof": "00" * 16}),  # of somebody else
             (f"{base}/keys", message, {"secemb-ticket": device.ticket[:-8] + "AAAAAAA="}),
             (f"{base}/keys", message, {"content-type": "text/plain"}),
             (f"{base}/{device.ticket}", message, {}),
@@ -125,6 +128,8 @@ def secret_words(servers: Servers, devices: list[Device]) -> Iterator[tuple[str,
         yield "a session id", base64.b64encode(device.session_id).decode().rstrip("=")
         yield "a ticket", device.ticket.rstrip("=")
         yield "a ticket", base64.urlsafe_b64decode(device.ticket).hex()
+        for secret in (*device.session.holds, *device.session.marks.proofs):
+            yield "a hold or a proof", secret.hex()
     for folder in (server.folder for server in servers.pair):
         for path in [*(folder / "secrets").iterdir(), folder / "task" / "ticket.key"]:
             lines = path.read_text().splitlines() if path.exists() else []

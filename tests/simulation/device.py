@@ -10,10 +10,12 @@ from tests.simulation.pair import Pair
 
 from secemb_sdk.flow import DeviceSession
 from secemb_shared import secure_sum
+from secemb_shared.holds import hold_of, proof_of
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.codec import SEED_BYTES, SUM_BOUND, SUM_RING, encode_sum_share
+from secemb_shared.messages.codec import SEED_BYTES, encode_sum_share
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 SHARED_ITEM = 0  # every device writes to this row, and to one of its own
 KEYS, UPDATE = "keys", "update"
@@ -128,12 +130,20 @@ class Device:
             encode_sum_share(self.spec, self.name, 1, seed),
         )
 
+    def headers(self, role: int, what: str, data: bytes) -> dict[str, str]:
+        """Return what is shown with a message, whatever its bytes: an upload's proof is right, it comes from here."""
+        shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
+        if what == KEYS:
+            return shown
+        hold, digest = hold_of(self.body(role, KEYS)), hashlib.sha256(data).digest()
+        return shown | {"secemb-proof": proof_of(self.spec.label(self.name), hold, digest).hex()}
+
     async def put(self, role: int, what: str, body: bytes | None = None, **headers: str) -> httpx.Response | None:
         """Send a message, the right one unless another is given."""
         data = self.body(role, what) if body is None else body
         path = f"https://server{role}/v1/rounds/{self.spec.digest.hex()}/sessions/{self.name.hex()}/{what}"
-        known = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        answer = await self.pair.send(role, httpx.Request("PUT", path, content=data, headers=known | headers))
+        shown = self.headers(role, what, data) | headers
+        answer = await self.pair.send(role, httpx.Request("PUT", path, content=data, headers=shown))
         if body is None:
             self.sent.add((role, what))
             if answer is not None and answer.status_code == 200:

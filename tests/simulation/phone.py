@@ -157,7 +157,7 @@ class Phone:
     pace: float = 0.0
     seconds: float = 20.0
     allowed: Callable[[], bool] = lambda: True
-    wall_clock: Callable[[], float] = lambda: 1.7e9
+    wall_clock: Callable[[], float] | None = None  # the servers', unless another is given
     options: dict[str, Any] = field(default_factory=dict)
     key: bytes | None = None
     token: str | None = None
@@ -181,7 +181,7 @@ class Phone:
             "model": self.model,
             "hold_out": 0.0,
             "clock": self.pair.clock,
-            "wall_clock": self.wall_clock,
+            "wall_clock": self.wall_clock or self.pair.clock,
             **extra,
         }
         return Parts(**(fields | self.options))

@@ -70,7 +70,7 @@ async def send(
     pair: Pair, role: int, round_: RoundSpec, session: bytes, what: str, body: bytes, ticket: str
 ) -> httpx.Response | None:
     path = f"https://server{role}/v1/rounds/{round_.digest.hex()}/sessions/{session.hex()}/{what}"
-    headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket}
+    headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket, "secemb-proof": "00" * 16}
     method = "POST" if what == "rows" else "PUT"
     return await pair.send(role, httpx.Request(method, path, content=body, headers=headers))
 

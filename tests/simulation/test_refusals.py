@@ -279,7 +279,7 @@ async def test_a_crowded_server_turns_requests_away_before_it_reads_their_bodies
             yield body
 
         path = f"https://server1/v1/rounds/{device.spec.digest.hex()}/sessions/{device.name.hex()}/{what}"
-        headers = {"content-type": "application/octet-stream", "secemb-ticket": device.ticket}
+        headers = device.headers(1, what, body)
         async with AsyncExitStack() as crowd:
             with suppress(BusyError):
                 while True:

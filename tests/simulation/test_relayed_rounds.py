@@ -7,19 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.simulation.pair import IDENTITY, RELAYED, Pair, a_pair
+from tests.simulation.pair import RELAYED, a_pair
 from tests.simulation.phone import Marking, Phone, a_phone, contributed, puts, until_contributed
 
 from secemb_sdk.errors import PolicyError
 from secemb_sdk.policy import Policy, round_bytes
-from secemb_server1.relay_keys import RelayKeys
 from secemb_shared.messages import Sizes
 from secemb_shared.messages.spec import EVALUATE, SURVEY
-
-
-def keys_of(pair: Pair) -> RelayKeys:
-    """Return server 1's keys as the command line sees them."""
-    return RelayKeys(pair.folder / "server1" / "relay-keys.json", IDENTITY, pair.task.task_id)
 
 
 @pytest.mark.asyncio
@@ -94,49 +88,6 @@ async def test_a_budget_is_checked_for_the_transport_that_is_used() -> None:
         await contributed(a_phone(pair, 0, options={"policy": policy}))
         with pytest.raises(PolicyError, match="bytes"):
             await a_phone(pair, 1, options={"policy": policy, "transport": "direct"}).contribute()
-
-
-# Keys of server 1 change.
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("when", ["before the keys", "before the update", "before both"])
-async def test_a_key_that_ends_in_the_middle_of_a_round_is_replaced(when: str) -> None:
-    async with a_pair(**RELAYED) as pair:
-        await pair.step()
-        phones = [a_phone(pair, number) for number in range(2)]
-        turned: list[str] = []
-
-        def fault() -> str:
-            last = phones[0].sent_at[-1][0]
-            wanted = {"before the keys": ["relayed-keys"], "before the update": ["relayed-update"]}
-            if last in wanted.get(when, ["relayed-keys", "relayed-update"]) and last not in turned:
-                turned.append(last)
-                pair.clock.now += 1
-                keys_of(pair).rotate(pair.clock.now, overlap=0)
-            return "fine"
-
-        phones[0].fault = fault
-        for phone in phones:
-            await contributed(phone)
-        phones[0].seen.check()
-        await pair.finish()
-        assert turned
-        assert pair.parties[1].metrics.refusals()["relay-key-outdated"] == len(turned)
-        assert pair.parties[0].models.load(1).rows[0, 0] == -1.5
-
-
-@pytest.mark.asyncio
-async def test_a_key_before_the_newest_is_opened_as_long_as_it_overlaps() -> None:
-    async with a_pair(**RELAYED) as pair:
-        await pair.step()
-        await contributed(a_phone(pair, 0))
-        keys_of(pair).rotate(pair.clock.now, overlap=60)
-        await contributed(a_phone(pair, 1))  # server 0 still shows the old one
-        assert "relay-key-outdated" not in pair.parties[1].metrics.refusals()
-        states = [key.state(pair.clock.now) for key in keys_of(pair).held()]
-        assert states == ["active", "active"]
-        assert keys_of(pair).held()[0].state(pair.clock.now + 60) == "expired"
 
 
 # The two transports add up to the same.

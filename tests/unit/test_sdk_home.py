@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from secemb_sdk.errors import (
     PinError,
     RatingError,
 )
+from secemb_sdk.flow import Marks
 from secemb_sdk.home import Home
 from secemb_sdk.models import PrivateState
 from secemb_sdk.pending import Keyed, Stage, Ticket, Wish, Written, decode_stage, encode_stage
@@ -57,12 +59,17 @@ PRIVATE = PrivateState(
     steps=7,
 )
 TICKET = Ticket(round=b'{"round":3}', ticket="ticket", truncated=1, traffic=Traffic([5, 6], [7, 8]), receipts=0)
+UPLOAD: dict[str, Any] = {
+    "session_id": bytes(16),
+    "update": (b"zero", b"one"),
+    "marks": Marks((b"proof 0", b"proof 1"), b"receipt"),
+}
 SELECTION = Selection(items=np.array([4, 9], np.int64), values=np.array([1.5, np.nan], np.float32), unknown=0)
 STAGES: list[Stage] = [
     Wish(bytes(32)),
     Keyed(ticket=TICKET, seed=bytes(32), selection=SELECTION, keys_digest=KEY),
-    Written(ticket=TICKET, session_id=bytes(16), update=(b"zero", b"one"), private=PRIVATE, trouble="RowTagError"),
-    Written(ticket=TICKET, session_id=bytes(16), update=(b"zero", b"one"), private=None),
+    Written(ticket=TICKET, **UPLOAD, private=PRIVATE, trouble="RowTagError"),
+    Written(ticket=replace(TICKET, relay=b"announced"), **UPLOAD, private=None),
 ]
 
 

@@ -10,8 +10,8 @@ from secemb_party.evaluation import Share
 from secemb_party.round import PartyRound
 from secemb_sdk.flow import DeviceSession
 from secemb_shared.errors import NotFiniteError, OutOfRangeError, PathSpentError, SpecError
-from secemb_shared.messages.codec import SUM_RING
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN, RoundSpec
+from secemb_shared.secure_sum import SUM_RING
 
 
 def round_of(kind: str) -> RoundSpec:

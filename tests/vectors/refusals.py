@@ -7,6 +7,7 @@ from tests.vectors.values import Case, error_of, numbers, raw
 
 from secemb_shared import reading
 from secemb_shared.dpf import Backend
+from secemb_shared.holds import check_proof
 from secemb_shared.layout import Placement
 from secemb_shared.messages import (
     Kind,
@@ -17,6 +18,7 @@ from secemb_shared.messages import (
     decode_sum_share,
     decode_update,
 )
+from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import decode_relayed_answer, open_content, rebuild, split_relayed, step_of
 from secemb_shared.messages.spec import TRAIN
@@ -32,7 +34,7 @@ class Refusals:
         assert all(round_.kind == kind for kind, round_ in rounds.items())
         self.rounds, self.session_id = rounds, raw(document["session_id"])
         self.relay_private = X25519PrivateKey.from_private_bytes(raw(document["relay_private"]))
-        self.hold = raw(document["hold"])
+        self.holds = [raw(hold) for hold in document["holds"]]
         items, leaves = numbers(document["slot_items"]), numbers(document["slot_leaves"])
         self.placement = Placement(items=items, leaves=leaves, truncated=0)
         self.decoders: dict[str, Callable[[Case], object]] = {
@@ -46,6 +48,7 @@ class Refusals:
             "relayed_answer": lambda case: decode_relayed_answer(
                 self.rounds[TRAIN], self.session_id, raw(case["data"])
             ),
+            "proof": lambda case: self._prove(case["round_kind"], case["party"], raw(case["data"]), raw(case["proof"])),
             "box": self._open,
             "relay_key": lambda case: RelayKey.read(self.task, raw(case["data"])),
             "task": lambda case: TaskSpec.decode(_text(case)),
@@ -64,7 +67,13 @@ class Refusals:
         round_ = self.rounds[case["round_kind"]]
         step, sealed = step_of(round_, Kind[case["relayed"].upper()]), raw(case["sealed"])
         content = open_content(round_, self.session_id, step, self.relay_private, sealed)
-        return rebuild(round_, self.session_id, step, raw(case["public"]), content, self.hold)
+        message, proof = rebuild(round_, self.session_id, step, raw(case["public"]), content)
+        if step is not Kind.KEYS:
+            self._prove(case["round_kind"], 1, message, proof)
+        return message
+
+    def _prove(self, kind: str, party: int, upload: bytes, proof: bytes) -> None:
+        check_proof(self.rounds[kind].label(self.session_id), self.holds[party], digest(upload), proof)
 
     def _message(self, case: Case) -> tuple[RoundSpec, bytes, int, bytes]:
         return self.rounds[case["round_kind"]], self.session_id, case["party"], raw(case["data"])

@@ -6,6 +6,7 @@ from tests.vectors.values import Case, raw
 
 from secemb_shared import relaying
 from secemb_shared.dpf import Backend
+from secemb_shared.holds import check_proof, hold_of, proof_of
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer
 from secemb_shared.messages.boxes import box_info, open_box
 from secemb_shared.messages.canonical import digest
@@ -38,12 +39,15 @@ def check_key(case: Case, _backend: Backend) -> None:
 def check_session(case: Case, backend: Backend) -> None:
     round_ = RoundSpec.decode(case["round"].encode("ascii"), TaskSpec.decode(case["task"].encode("ascii")))
     session_id = raw(case["session_id"])
-    place, hold = round_.label(session_id), raw(case["hold"])
+    place, holds = round_.label(session_id), [raw(one) for one in case["holds"]]
     keys, upload = [raw(one) for one in case["keys"]], [raw(one) for one in case["upload"]]
-    assert relaying.hold_of(keys[1]) == hold
+    assert [hold_of(one) for one in keys] == holds
+    proofs = [proof_of(place, hold, digest(one)) for hold, one in zip(holds, upload, strict=True)]
+    assert [proof.hex() for proof in proofs] == case["proofs"]
+    check_proof(place, holds[0], digest(upload[0]), proofs[0])
     _check_message(case, round_, Kind.RELAYED_KEYS, keys, b"")
-    _check_message(case, round_, Kind.RELAYED_UPLOAD, upload, relaying.proof_of(place, hold, upload[1]))
-    marks = [relaying.receipt_of(place, hold, digest(one)).hex() for one in (keys[1], upload[1])]
+    _check_message(case, round_, Kind.RELAYED_UPLOAD, upload, proofs[1])
+    marks = [relaying.receipt_of(place, holds[1], digest(one)).hex() for one in (keys[1], upload[1])]
     assert marks == case["receipts"]
     _check_answer(case, round_, backend)
 
@@ -55,7 +59,7 @@ def _check_message(case: Case, round_: RoundSpec, kind: Kind, direct: list[bytes
     split = split_relayed(round_, session_id, kind, message)
     content = open_content(round_, session_id, step, private, split.sealed)
     assert split.own == direct[0]
-    assert rebuild(round_, session_id, step, split.public, content, raw(case["hold"])) == direct[1]
+    assert rebuild(round_, session_id, step, split.public, content) == (direct[1], proof)
     assert content == raw(found["content"]) == box_content(round_, step, direct[1], proof=proof)
     assert len(message) == relayed_bytes(round_, kind)
     public, info = private.public_key().public_bytes_raw(), raw(found["info"])
@@ -66,7 +70,7 @@ def _check_message(case: Case, round_: RoundSpec, kind: Kind, direct: list[bytes
 
 
 def _check_answer(case: Case, round_: RoundSpec, backend: Backend) -> None:
-    session_id, hold = raw(case["session_id"]), raw(case["hold"])
+    session_id, hold = raw(case["session_id"]), raw(case["holds"][1])
     place, answers = round_.label(session_id), [raw(one) for one in case["answers"]]
     words = [decode_answer(round_, session_id, party, answers[party]) for party in (0, 1)]
     masked = relaying.mask(place, hold, words[1], backend)

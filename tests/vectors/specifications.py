@@ -21,8 +21,19 @@ def check_task(case: Case, _backend: Backend) -> None:
     assert {"keys": sizes.keys, "answer": sizes.answer, "update": list(sizes.update)} == case["message_bytes"]
     relayed = {"upload": sizes.relayed_upload, "download": sizes.relayed_download}
     assert relayed == case["relayed_bytes"]
+    _check_noise(task, case.get("noise", {}))
     for round_ in case["rounds"]:
         _check_round(task, round_)
+
+
+def _check_noise(task: TaskSpec, expected: Case) -> None:
+    privacy = task.privacy
+    if privacy is None:
+        assert not expected
+        return
+    sums = {kind: line.mechanism(line.clip) for kind in ("survey", "evaluate") if (line := privacy.line(kind))}
+    noises = {"rows": privacy.rows, "dense": privacy.dense, **sums}
+    assert expected == {name: {"variance": str(one.variance), "tail": one.tail} for name, one in noises.items()}
 
 
 def _check_round(task: TaskSpec, case: Case) -> None:

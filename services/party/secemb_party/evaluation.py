@@ -12,15 +12,9 @@ from secemb_shared.errors import LengthError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, decode_keys, decode_sum_share, decode_update, encode_answer
 from secemb_shared.messages.canonical import digest
-from secemb_shared.messages.codec import (
-    SUM_RING,
-    Sizes,
-    master_seed,
-    public_keys_digest,
-    public_update_digest,
-    sum_share_bytes,
-)
+from secemb_shared.messages.codec import Sizes, master_seed, public_keys_digest, public_update_digest, sum_share_bytes
 from secemb_shared.messages.spec import TRAIN
+from secemb_shared.secure_sum import SUM_RING
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -68,15 +68,16 @@ class Relay:
         finally:
             self._frames, self._bytes = self._frames - 1, self._bytes - size
 
-    async def pass_on(self, frame: Frame) -> bytes:
-        """Return what server 1 says to a frame, or raise what it refuses it with."""
+    def pass_on(self, frame: Frame) -> "asyncio.Future[bytes]":
+        """Return what server 1 will say to a frame, or refuse it with."""
+        # Not a coroutine: that would hold the frame, beside its encoded bytes, until the reply is here.
         waiting = _Waiting(frame.encode())
         self._gathered.append(waiting)
         if len(self._gathered) >= self._limits.frames or self._gathered_bytes() >= self._limits.batch_bytes:
             self._depart()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._limits.gather_seconds, self._depart)
-        return await waiting.reply
+        return waiting.reply
 
     def _gathered_bytes(self) -> int:
         return sum(len(one.data) for one in self._gathered)

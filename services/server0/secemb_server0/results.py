@@ -4,8 +4,8 @@ import math
 
 from secemb_party.evaluation import Share
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.codec import SUM_RING
 from secemb_shared.messages.spec import SURVEY
+from secemb_shared.secure_sum import SUM_RING
 
 DEFAULT_ALPHA = 2.0  # of the paper's m' = α · mean
 

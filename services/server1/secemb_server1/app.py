@@ -13,7 +13,6 @@ from secemb_party.http.tables import table_routes
 from secemb_party.http.uploads import install_uploads
 from secemb_party.party import Party
 from secemb_party.ui import Side, Surroundings, ui_routes
-from secemb_server1.proofs import Proofs
 from secemb_server1.relay_desk import RelayDesk
 from secemb_server1.relay_keys import RelayKeys
 from secemb_server1.relay_routes import peer_relay_routes
@@ -48,8 +47,7 @@ def create_server1(
     devices.include_router(table_routes(party))
     devices.include_router(read_routes(party, body_seconds=body_seconds))
     devices.include_router(relay_routes(party, desk.announce if desk is not None else None))
-    check = Proofs(party) if party.task.relays else None
-    install_uploads(devices, party, body_seconds=body_seconds, completed=lambda: None, check_upload=check)
+    install_uploads(devices, party, body_seconds=body_seconds, completed=lambda: None)
     if operator_hash is not None:
         devices.include_router(operator_routes(party, operator_hash))
         devices.include_router(ui_routes(party, operator_hash, Side(), surroundings or Surroundings()))

@@ -7,21 +7,24 @@ whatever is durable gets a receipt that the relay cannot make.
 
 import hashlib
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from secemb_party.http.problems import problem_for
 from secemb_party.party import Party
+from secemb_party.proofs import Sent
 from secemb_party.relay_frames import Frame, Refusal, Reply
-from secemb_server1.proofs import find_hold
 from secemb_server1.relay_keys import RelayKeys
 from secemb_shared import relaying
 from secemb_shared.errors import LengthError, SecEmbError
+from secemb_shared.holds import hold_of
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
 from secemb_shared.messages.relayed import open_content, public_bytes, rebuild, sealed_bytes
 
+Result = TypeVar("Result")
 _KEPT_ROUNDS = 4
 _SMALL = 1 << 18  # bytes that are hashed and masked faster than a thread can be asked to
 
@@ -51,7 +54,7 @@ class RelayDesk:
         made: list[bytes] = []
 
         async def read(_length: int) -> bytes:
-            made.append(await self._build(frame, hold=b""))
+            made.append((await self._build(frame)).message)
             return made[0]
 
         answer = await self._party.keys(frame.round_id, frame.session_id, frame.ticket, read)
@@ -59,19 +62,15 @@ class RelayDesk:
         return await self._run(len(answer), lambda: _masked(spec, frame.session_id, made[0], answer, dense))
 
     async def _take_upload(self, frame: Frame) -> bytes:
-        hold = b""
+        async def read(_length: int) -> Sent:
+            return await self._build(frame)
 
-        async def read(_length: int) -> bytes:
-            nonlocal hold
-            _, hold = await find_hold(self._party, frame.round_id, frame.session_id)
-            return await self._build(frame, hold=hold)
-
-        digest = await self._party.update(frame.round_id, frame.session_id, frame.ticket, read)
+        kept = await self._party.update(frame.round_id, frame.session_id, frame.ticket, read)
         spec, _ = await self._round(frame.round_id)
-        return relaying.receipt_of(spec.label(frame.session_id), hold, digest)
+        return relaying.receipt_of(spec.label(frame.session_id), kept.hold, kept.digest)
 
-    async def _build(self, frame: Frame, *, hold: bytes) -> bytes:
-        """Return the direct message, from the box and the public part beside it."""
+    async def _build(self, frame: Frame) -> Sent:
+        """Return the direct message and its proof, from the box and the public part beside it."""
         spec, _ = await self._round(frame.round_id)
         size = sealed_bytes(frame.step)
         if len(frame.rest) != size + public_bytes(spec, frame.step):
@@ -79,9 +78,9 @@ class RelayDesk:
         sealed, public = frame.rest[:size], frame.rest[size:]
         key = self.keys.private(sealed[:KEY_ID_BYTES], self._party.clock())
 
-        def build() -> bytes:
+        def build() -> Sent:
             content = open_content(spec, frame.session_id, frame.step, key, sealed)
-            return rebuild(spec, frame.session_id, frame.step, public, content, hold)
+            return Sent(*rebuild(spec, frame.session_id, frame.step, public, content))
 
         return await self._run(len(public), build)
 
@@ -96,13 +95,13 @@ class RelayDesk:
                 self._rounds.pop(next(iter(self._rounds)))
         return found
 
-    async def _run(self, size: int, work: Callable[[], bytes]) -> bytes:
+    async def _run(self, size: int, work: Callable[[], Result]) -> Result:
         return work() if size <= _SMALL else await self._party.workers.run(work)
 
 
 def _masked(spec: RoundSpec, session_id: bytes, keys: bytes, answer: bytes, dense: bytes) -> bytes:
     """Return the answer under its mask, the receipt for the keys and the confirmation of the dense part."""
-    place, hold = spec.label(session_id), relaying.hold_of(keys)
+    place, hold = spec.label(session_id), hold_of(keys)
     words = np.frombuffer(answer, dtype="<u4", offset=ENVELOPE_BYTES).astype(np.uint32)
     masked = relaying.mask(place, hold, words)
     marks = relaying.receipt_of(place, hold, hold) + relaying.dense_mark(place, hold, dense)

@@ -22,11 +22,9 @@ from secemb_shared.errors import EncodingError, SpecError
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, Kind, envelope, open_envelope
 from secemb_shared.messages.spec import RoundSpec, TaskSpec
-from secemb_shared.ring import Ring
+from secemb_shared.secure_sum import SUM_RING
 
 SEED_BYTES = 16
-SUM_RING = Ring(bits=64, fraction_bits=16)  # secure sums count and measure; they need range rather than short messages
-SUM_BOUND = 2**40  # in the ring's smallest steps: 16 million, and eight million sessions do not wrap around
 _SEALED = 136  # key id and box behind each relayed message of a training round: see `relayed`
 _MARKS = 32  # receipt and confirmation behind a relayed answer
 EXPLICIT_PARTY = 0  # gets the explicit share of a secure sum; the other expands a seed

@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import AlteredError, BoxError, OtherRoundError
+from secemb_shared.holds import MARK_BYTES
 from secemb_shared.messages.boxes import BOX_OVERHEAD, open_box, seal_box
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.codec import SEED_BYTES, Sizes, sum_share_bytes, update_words_bytes
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, Kind, envelope, open_envelope
 from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey
 from secemb_shared.messages.spec import TRAIN, RoundSpec
-from secemb_shared.relaying import MARK_BYTES, proof_of, same_mark
 
 Messages = tuple[bytes, bytes]  # to party 0 and party 1, as they would travel directly
 
@@ -108,12 +108,10 @@ def open_content(round_: RoundSpec, session_id: bytes, step: Kind, key: X25519Pr
     return content
 
 
-def rebuild(
-    round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, content: bytes, hold: bytes = b""
-) -> bytes:
-    """Return the direct message to party 1 from what was passed on and what was sealed, or raise if they differ.
+def rebuild(round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, content: bytes) -> tuple[bytes, bytes]:
+    """Return the direct message to party 1 and its proof, or raise if what was passed on is not what was sealed.
 
-    `hold` is what party 1 shares with the device that made the session's keys; keys themselves need none.
+    The proof is as it came, to be checked as that of a direct message is; keys have none.
     """
     if content[_DIGEST:_DIGESTS] != round_.digest:
         raise OtherRoundError("this was sealed for another round than the one that was announced here")
@@ -121,11 +119,7 @@ def rebuild(
         raise AlteredError("what was passed on is not what the device has sealed the digest of")
     seed_end = _DIGESTS + _seed_bytes(step)
     message = b"".join((envelope(round_, session_id, step, 1), content[_DIGESTS:seed_end], public))
-    if step is not Kind.KEYS:
-        expected = proof_of(round_.label(session_id), hold, message)
-        if not same_mark(expected, content[seed_end:]):
-            raise AlteredError("this upload does not come from the device that made the keys")
-    return message
+    return message, content[seed_end:]
 
 
 def encode_relayed_answer(round_: RoundSpec, session_id: bytes, own: bytes, other: bytes) -> bytes:

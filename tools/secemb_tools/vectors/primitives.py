@@ -9,30 +9,30 @@ from secemb_shared.dpf._portable import Portable
 from secemb_shared.errors import SecEmbError
 from secemb_shared.labels import NO_SESSION, Label, Purpose
 from secemb_shared.layout import Permutation
-from secemb_shared.messages.codec import SUM_BOUND, SUM_RING
 from secemb_shared.ring import Ring
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 from secemb_tools.vectors.document import Json, each, plain
 from secemb_tools.vectors.source import Source
 
 _LARGEST_NUMBER = 2**53 - 1
 _SEEDED = {Purpose.ROOTS: 16, Purpose.DENSE_SHARE: 16, Purpose.SUM_SHARE: 16, Purpose.BINDING: 34, Purpose.LAYOUT: 1}
-_RELAYED = {Purpose.ANSWER_MASK: 32, Purpose.RELAY_PROOF: 64, Purpose.RELAY_RECEIPT: 64, Purpose.RELAY_DENSE: 64}
+_HELD = {Purpose.ANSWER_MASK: 32, Purpose.UPLOAD_PROOF: 64, Purpose.RELAY_RECEIPT: 64, Purpose.RELAY_DENSE: 64}
 
 
 def labels() -> Json:
     """Derivations for every purpose, in sessions and outside of them."""
     source = Source("labels")
     places = [source.label(0), source.label(7), source.label(_LARGEST_NUMBER), Label(source(32), 258, NO_SESSION)]
-    direct = [purpose for purpose in Purpose if purpose not in _RELAYED]
+    direct = [purpose for purpose in Purpose if purpose not in _HELD]
     return {
         "cases": [
-            _derivation(place, purpose, source) for some in (direct, _RELAYED) for place in places for purpose in some
+            _derivation(place, purpose, source) for some in (direct, _HELD) for place in places for purpose in some
         ]
     }
 
 
 def _derivation(place: Label, purpose: Purpose, source: Source) -> Json:
-    context = source((_SEEDED | _RELAYED).get(purpose, 0))
+    context = source((_SEEDED | _HELD).get(purpose, 0))
     return {
         "task_id": place.task_id.hex(),
         "number": place.number,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from secemb_shared import relaying
+from secemb_shared.holds import MARK_BYTES
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind
 from secemb_shared.messages.canonical import digest
@@ -12,6 +12,7 @@ from secemb_shared.messages.relayed import box_content, encode_relayed_answer, s
 from secemb_shared.messages.spec import SURVEY, TRAIN
 from secemb_tools.vectors.document import Json
 from secemb_tools.vectors.refused_messages import GoodRound, changed, headers, lengths
+from secemb_tools.vectors.refused_proofs import GoodProofs
 from secemb_tools.vectors.relays import Server1
 from secemb_tools.vectors.source import Source
 
@@ -21,20 +22,20 @@ _STEPS = ((Kind.RELAYED_KEYS, TRAIN), (Kind.RELAYED_UPLOAD, TRAIN), (Kind.RELAYE
 class GoodRelay:
     """The good session once more, sent through server 0."""
 
-    def __init__(self, good: GoodRound) -> None:
+    def __init__(self, good: GoodRound, proofs: GoodProofs) -> None:
         self.good, self.server, self.source = good, good.server, Source("negative boxes")
         self.place = good.round.label(good.session_id)
-        self.hold = relaying.hold_of(good.messages["keys", 1, TRAIN])
+        self.proofs = proofs
         self.contents = {which: self._content(*which) for which in _STEPS}
         self.sealed = {which: self.seal(which, self.contents[which]) for which in _STEPS}
         self.messages = {which: self._message(*which) for which in _STEPS}
-        other = good.messages["answer", 1, TRAIN][ENVELOPE_BYTES:] + self.source(2 * relaying.MARK_BYTES)
+        other = good.messages["answer", 1, TRAIN][ENVELOPE_BYTES:] + self.source(2 * MARK_BYTES)
         self.answer = encode_relayed_answer(good.round, good.session_id, good.messages["answer", 0, TRAIN], other)
         self.announcement = self.server.announce(good.task)
 
     def described(self) -> Json:
         """Return what a decoder of relayed messages has to know besides."""
-        return {"relay_private": self.server.private.hex(), "hold": self.hold.hex()}
+        return {"relay_private": self.server.private.hex()}
 
     def direct(self, kind: Kind, round_kind: str, party: int) -> bytes:
         """Return the direct message that a relayed one stands for."""
@@ -63,7 +64,7 @@ class GoodRelay:
 
     def _content(self, kind: Kind, round_kind: str) -> bytes:
         round_, message = self.good.rounds[round_kind], self.direct(kind, round_kind, 1)
-        proof = b"" if kind is Kind.RELAYED_KEYS else relaying.proof_of(self.place, self.hold, message)
+        proof = b"" if kind is Kind.RELAYED_KEYS else self.proofs.prove(1, message)
         return box_content(round_, step_of(round_, kind), message, proof=proof)
 
     def _message(self, kind: Kind, round_kind: str) -> bytes:
@@ -136,7 +137,7 @@ def _contents(relay: GoodRelay, which: tuple[Kind, str]) -> Iterator[Json]:
         yield _box(relay, which, relay.sealed[which], wrong, name="one bit changed on the way", error="AlteredError")
     if which[0] is Kind.RELAYED_UPLOAD:
         wrong = changed(content, -1, content[-1] ^ 1)
-        yield _box(relay, which, relay.seal(which, wrong), name="proof of somebody else", error="AlteredError")
+        yield _box(relay, which, relay.seal(which, wrong), name="proof of somebody else", error="ProofError")
 
 
 def _announcements(relay: GoodRelay) -> Iterator[Json]:

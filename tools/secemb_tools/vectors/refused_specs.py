@@ -8,6 +8,42 @@ from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import SUM_SIZES
 from secemb_tools.vectors.document import Json
 
+_LINE: dict[str, Any] = {"clip": 65536, "epsilon": "8", "multiplier": "1"}
+_PRIVACY: dict[str, Any] = {
+    "delta": "0.000001",
+    "dense_clip": 0,
+    "evaluate": {},
+    "rate": "",
+    "survey": _LINE,
+    "train": _LINE,
+    "unit": "user",
+}
+_CHANGED_PRIVACY: dict[str, dict[str, Any]] = {
+    "unit unknown": {"unit": "device"},
+    "delta 0": {"delta": "0"},
+    "delta 1": {"delta": "1"},
+    "rate 0": {"rate": "0"},
+    "rate above 1": {"rate": "1.1"},
+    "without a line for training": {"train": {}},
+    "dense clip negative": {"dense_clip": -1},
+    "with an unknown member": {"alpha": 1},
+}
+_CHANGED_LINES: dict[str, dict[str, Any]] = {
+    "of clip 0": {"clip": 0},
+    "of noise finer than 8 steps": {"clip": 7},
+    "of multiplier 0": {"multiplier": "0"},
+    "of epsilon 0": {"epsilon": "0"},
+    "of epsilon above a million": {"epsilon": "1000001"},
+    "of epsilon as a number": {"epsilon": 8},
+    "with an unknown member": {"delta": "0.1"},
+    "whose tail can reach half the ring": {"multiplier": "1820"},
+}
+
+
+def _without(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if key != name}
+
+
 _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("name empty", {"name": ""}),
     ("name of 101 characters", {"name": "n" * 101}),
@@ -48,6 +84,15 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("relay key too long", {"relay_key": "ab" * 33}),
     ("relay key in capitals", {"relay_key": "AB" * 32}),
     ("relay key as a number", {"relay_key": 0}),
+    ("privacy as text", {"privacy": ""}),
+    ("privacy as a number", {"privacy": 0}),
+    *((f"privacy {name}", {"privacy": {**_PRIVACY, **wrong}}) for name, wrong in _CHANGED_PRIVACY.items()),
+    *((f"privacy without {name}", {"privacy": _without(_PRIVACY, name)}) for name in _PRIVACY),
+    *(
+        (f"privacy with a line {name}", {"privacy": {**_PRIVACY, "train": {**_LINE, **wrong}}})
+        for name, wrong in _CHANGED_LINES.items()
+    ),
+    ("privacy with a line without epsilon", {"privacy": {**_PRIVACY, "survey": _without(_LINE, "epsilon")}}),
     ("another protocol", {"protocol": "secemb/2"}),
     ("an unknown field", {"colour": 1}),
     ("an unknown field that sorts last", {"zero": 0}),
@@ -77,6 +122,9 @@ _BORDERS: list[dict[str, Any]] = [
     {"rounds": 1, "seed": 2**53 - 1, "join_seconds": 1, "upload_seconds": 1, "optimiser": "sgd"},
     {"relay_key": ""},
     {"relay_key": "0" * 64},
+    {"privacy": _PRIVACY},
+    {"privacy": {**_PRIVACY, "survey": {}, "rate": "1", "delta": "0.999999999999", "unit": "record"}},
+    {"privacy": {**_PRIVACY, "train": {**_LINE, "multiplier": "900"}}},
     {"rounds": 2**32, "join_seconds": 30 * 86_400, "upload_seconds": 30 * 86_400},
     {"row_rate": "0", "dense_rate": "999999999", "initial_scale": "0.000000000001"},
 ]

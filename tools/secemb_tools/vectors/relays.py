@@ -100,8 +100,8 @@ class _Session:
     def play(self) -> Json:
         """Return every message of the session, made from those of the direct transport."""
         keys, session_id = self.device.keys, self.device.session_id
-        hold, dense = relaying.hold_of(keys[1]), self.source(4 * self.round.task.dense_size)
-        updates = self.device.write_nothing()
+        dense, updates = self.source(4 * self.round.task.dense_size), self.device.write_nothing()
+        hold, marks = self.device.holds[1], self.device.marks
         return {
             "task": self.round.task.encode().decode("ascii"),
             "round": self.round.encode().decode("ascii"),
@@ -109,12 +109,11 @@ class _Session:
             "private": self.server.private.hex(),
             "keys": [one.hex() for one in keys],
             "upload": [one.hex() for one in updates],
-            "hold": hold.hex(),
+            "holds": [one.hex() for one in self.device.holds],
+            "proofs": [one.hex() for one in marks.proofs],
             "relayed_keys": self._relayed(Kind.RELAYED_KEYS, keys, b""),
-            "relayed_upload": self._relayed(
-                Kind.RELAYED_UPLOAD, updates, relaying.proof_of(self.place, hold, updates[1])
-            ),
-            "receipts": [relaying.receipt_of(self.place, hold, digest(one)).hex() for one in (keys[1], updates[1])],
+            "relayed_upload": self._relayed(Kind.RELAYED_UPLOAD, updates, marks.proofs[1]),
+            "receipts": [relaying.receipt_of(self.place, hold, hold).hex(), marks.receipt.hex()],
             **self._answered(hold, dense),
         }
 

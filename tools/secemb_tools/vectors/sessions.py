@@ -100,6 +100,8 @@ class _Round:
             "dense": hex_floats(device.dense),
             "update": [message.hex() for message in updates],
             "update_digest": public_update_digest(self.round, updates[0]).hex(),
+            "holds": [hold.hex() for hold in device.session.holds],
+            "proofs": [proof.hex() for proof in device.session.marks.proofs],
         }
 
     def _placed(self, device: _Device) -> Json:

@@ -1,19 +1,35 @@
 """Vectors of task and round specifications: canonical form, names, shapes, lengths and layouts."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
 
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 from secemb_tools.vectors.document import Json
 from secemb_tools.vectors.source import Source
 
 _WRITTEN_OUT = 100  # items; the leaves of larger catalogues are given by a digest
+_PRIVACY = Privacy(
+    unit="user",
+    delta="0.000001",
+    train=BudgetLine(clip=2**16, multiplier="1.125", epsilon="8"),
+    survey=BudgetLine(clip=100 << 16, multiplier="0.9", epsilon="1"),
+    evaluate=BudgetLine(clip=20 << 16, multiplier="2.5", epsilon="0.5"),
+)
+_CUT_APART = Privacy(
+    unit="record",
+    delta="0.00001",
+    rate="0.05",
+    dense_clip=12345,
+    train=BudgetLine(clip=54321, multiplier="0.333333333333", epsilon="1000000"),
+)
 _ROUNDS = ((1, 1, TRAIN), (2, 1, SURVEY), (2**53 - 1, 0, EVALUATE))
 
 
-def binned(**changes: int | str) -> TaskSpec:
+def binned(**changes: Any) -> TaskSpec:
     """Return a small task in the default layout: 20 slots of 5 leaves, some bins one leaf short."""
     return _task({"name": "binned", "items": 23, "capacity": 12, "tables": 4, "bins": 5, "row_width": 5}, changes)
 
@@ -24,9 +40,9 @@ def direct(**changes: int | str) -> TaskSpec:
     return _task({**sizes, "ring_bits": 64, "fraction_bits": 24, "bound": 2**40}, changes)
 
 
-def _task(sizes: dict[str, int | str], changes: dict[str, int | str]) -> TaskSpec:
-    rest: dict[str, int | str] = {"dense_size": 3, "ring_bits": 32, "fraction_bits": 16, "bound": 2**20}
-    return TaskSpec(**{**rest, "cohort": 1000, "min_cohort": 2, **sizes, **changes})  # type: ignore[arg-type]
+def _task(sizes: dict[str, int | str], changes: dict[str, Any]) -> TaskSpec:
+    rest: dict[str, Any] = {"dense_size": 3, "ring_bits": 32, "fraction_bits": 16, "bound": 2**20}
+    return TaskSpec(**{**rest, "cohort": 1000, "min_cohort": 2, **sizes, **changes})
 
 
 def specs() -> Json:
@@ -44,6 +60,8 @@ def specs() -> Json:
         binned(name="~largest numbers!", **largest, **rates, **times),
         binned(name="another optimiser", optimiser="sgd", rounds=1, row_rate="0", dense_rate="1", initial_scale="0.5"),
         binned(name="relayed", relay_key=Source("specs relay")(32).hex()),
+        binned(name="noisy", privacy=_PRIVACY),
+        binned(name="noisy, cut apart, by chance", privacy=_CUT_APART),
         binned(name="ML1M", items=3883, capacity=300, tables=4, bins=82, row_width=65, dense_size=0),
     ]
     return {"tasks": [_described(source, task) for task in tasks]}
@@ -62,8 +80,19 @@ def _described(source: Source, task: TaskSpec) -> Json:
         "bin_sizes": sizes_of_bins.tolist(),
         "message_bytes": {"keys": sizes.keys, "answer": sizes.answer, "update": list(sizes.update)},
         "relayed_bytes": {"upload": sizes.relayed_upload, "download": sizes.relayed_download},
+        **_noise(task),
         "rounds": [_round(source, task, *which) for which in _ROUNDS],
     }
+
+
+def _noise(task: TaskSpec) -> Json:
+    """Return the variance of each server's noise and how far both together reach, for what the task adds up."""
+    privacy = task.privacy
+    if privacy is None:
+        return {}
+    sums = {kind: line.mechanism(line.clip) for kind in (SURVEY, EVALUATE) if (line := privacy.line(kind)) is not None}
+    noises = {"rows": privacy.rows, "dense": privacy.dense, **sums}
+    return {"noise": {name: {"variance": str(one.variance), "tail": one.tail} for name, one in noises.items()}}
 
 
 def _round(source: Source, task: TaskSpec, number: int, version: int, kind: str) -> Json:

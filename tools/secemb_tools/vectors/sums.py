@@ -8,8 +8,8 @@ from secemb_shared.dpf import RingArray
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, TaskSpec, encode_sum_share
-from secemb_shared.messages.codec import SUM_BOUND, SUM_RING
 from secemb_shared.messages.spec import EVALUATE, SURVEY
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 from secemb_tools.vectors.document import Json, hex_floats, plain
 from secemb_tools.vectors.source import Source
 from secemb_tools.vectors.specifications import binned, direct

@@ -1,53 +1,79 @@
-"""A TCP proxy that counts every byte that passes, and may hold each back for a while."""
+"""A TCP proxy that counts every byte that passes, and may hold each back for a while or end TLS."""
 
 import asyncio
+import re
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field
 
 HERE = "127.0.0.1"
+UP, DOWN = 0, 1
 _CHUNK = 1 << 16
+_REQUEST = re.compile(rb"(?:GET|POST|PUT) (\S+) HTTP/1\.1\r\n")
+_TASK = re.compile(r"[0-9a-f]{64}")
+
+Bytes = tuple[int, int]  # up, down
 
 
 @dataclass(slots=True)
 class Passed:
     """What has passed: bytes of TCP's payload, so HTTP headers are in it and, where there is TLS, all of TLS."""
 
-    up: int = 0
-    down: int = 0
-    connections: int = 0
+    requests: dict[str, list[int]] = field(default_factory=dict)  # up and down, by the last word of the address
+    _current: str = ""  # what cannot be read has no name
 
-    def take(self) -> tuple[int, int]:
-        """Return what has passed since the last time."""
-        taken = self.up, self.down
-        self.up = self.down = 0
+    def count(self, way: int, chunk: bytes) -> None:
+        """Add bytes to the request that is under way; a device asks one thing at a time of a server."""
+        if way == UP and (found := _REQUEST.match(chunk)):
+            word = found[1].decode("ascii").rsplit("/", 1)[-1]
+            self._current = "task" if _TASK.fullmatch(word) else word
+        self.requests.setdefault(self._current, [0, 0])[way] += len(chunk)
+
+    def take(self) -> dict[str, Bytes]:
+        """Return what has passed since the last time, by request."""
+        taken = {name: (up, down) for name, (up, down) in self.requests.items() if up or down}
+        self.requests = {}
         return taken
 
 
 @asynccontextmanager
-async def proxy(target: int, *, seconds: float = 0.0) -> AsyncIterator[tuple[int, Passed]]:
-    """Run a proxy to a port of this machine; `seconds` is how long each byte is held back on its way, both ways."""
-    passed = Passed()
+async def proxy(
+    target: int, *, seconds: float = 0.0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[int, Passed]]:
+    """Run a proxy to a port of this machine; yield its own port and what passes.
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        passed.connections += 1
-        try:
-            there_reader, there_writer = await asyncio.open_connection(HERE, target)
-        except OSError:  # nobody listens there, or not yet
-            writer.close()
-            return
-        with suppress(asyncio.CancelledError):  # the proxy ends before its connections do
-            await asyncio.gather(
-                _pump(reader, there_writer, seconds, passed, "up"), _pump(there_reader, writer, seconds, passed, "down")
-            )
+    `seconds` is how long each byte is held back on its way, both ways. With `tls` whoever connects speaks TLS, which
+    ends here; what is counted then is what was in it.
+    """
+    passed, serving = Passed(), set[asyncio.Task[None]]()
 
-    server = await asyncio.start_server(serve, HERE, 0)
-    async with server:
-        yield int(server.sockets[0].getsockname()[1]), passed
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer):
+            try:
+                there_reader, there_writer = await asyncio.open_connection(HERE, target)
+            except OSError:  # nobody listens there, or not yet
+                return
+            with closing(there_writer):
+                await asyncio.gather(
+                    _pump(reader, there_writer, seconds, passed, UP), _pump(there_reader, writer, seconds, passed, DOWN)
+                )
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        serving.add(asyncio.ensure_future(carry(reader, writer)))
+
+    server = await asyncio.start_server(serve, HERE, 0, ssl=tls)
+    try:
+        async with server:
+            yield int(server.sockets[0].getsockname()[1]), passed
+    finally:
+        for one in serving:
+            one.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
 
 
 async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float, passed: Passed, way: str
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float, passed: Passed, way: int
 ) -> None:
     """Carry bytes in one direction; what is held back does not hold back what comes after it."""
     loop, held = asyncio.get_running_loop(), asyncio.Queue[tuple[float, bytes]]()
@@ -64,13 +90,13 @@ async def _pump(
                 await writer.drain()
         writer.close()
 
-    delivering = asyncio.create_task(deliver())
-    chunk = b"."
-    while chunk:
-        try:
-            chunk = await reader.read(_CHUNK)
-        except ConnectionError:
-            chunk = b""
-        setattr(passed, way, getattr(passed, way) + len(chunk))
-        held.put_nowait((loop.time() + seconds, chunk))
-    await delivering
+    async with asyncio.TaskGroup() as group:
+        group.create_task(deliver())
+        chunk = b"."
+        while chunk:
+            try:
+                chunk = await reader.read(_CHUNK)
+            except (ConnectionError, ssl.SSLError):
+                chunk = b""
+            passed.count(way, chunk)
+            held.put_nowait((loop.time() + seconds, chunk))

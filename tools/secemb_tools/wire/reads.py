@@ -5,20 +5,20 @@ import secrets
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass, field
 from time import perf_counter
+from typing import Any
 
 import httpx
 import numpy as np
 
 from secemb_sdk.flow import DeviceSession
-from secemb_shared import relaying
-from secemb_shared.messages import Kind, RoundSpec
+from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.relay_key import RelayKey
-from secemb_shared.messages.relayed import box_content, encode_relayed
+from secemb_tools.loadtest.sending import Sending, keys_of, update_of
 from secemb_tools.local import Pair
 from secemb_tools.wire.rounds import Transport
 
 _TRIES = 400
-_BINARY = {"content-type": "application/octet-stream"}
+_PARTS = {"p50": 50, "p95": 95}
 
 
 @dataclass(slots=True)
@@ -29,6 +29,14 @@ class Reads:
     update_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)  # a session, by server
 
+    def summary(self) -> dict[str, Any]:
+        """Return what is told of them."""
+        return {
+            "keys_ms": {name: float(np.percentile(self.keys_ms, part)) for name, part in _PARTS.items()},
+            "update_ms": {name: float(np.percentile(self.update_ms, part)) for name, part in _PARTS.items()},
+            "cpu_ms_a_session": self.cpu_ms,
+        }
+
 
 async def measure_reads(pair: Pair, transport: Transport, *, sessions: int, at_once: int = 1) -> Reads:
     """Take so many sessions through one round, so many at a time."""
@@ -37,7 +45,7 @@ async def measure_reads(pair: Pair, transport: Transport, *, sessions: int, at_o
         version = await _version(client, pair)
         before = [server.usage().cpu_seconds for server in pair.servers]
 
-        async def one(number: int) -> None:
+        async def one(_number: int) -> None:
             async with gate:
                 await _session(client, pair, transport, reads)
 
@@ -50,34 +58,36 @@ async def measure_reads(pair: Pair, transport: Transport, *, sessions: int, at_o
 
 async def _session(client: httpx.AsyncClient, pair: Pair, transport: Transport, reads: Reads) -> None:
     session, joined = await _join(client, pair)
-    if transport == "relayed":
-        key = RelayKey.read(pair.task, urlsafe_b64decode(joined["relay"]))
-        content = box_content(session.round, Kind.KEYS, session.keys[1])
-        keys = [_relayed(session, Kind.RELAYED_KEYS, session.keys[0], content, key)]
-    else:
-        keys = list(session.keys)
-    (answers, taken) = await _put(client, pair, session, joined["ticket"], _name(transport, "keys"), keys)
-    reads.keys_ms.append(taken)
-    if transport == "relayed":
-        session.read_relayed(answers[0])
-        first, second = session.write_nothing()
-        proof = relaying.proof_of(session.round.label(session.session_id), session.hold, second)
-        content = box_content(session.round, Kind.UPDATE, second, proof=proof)
-        update = [_relayed(session, Kind.RELAYED_UPLOAD, first, content, key)]
-    else:
-        session.read((answers[0], answers[1]))
-        update = list(session.write_nothing())
-        proof = relaying.proof_of(session.round.label(session.session_id), session.hold, update[1])
-    _, taken = await _put(client, pair, session, joined["ticket"], _name(transport, "update"), update, proof)
-    reads.update_ms.append(taken)
+    relay = RelayKey.read(pair.task, urlsafe_b64decode(joined["relay"])) if transport == "relayed" else None
+    calls = _Calls(client, pair, session, joined["ticket"])
+    answers = await calls.send(keys_of(session, relay), reads.keys_ms)
+    await calls.send(update_of(session, answers, relay), reads.update_ms)
 
 
-def _name(transport: Transport, what: str) -> str:
-    return what if transport == "direct" else f"relayed-{what}"
+@dataclass(frozen=True, slots=True, repr=False)
+class _Calls:
+    """The calls of one session."""
 
+    client: httpx.AsyncClient
+    pair: Pair
+    session: DeviceSession
+    ticket: str
 
-def _relayed(session: DeviceSession, kind: Kind, own: bytes, content: bytes, key: RelayKey) -> bytes:
-    return encode_relayed(session.round, session.session_id, kind, own, content, key)
+    async def send(self, messages: list[Sending], taken_ms: list[float]) -> list[bytes]:
+        """Send a step's messages at the same time; note how long it took until all were answered."""
+        start = perf_counter()
+        answers = await asyncio.gather(*map(self._put, messages))
+        taken_ms.append(1e3 * (perf_counter() - start))
+        return [answer.raise_for_status().content for answer in answers]
+
+    async def _put(self, message: Sending) -> httpx.Response:
+        path = f"/v1/rounds/{self.session.round.digest.hex()}/sessions/{self.session.session_id.hex()}/{message.name}"
+        headers = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
+        if message.proof:
+            headers["secemb-proof"] = message.proof.hex()
+        return await self.client.put(
+            self.pair.servers[message.server].url + path, content=message.body, headers=headers
+        )
 
 
 async def _join(client: httpx.AsyncClient, pair: Pair) -> tuple[DeviceSession, dict[str, str]]:
@@ -99,33 +109,13 @@ def _open(spec: RoundSpec, session_id: bytes) -> DeviceSession:
     return DeviceSession(spec, items, random_bytes=lambda count: given.pop() if given else secrets.token_bytes(count))
 
 
-async def _put(
-    client: httpx.AsyncClient,
-    pair: Pair,
-    session: DeviceSession,
-    ticket: str,
-    what: str,
-    bodies: list[bytes],
-    proof: bytes = b"",
-) -> tuple[list[bytes], float]:
-    path = f"/v1/rounds/{session.round.digest.hex()}/sessions/{session.session_id.hex()}/{what}"
-    headers, start = _BINARY | {"secemb-ticket": ticket, "secemb-proof": proof.hex()}, perf_counter()
-    answers = await asyncio.gather(
-        *(
-            client.put(server.url + path, content=body, headers=headers)
-            for server, body in zip(pair.servers, bodies, strict=False)
-        )
-    )
-    taken = 1e3 * (perf_counter() - start)
-    return [answer.raise_for_status().content for answer in answers], taken
-
-
 async def _await_next(client: httpx.AsyncClient, pair: Pair, version: int) -> None:
     """Wait until the round is published: the next measurement begins with a new one."""
     for _ in range(_TRIES):
         if await _version(client, pair) > version:
             return
         await asyncio.sleep(0.1)
+    raise TimeoutError("the round was not published")
 
 
 async def _version(client: httpx.AsyncClient, pair: Pair) -> int:

@@ -79,6 +79,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
     shared.SessionError: _spoken("session-conflict", 409, "The session is in use with other bytes or out of order"),
     shared.PathSpentError: INTERNAL,
+    shared.ProofError: _spoken("proof-refused", 403, "The upload is not from whoever made the session's keys"),
     shared.RowTagError: INTERNAL,
     shared.MessageError: _spoken("message-invalid", 400, "The message is not what the round asks for"),
     shared.LengthError: _spoken("message-length", 400, "The message is too short or too long"),
@@ -117,6 +118,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     ledger.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
     share_store.DamagedShareError: INTERNAL,
     privacy.AccountingError: INTERNAL,
+    privacy.BudgetSpentError: _spoken("privacy-spent", 409, "The task's privacy budget has no room for this"),
     models.ModelError: INTERNAL,
     models.WeightsError: _silent("weights-invalid", 400, "These weights are no model of the task"),
     models.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its words name a file

@@ -1,7 +1,7 @@
 """The requests that are nearly all of the traffic, keys and update, served next to the framework.
 
 FastAPI's layers between the socket and a route cost more processor time than everything else that a session needs
-beyond the kernel. These need none of them: a path of two ids, two headers and a body of a known length. They are
+beyond the kernel. These need none of them: a path of two ids, a few headers and a body of a known length. They are
 described in OpenAPI by hand, below. Server 0 adds their relayed twins.
 """
 
@@ -28,19 +28,31 @@ from secemb_party.http.bodies import (
 )
 from secemb_party.http.problems import METHOD_NOT_ALLOWED, problem_response, problem_responses, refusal
 from secemb_party.ledger import LedgerUnavailableError
-from secemb_party.party import Party, ReadBody
+from secemb_party.party import Party, ReadBody, ReadUpload
+from secemb_party.proofs import Sent
 from secemb_party.tickets import TicketError
 from secemb_party.workers import BusyError
-from secemb_shared.errors import AlteredError, BoxError, LengthError, OtherRoundError, SecEmbError
+from secemb_shared.errors import AlteredError, BoxError, LengthError, OtherRoundError, ProofError, SecEmbError
+from secemb_shared.holds import MARK_BYTES
 
 Notify = Callable[[], None]
-CheckUpload = Callable[[bytes, bytes, str, bytes], Awaitable[None]]  # round, session, proof, message
-Take = Callable[[bytes, bytes, str, ReadBody], Awaitable[Response]]  # round, session, ticket, how to read the body
+Take = Callable[["Arrival"], Awaitable[Response]]
 
 _PATH = re.compile(r"/v1/rounds/([^/]+)/sessions/([^/]+)/([a-z-]+)")
 _ROUND, _SESSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{32}")
 _TICKET, _LONGEST_TICKET = "secemb-ticket", 128
-_PROOF, _UPDATE = "secemb-proof", "update"
+_PROOF, _PROOF_DIGITS = "secemb-proof", re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Arrival:
+    """A message that has not been read yet: where it belongs, and what was shown with it."""
+
+    round_id: bytes
+    session_id: bytes
+    ticket: str
+    proof: bytes  # empty for keys
+    read: ReadBody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,7 @@ class UploadRoute:
 
     name: str  # the last word of its path
     take: Take
+    proven: bool = False  # asks for the proof of an upload
     summary: str
     answer: dict[str, Any]  # OpenAPI
 
@@ -65,30 +78,26 @@ def install_uploads(
     body_seconds: float,
     completed: Notify,
     more: tuple[UploadRoute, ...] = (),
-    check_upload: CheckUpload | None = None,
 ) -> None:
-    """Let an app take sessions' keys and updates; `completed` is called when an update is durable.
-
-    With `check_upload` a direct update is taken only if that does not raise.
-    """
+    """Let an app take sessions' keys and updates; `completed` is called when an update is durable."""
     routes = {route.name: route for route in (*direct_routes(party, completed), *more)}
     # The innermost place: what surrounds every other route surrounds these as well.
-    app.user_middleware.append(
-        Middleware(Uploads, party=party, body_seconds=body_seconds, routes=routes, check_upload=check_upload)
-    )
+    app.user_middleware.append(Middleware(Uploads, party=party, body_seconds=body_seconds, routes=routes))
     app.described_by_hand |= {route.path_format: {"put": _describe(route)} for route in routes.values()}
 
 
 def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadRoute]:
     """Return the routes of devices that talk to both servers."""
 
-    async def keys(round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> Response:
-        return Response(await party.keys(round_id, session_id, ticket, read), media_type=BINARY)
+    async def keys(came: Arrival) -> Response:
+        answer = await party.keys(came.round_id, came.session_id, came.ticket, came.read)
+        return Response(answer, media_type=BINARY)
 
-    async def update(round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> Response:
-        digest = await party.update(round_id, session_id, ticket, read)
+    async def update(came: Arrival) -> Response:
+        read = with_proof(came.read, came.proof)
+        kept = await party.update(came.round_id, came.session_id, came.ticket, read)
         completed()
-        return Response(json.dumps({"sha256": digest.hex()}), media_type="application/json")
+        return Response(json.dumps({"sha256": kept.digest.hex()}), media_type="application/json")
 
     return (
         UploadRoute(
@@ -98,8 +107,9 @@ def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadR
             answer=describe_binary("ANSWER: this server's share of the rows"),
         ),
         UploadRoute(
-            name=_UPDATE,
+            name="update",
             take=update,
+            proven=True,
             summary="Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable.",
             answer=describe_receipt("the SHA-256 of what is durable now", "sha256"),
         ),
@@ -109,16 +119,8 @@ def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadR
 class Uploads:
     """Serves keys and updates, and hands on every other request."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        party: Party,
-        body_seconds: float,
-        routes: Mapping[str, UploadRoute],
-        check_upload: CheckUpload | None,
-    ) -> None:
+    def __init__(self, app: ASGIApp, party: Party, body_seconds: float, routes: Mapping[str, UploadRoute]) -> None:
         self._app, self._party, self._body_seconds, self._routes = app, party, body_seconds, routes
-        self._check_upload = check_upload
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -144,16 +146,30 @@ class Uploads:
         ticket = request.headers.get(_TICKET, "")
         if not _ROUND.fullmatch(round_) or not _SESSION.fullmatch(session) or not 0 < len(ticket) <= _LONGEST_TICKET:
             raise RequestInvalidError("a path or header is not what the interface describes")
+        came = Arrival(
+            round_id=bytes.fromhex(round_),
+            session_id=bytes.fromhex(session),
+            ticket=ticket,
+            proof=_proof(request) if route.proven else b"",
+            read=lambda length: read_exactly(request, length, self._body_seconds),
+        )
+        return await route.take(came)
 
-        ids = bytes.fromhex(round_), bytes.fromhex(session)
 
-        async def read(length: int) -> bytes:
-            body = await read_exactly(request, length, self._body_seconds)
-            if self._check_upload is not None and route.name == _UPDATE:
-                await self._check_upload(*ids, request.headers.get(_PROOF, ""), body)
-            return body
+def _proof(request: Request) -> bytes:
+    digits = request.headers.get(_PROOF, "")
+    if not _PROOF_DIGITS.fullmatch(digits):
+        raise ProofError(f"send the proof of this upload in the header {_PROOF}: docs/protocol.md, section 13.2")
+    return bytes.fromhex(digits)
 
-        return await route.take(*ids, ticket, read)
+
+def with_proof(read: ReadBody, proof: bytes) -> ReadUpload:
+    """Return how an upload is read together with the proof that was shown for it."""
+
+    async def read_sent(length: int) -> Sent:
+        return Sent(await read(length), proof)
+
+    return read_sent
 
 
 def describe_receipt(description: str, *members: str) -> dict[str, Any]:
@@ -178,7 +194,7 @@ def _describe(route: UploadRoute) -> dict[str, Any]:
             _parameter("round", "path", {"type": "string", "pattern": f"^{_ROUND.pattern}$"}),
             _parameter("session", "path", {"type": "string", "pattern": f"^{_SESSION.pattern}$"}),
             _parameter(_TICKET, "header", {"type": "string", "minLength": 1, "maxLength": _LONGEST_TICKET}),
-            *([_PROOF_HEADER] if route.name == _UPDATE else []),
+            *([_PROOF_HEADER] if route.proven else []),
         ],
         "requestBody": {"required": True, **describe_binary("a message of docs/protocol.md, section 13")},
         "responses": {"200": route.answer, **{str(status): body for status, body in _REFUSED.items()}},
@@ -190,9 +206,8 @@ def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _PROOF_HEADER: dict[str, Any] = {
-    **_parameter(_PROOF, "header", {"type": "string", "maxLength": 32}),
-    "required": False,
-    "description": "for server 1, where the task has a relay_key: docs/protocol.md, section 13.5",
+    **_parameter(_PROOF, "header", {"type": "string", "pattern": f"^{_PROOF_DIGITS.pattern}$"}),
+    "description": "shows that the upload comes from whoever made the keys: docs/protocol.md, section 13.2",
 }
 _REFUSED = problem_responses(
     RequestInvalidError,
@@ -201,6 +216,7 @@ _REFUSED = problem_responses(
     AlteredError,
     OtherRoundError,
     OutdatedRelayKeyError,
+    ProofError,
     TicketError,
     UnknownRoundError,
     SlowBodyError,

@@ -1,0 +1,46 @@
+"""Who may upload in a session: only whoever made its keys.
+
+A ticket does not show that. Server 0 makes them and server 1 sees them all, so either could send the other an upload of
+its own in somebody's session. The sum would then have random numbers in exactly the rows that the session's paths lead
+to, its items among them. So both ask every upload, in every kind of round and however it travels, for a proof under
+the session's hold, which the other server does not know.
+"""
+
+from dataclasses import dataclass
+
+from secemb_party.errors import UnknownSessionError
+from secemb_party.ledger import Ledger, Upload
+from secemb_shared.holds import check_proof
+from secemb_shared.messages import RoundSpec
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Sent:
+    """An upload as it came, and the proof that came with it."""
+
+    message: bytes
+    proof: bytes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Kept:
+    """An upload that is durable."""
+
+    digest: bytes  # SHA-256 of the message
+    hold: bytes  # what this server shares with the device alone
+
+
+class Proofs:
+    """Checks proofs under the holds of the sessions in a ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def check(self, round_: RoundSpec, upload: Upload, shown: bytes) -> bytes:
+        """Return the session's hold, or raise unless the upload comes from the device that made the keys."""
+        # The digest that tells a resend of the keys is the hold: it stays when the keys themselves are forgotten.
+        hold = await self._ledger.keys_digest(upload.round_id, upload.session_id)
+        if hold is None:
+            raise UnknownSessionError("this session has not come so far; join and send its keys first")
+        check_proof(round_.label(upload.session_id), hold, upload.body_digest, shown)
+        return hold

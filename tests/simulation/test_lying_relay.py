@@ -1,0 +1,117 @@
+"""A server 0 that answers devices wrongly: the device notices, and no rows can be read on the way."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.simulation.pair import a_pair
+from tests.simulation.phone import a_phone, contributed
+from tests.simulation.tampering import LONG, comes_back, noting, round_of
+
+from secemb_sdk.effects import Answer, Request
+from secemb_sdk.outcome import Contributed, NotNow
+
+pytestmark = pytest.mark.asyncio
+
+
+def without_receipt(answer: Answer) -> Answer:
+    return replace(answer, body=answer.body[:-32] + bytes(16) + answer.body[-16:])
+
+
+@pytest.mark.parametrize("claimed", ["", "00" * 16, None, 7, "\ud800"])
+async def test_a_receipt_that_server_0_claims_is_none(claimed: object) -> None:
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+
+        def alter(request: Request, answer: Answer) -> Answer:
+            if not request.path.endswith("relayed-update"):
+                return answer
+            own = hashlib.sha256(b"whatever").hexdigest() if answer.status != 200 else json.loads(answer.body)["sha256"]
+            return Answer(status=200, headers={}, body=json.dumps({"sha256": own, "receipt": claimed}).encode())
+
+        phones[0].alter = alter
+        assert isinstance(await phones[0].contribute(), NotNow)
+        await comes_back(pair, phones)
+
+
+async def test_keys_without_server_1s_receipt_are_sent_again() -> None:
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+        phones[0].alter = lambda request, answer: (
+            without_receipt(answer) if request.path.endswith("relayed-keys") else answer
+        )
+        assert isinstance(await phones[0].contribute(), NotNow)
+        assert phones[0].model.trained == 0
+        await comes_back(pair, phones)
+
+
+@pytest.mark.parametrize("fault", ["own rows", "server 1's rows", "stale"])
+async def test_wrong_rows_show_in_the_tag_and_the_device_uploads_zeros(fault: str) -> None:
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+        phones[0].log({5: 1.0, 6: 1.0})  # so that no answer is right by chance
+        if fault == "stale":
+            await phones[1].contribute()  # prepares the round
+            evaluation = await pair.parties[0]._evaluation(round_of(pair).digest)
+            evaluation.tagged[:] = np.random.default_rng(1).integers(0, 2**32, evaluation.tagged.shape, np.uint32)
+        elif fault == "server 1's rows":
+            pair.line.tamper_reply = lambda data: data if len(data) < 100 else data[:9] + flipped(data[9:])
+        else:
+            phones[0].alter = lambda request, answer: (
+                replace(answer, body=answer.body[:24] + flipped(answer.body[24:]))
+                if request.path.endswith("relayed-keys")
+                else answer
+            )
+        outcome = await phones[0].contribute()
+        assert isinstance(outcome, Contributed)
+        assert outcome.trouble == "RowTagError"
+        assert phones[0].model.trained == 0
+
+
+def flipped(data: bytes) -> bytes:
+    """Change one bit in every answer of a slot, whichever the device looks at; leave the marks at the end alone."""
+    changed = bytearray(data)
+    for at in range(0, len(data) - 32, 12):
+        changed[at] ^= 1
+    return bytes(changed)
+
+
+async def test_a_dense_part_that_server_1_does_not_publish_is_not_used() -> None:
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phone = a_phone(pair, 0)
+        phone.alter = lambda request, answer: (
+            replace(answer, body=b"\x01" + answer.body[1:]) if "/dense/" in request.path else answer
+        )
+        outcome = await phone.contribute()
+        assert isinstance(outcome, Contributed)
+        assert outcome.trouble == "CopyError"
+        assert phone.model.trained == 0
+
+
+async def test_server_0_cannot_read_the_rows_that_pass_through_it() -> None:
+    async with a_pair(**LONG, initial_scale="1") as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+        replies: list[bytes] = []
+        pair.line.tamper_reply = noting(replies)
+        passed: list[bytes] = []
+
+        def keep(request: Request, answer: Answer) -> Answer:
+            if request.path.endswith("relayed-keys"):
+                passed.append(answer.body)
+            return answer
+
+        phones[0].alter = keep
+        await contributed(phones[0])
+        rows = pair.parties[0].models.load(0).rows
+        numbers = set(rows.view(np.uint32).reshape(-1).tolist()) - {0}
+        for data in (*replies, *passed):
+            for start in range(4):
+                words = np.frombuffer(data[start : start + (len(data) - start) // 4 * 4], np.uint32)
+                assert not numbers & set(words.tolist())

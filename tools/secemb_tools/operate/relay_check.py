@@ -1,0 +1,84 @@
+"""The key that devices seal to in a relayed task, looked at from either server."""
+
+import ssl
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+
+import httpx
+
+from secemb_party.errors import PeerUnavailableError, SettingsError
+from secemb_party.settings import Settings
+from secemb_server0.main import peer_client
+from secemb_server0.relay_line import HttpRelayLine
+from secemb_server1.main import relay_keys
+from secemb_server1.relay_keys import ACTIVE, HeldKey
+from secemb_shared.errors import MessageError, SecEmbError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.relay_key import RelayKey
+from secemb_tools.operate.finding import Finding, fail, ok, warn
+from secemb_tools.operate.task_files import read_task
+
+_NAME = "relay key"
+_SOON = 14 * 86_400  # seconds; a server 1 that runs makes the next key thirty days before the end
+
+
+async def check_relay(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]:
+    """Yield nothing where devices must talk to both servers, or where it takes the line to server 1 to find out."""
+    try:
+        task = read_task(settings.task.file)
+    except SecEmbError:
+        return  # said already
+    if task.relays and settings.role == 1:
+        yield _check_own(settings, task)
+    elif task.relays and not offline:
+        yield await _check_shown(settings, task)
+
+
+def judge_held(held: Sequence[HeldKey], now: float) -> Finding:
+    """Say how it stands with server 1's own keys."""
+    ends = max((key.announced.not_after for key in held if key.state(now) == ACTIVE), default=None)
+    if ends is None:
+        return ok(_NAME, "none is active; server 1 makes one when the first device comes")
+    if ends - now < _SOON:
+        fix = "start server 1, which makes the next one; or secemb relay-key rotate"
+        return warn(_NAME, f"ends on {_day(ends)}", fix)
+    return ok(_NAME, f"valid until {_day(ends)}")
+
+
+def judge_shown(task: TaskSpec, announcement: bytes, now: float) -> Finding:
+    """Say whether devices will seal to what server 1 announces."""
+    try:
+        key = RelayKey.read(task, announcement)
+    except MessageError:
+        fix = "server 1 needs the identity that the task was created with, in [relay] identity_file"
+        return fail(_NAME, "server 1 signs with another identity than the task names", fix)
+    if not key.is_current(now):
+        dates = f"{_day(key.not_before)} to {_day(key.not_after)}"
+        return fail(_NAME, f"server 1 announces a key for {dates}", "let both machines follow NTP")
+    if key.not_after - now < _SOON:
+        fix = "let server 1's operator run secemb relay-key rotate"
+        return warn(_NAME, f"server 1's key ends on {_day(key.not_after)}", fix)
+    return ok(_NAME, f"server 1 announces one, signed as the task says, valid until {_day(key.not_after)}")
+
+
+def _check_own(settings: Settings, task: TaskSpec) -> Finding:
+    try:
+        keys = relay_keys(settings, task)
+        return judge_held(keys.held() if keys is not None else [], time.time())
+    except SettingsError as error:
+        return fail(_NAME, str(error), "restore secrets/relay.key and data/relay-keys.json, or create the task anew")
+
+
+async def _check_shown(settings: Settings, task: TaskSpec) -> Finding:
+    try:
+        async with peer_client(settings) as client:
+            announcement = await HttpRelayLine(client).relay_key()
+    except (httpx.HTTPError, ssl.SSLError, PeerUnavailableError):
+        fix = "see peer; server 1 must be of this version and serve this task"
+        return fail(_NAME, "server 1 announces none, or cannot be reached", fix)
+    return judge_shown(task, announcement, time.time())
+
+
+def _day(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d}"
