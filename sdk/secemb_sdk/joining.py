@@ -11,6 +11,8 @@ from secemb_sdk.parts import Parts
 from secemb_sdk.problems import retry_after
 from secemb_sdk.ranking import Published
 from secemb_sdk.relay_trust import fetch_announcement, take_key
+from secemb_sdk.sampling import samples, takes_part
+from secemb_sdk.seeded import session_id_of
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import digest
@@ -62,14 +64,21 @@ def find_published(parts: Parts, exchange: Exchange) -> Steps[Published]:
         raise RefusedError("the servers announce a model that this app cannot read; update the app") from None
 
 
-def join(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) -> Steps[Joined]:
-    """Take a place in the round that both servers announce; raise `UnavailableError` where there is none."""
-    if parts.relays(task):
-        return (yield from _join_relayed(parts, exchange, task, session_id))
-    announced = yield from _announced(parts, exchange)
-    if announced is None:
-        raise UnavailableError("no round is open", seconds=_BETWEEN_ROUNDS)
-    found = yield from _enter(parts, exchange, session_id)
+def join(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes) -> Steps[Joined]:
+    """Take a place in the round that both servers announce; raise `UnavailableError` where there is none.
+
+    In a task whose privacy counts on chance, a coin decides for each round: a device that sits one out does not join.
+    """
+    way = _join_relayed if parts.relays(task) else _join_directly
+    joined = yield from way(parts, exchange, task, seed)
+    _heed_coin(task, joined.round.encode().decode(), seed)  # server 0 may have opened the next one in between
+    return joined
+
+
+def _join_directly(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes) -> Steps[Joined]:
+    """Take a place in the round that both servers announce."""
+    announced: str | None = yield from _find_round(parts, exchange, task, seed, server=1)
+    found = yield from _enter(parts, exchange, session_id_of(seed))
     if announced != found.get("round"):
         # Server 0 may have opened the next round between the two questions; then server 1 knows it by now.
         announced = yield from _announced(parts, exchange)
@@ -78,15 +87,31 @@ def join(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) ->
     return Joined(round=_decode_round(_text(found, "round"), task), ticket=_ticket(found))
 
 
-def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, session_id: bytes) -> Steps[Joined]:
+def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes) -> Steps[Joined]:
     """Take a place in the round that server 0 announces; server 1 refuses what was sealed for any other."""
-    found = yield from _enter(parts, exchange, session_id)
+    if samples(task):
+        yield from _find_round(parts, exchange, task, seed, server=0)
+    found = yield from _enter(parts, exchange, session_id_of(seed))
     round_, shown = _decode_round(_text(found, "round"), task), found.get("relay")
     if isinstance(shown, str):
         relay = yield from take_key(parts, task, shown)
     else:
         relay = yield from fetch_announcement(parts, exchange, task)
     return Joined(round=round_, ticket=_ticket(found), relay=relay)
+
+
+def _find_round(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes, *, server: int) -> Steps[str]:
+    """Return the round that a server takes part in; raise where there is none, or where this device sits it out."""
+    announced = yield from _announced(parts, exchange, server=server)
+    if announced is None:
+        raise UnavailableError("no round is open", seconds=_BETWEEN_ROUNDS)
+    _heed_coin(task, announced, seed)
+    return announced
+
+
+def _heed_coin(task: TaskSpec, announced: str, seed: bytes) -> None:
+    if not takes_part(task, announced.encode(), seed):
+        raise UnavailableError("this device sits the round out, by chance", seconds=task.join_seconds)
 
 
 def _enter(parts: Parts, exchange: Exchange, session_id: bytes) -> Steps[dict[str, Any]]:
@@ -99,11 +124,11 @@ def _enter(parts: Parts, exchange: Exchange, session_id: bytes) -> Steps[dict[st
     return found
 
 
-def _announced(parts: Parts, exchange: Exchange) -> Steps[str | None]:
-    """Return the round that server 1 takes part in."""
-    (answer,) = yield from exchange.ask(_ask_task(parts, 1))
-    found: str | None = _read_view(parts, 1, answer).get("round")
-    return found
+def _announced(parts: Parts, exchange: Exchange, *, server: int = 1) -> Steps[str | None]:
+    """Return the round that a server takes part in."""
+    (answer,) = yield from exchange.ask(_ask_task(parts, server))
+    view = _read_view(parts, server, answer)
+    return _text(view, "round") if view.get("round") is not None else None
 
 
 def _ask_task(parts: Parts, server: int) -> Request:

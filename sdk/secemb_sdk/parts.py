@@ -11,6 +11,7 @@ from secemb_sdk.selection import HoldOut
 from secemb_sdk.vault import Vault
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.privacy import RECORD
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
 Clock = Callable[[], float]
@@ -30,11 +31,13 @@ class Parts:
     hold_out: float = 0.1  # the fraction of ratings that is for evaluation alone
     transport: str | None = None  # direct or relayed; None: relayed where the task allows it
     clock: Clock = time.monotonic  # decides
-    wall_clock: Clock = time.time  # dates receipts, and nothing else
+    wall_clock: Clock = time.time  # dates receipts, and tells whether it is a relay key's time
     random_bytes: RandomBytes = secure_bytes
 
     def model_for(self, task: TaskSpec) -> Model:
-        """Return the model, or raise unless it has the task's shape."""
+        """Return the model, or raise unless it fits the task."""
+        if self.epochs > 1 and task.privacy is not None and task.privacy.unit == RECORD:
+            raise MisfitError("where each rating is cut apart a round is one epoch; open the device with epochs=1")
         model: Model = self.model or MatrixFactorisation(dimension=task.row_width - 1)
         if (model.row_width, model.dense_size) != (task.row_width, task.dense_size):
             raise MisfitError(

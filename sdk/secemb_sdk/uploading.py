@@ -1,16 +1,20 @@
 """What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything went wrong."""
 
 import numpy as np
+import numpy.typing as npt
 
-from secemb_sdk.errors import MisfitError
+from secemb_sdk.errors import MisfitError, RefusedError
 from secemb_sdk.evaluating import measure
 from secemb_sdk.flow import DeviceSession, Messages
-from secemb_sdk.models import Floats, Model, PrivateState, fit_bound, learn
+from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
+from secemb_sdk.models.clipping import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.parts import Parts
 from secemb_sdk.ranking import CopyError
 from secemb_sdk.seeded import generator_seed
 from secemb_sdk.selection import Selection
 from secemb_sdk.ways import Answers
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.privacy import RECORD
 from secemb_shared.messages.spec import SURVEY, TRAIN
 from secemb_shared.randomness import RandomBytes
 
@@ -44,7 +48,7 @@ def _say(
 ) -> tuple[Messages, PrivateState | None]:
     round_ = session.round
     if round_.kind == SURVEY:
-        return session.write_sums(np.array([float(selection.items.size)])), None
+        return session.write_sums(_cut_sums(round_, np.array([float(selection.items.size)]))), None
     items, rows = session.read_relayed(answers) if isinstance(answers, bytes) else session.read(answers)
     if dense is None:
         raise CopyError("the two servers do not agree on the dense part")
@@ -53,11 +57,41 @@ def _say(
     model = parts.model_for(round_.task)
     private = current_private(parts, model, random_bytes)
     if round_.kind != TRAIN:
-        return session.write_sums(measure(model, private.values, selection, items, rows, dense)), None
-    ratings, rate = selection.ratings_of(items), parts.rate_for(round_.task)
-    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
-    by_row, by_dense = fit_bound(by_row, round_.task)[0], fit_bound(by_dense, round_.task)[0]
+        measured = measure(model, private.values, selection, items, rows, dense)
+        return session.write_sums(_cut_sums(round_, measured)), None
+    by_row, by_dense, moved = _learn(parts, round_.task, model, private, rows, dense, selection.ratings_of(items))
     return session.write(items, by_row, by_dense), moved
+
+
+def _learn(
+    parts: Parts,
+    task: TaskSpec,
+    model: Model,
+    private: PrivateState,
+    rows: Floats,
+    dense: Floats,
+    ratings: Ratings,
+) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating], PrivateState]:
+    """Return the updates within all limits of the task, and the private part after the round."""
+    by_row: npt.NDArray[np.floating]
+    by_dense: npt.NDArray[np.floating]
+    rate, clip = parts.rate_for(task), Clip.of(task)
+    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
+    if clip is not None and clip.unit == RECORD:
+        by_row, by_dense = clip_records(model, rows, dense, private.values, ratings, clip)
+    elif clip is not None:
+        by_row, by_dense = clip_update(by_row, by_dense, clip)
+    return fit_bound(by_row, task)[0], fit_bound(by_dense, task)[0], moved
+
+
+def _cut_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    privacy = round_.task.privacy
+    if privacy is None:
+        return values
+    line = privacy.line(round_.kind)
+    if line is None:
+        raise RefusedError("the task has no privacy budget for rounds of this kind")
+    return clip_sums(values, line)
 
 
 def current_private(parts: Parts, model: Model, random_bytes: RandomBytes) -> PrivateState:

@@ -9,10 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings
-from secemb_sdk.models.clipping import RECORD, USER, Clip, clip_records, clip_update
+from secemb_sdk.models.clipping import Clip, clip_records, clip_update
 from secemb_sdk.models.errors import ModelError
+from secemb_shared.messages.privacy import RECORD, USER
 from secemb_shared.privacy.clipping import clip_to_steps, squared_length
 from secemb_shared.ring import Ring
+from secemb_tools.simulation.records import cut_each
 
 torch = pytest.importorskip("secemb_sdk.models.torch")
 
@@ -149,3 +151,16 @@ def test_a_unit_that_is_unknown_is_refused() -> None:
 def test_the_exact_length_is_exact() -> None:
     steps = np.array([2**40, -3, 1], dtype=np.int64)
     assert squared_length([steps]) == int(Fraction(2**80 + 10))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["ncf", "fm", "deepfm"]), st.integers(0, 2**32), st.sampled_from([0.1, 1.0, 30.0]))
+def test_simulations_cut_records_as_devices_do(name: str, seed: int, scale: float) -> None:
+    model, limit, fraction_bits = MODELS[name], 2**14, 12
+    rows, dense, private, ratings = parts_of(model, seed, scale)
+    clip = Clip(unit=RECORD, limit=limit, fraction_bits=fraction_bits)
+    expected = clip_records(model, rows, dense, private, ratings, clip)
+    found = cut_each(model, rows, dense, private, ratings, limit=limit, fraction_bits=fraction_bits)
+    # Sums of floats in another order: now and then a number falls on the other side of a whole step.
+    for own, others in zip(found, expected, strict=True):
+        assert np.abs(own - others).max(initial=0) <= (2 + ratings.items.size) / 2**fraction_bits

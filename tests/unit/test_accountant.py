@@ -18,7 +18,7 @@ from secemb_tools.operate.privacy import Wish, project_costs
 
 DELTA = 1e-5
 # multiplier, rate, rounds: the last two are those of published examples, see below
-SAMPLED = [(1.0, 0.01, 1400), (1.0, 0.1, 100), (2.0, 0.1, 1400), (1.1, 256 / 60_000, 14_062), (4.0, 0.01, 10_000)]
+SAMPLED = [(1.0, 0.01, 1400), (1.0, 0.1, 100), (2.0, 0.1, 1400), (1.12, 256 / 60_000, 14_062), (4.0, 0.01, 10_000)]
 
 
 def epsilon_of_balle_and_wang(multiplier: float) -> float:
@@ -64,7 +64,9 @@ def test_the_bound_by_divergence_is_a_second_librarys_too(multiplier: float, rat
 @pytest.mark.parametrize(
     ("multiplier", "rate", "rounds", "published"),
     [
-        (1.1, 256 / 60_000, 14_062, 3.01),  # the tutorial of TensorFlow Privacy: 60 epochs of MNIST
+        (1.12, 256 / 60_000, 14_062, 2.92),  # tutorials/README.md of TensorFlow Privacy: 60 epochs of MNIST,
+        (0.6, 256 / 60_000, 7_031, 9.74),  # 30 epochs,
+        (1.2, 256 / 60_000, 2_343, 1.20),  # and 10
         (4.0, 0.01, 10_000, 1.26),  # Abadi et al. (2016), section 3.2: the moments accountant
     ],
 )
@@ -73,7 +75,7 @@ def test_published_values_are_upper_bounds_and_near(
 ) -> None:
     # Both were found with a looser step from Rényi divergence to ε than is known today.
     terms = Terms(multiplier=multiplier, delta=DELTA, rate=rate)
-    assert 0.7 * published < epsilon(terms, rounds) < epsilon_by_divergence(terms, rounds) < published
+    assert 0.6 * published < epsilon(terms, rounds) < epsilon_by_divergence(terms, rounds) < published
 
 
 @settings(max_examples=40, deadline=None)

@@ -26,8 +26,9 @@ from secemb_shared.dpf import Backend, RingArray
 from secemb_shared.errors import KindError, LengthError, SecEmbError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.codec import SUM_BOUND, SUM_RING, Sizes, encode_sum_share
+from secemb_shared.messages.codec import Sizes, encode_sum_share
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 KINDS = pytest.mark.parametrize("kind", [TRAIN, SURVEY, EVALUATE])
 Uploaded = tuple[bytes, bytes, bytes]  # session, KEYS, upload

@@ -10,8 +10,8 @@ from tests.unit.sessions import BACKENDS, backend_name, random_ring, rng_of
 from secemb_shared import secure_sum
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import OutOfRangeError, OverflowBudgetError
-from secemb_shared.messages.codec import SUM_BOUND, SUM_RING
 from secemb_shared.messages.spec import LARGEST_SUM
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 KEY = b"sixteen byte key"
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)

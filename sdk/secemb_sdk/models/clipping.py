@@ -2,6 +2,7 @@
 
     user     one length for all that a device uploads: rows and dense part together, or each with a limit of its own
     record   one length for what each rating adds; a device uploads the sum over its ratings
+    sums     one length for what a device adds to a survey or an evaluation, whatever the unit
 
 Lengths hold exactly for what is encoded, because the cut is made in whole steps of the ring. Record by record the steps
 are added up as whole numbers: a rating more or less then changes the sum by its own steps and by nothing else. (The
@@ -16,9 +17,10 @@ import numpy.typing as npt
 from secemb_sdk.models.errors import ModelError, NotFiniteLossError
 from secemb_sdk.models.interface import Floats, Gradients, Model, Ratings
 from secemb_shared.errors import NotFiniteError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
 from secemb_shared.privacy.clipping import Steps, clip_to_steps
-
-USER, RECORD = "user", "record"
+from secemb_shared.secure_sum import SUM_RING
 
 Doubles = npt.NDArray[np.float64]
 
@@ -35,6 +37,19 @@ class Clip:
     def __post_init__(self) -> None:
         if self.unit not in (USER, RECORD):
             raise ModelError("updates are clipped for each user or for each record")
+
+    @classmethod
+    def of(cls, task: TaskSpec) -> "Clip | None":
+        """Return the limits of a task's training rounds; a task without noise has none."""
+        privacy = task.privacy
+        if privacy is None:
+            return None
+        return cls(
+            unit=privacy.unit,
+            limit=privacy.train.clip,
+            dense_limit=privacy.dense_clip or None,
+            fraction_bits=task.fraction_bits,
+        )
 
 
 def clip_update(rows: Floats, dense: Floats, clip: Clip) -> tuple[Doubles, Doubles]:
@@ -59,6 +74,12 @@ def clip_records(
         by_row[place] += own_row[0]
         by_dense += own_dense
     return _numbers(by_row, clip), _numbers(by_dense, clip)
+
+
+def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
+    """Return what a device adds to a secure sum within the limit; its numbers keep their ratios."""
+    (steps,) = clip_to_steps([values], limit=line.clip, fraction_bits=SUM_RING.fraction_bits)
+    return steps / 2.0**SUM_RING.fraction_bits
 
 
 def _gradients_of_one(

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from secemb_sdk.models.errors import ModelError, NotFiniteLossError, PartError
 from secemb_sdk.models.interface import Floats, Model, Ratings
 from secemb_shared.messages import TaskSpec
+
+Numbers = npt.NDArray[np.floating]
 
 BETAS, EPS = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
 
@@ -71,7 +74,7 @@ def learn(
     return by_row, by_dense, state
 
 
-def fit_bound(values: Floats, task: TaskSpec) -> tuple[Floats, bool]:
+def fit_bound(values: Numbers, task: TaskSpec) -> tuple[Numbers, bool]:
     """Return the numbers cut to what one device may add to one element of the sum, and whether any was beyond it."""
     largest = np.float32(task.bound / 2.0**task.fraction_bits)
     if float(largest) * 2.0**task.fraction_bits > task.bound:  # float32 rounded a long bound up

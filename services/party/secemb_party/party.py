@@ -20,6 +20,9 @@ from secemb_party.evaluation import Evaluation, Share, upload_bytes
 from secemb_party.http.health import Check
 from secemb_party.ledger import Ledger, LedgerUnavailableError, RoundRecord, RoundState, Stored, Upload
 from secemb_party.models import Model, ModelStore, Shape, initial
+from secemb_party.privacy.noise import blur
+from secemb_party.privacy.spending import Spending
+from secemb_party.proofs import Kept, Proofs, Sent
 from secemb_party.round import BATCH
 from secemb_party.share_store import ShareStore
 from secemb_party.telemetry import Metrics
@@ -33,6 +36,7 @@ from secemb_shared.messages.canonical import decimal
 
 Clock = Callable[[], float]
 ReadBody = Callable[[int], Awaitable[bytes]]
+ReadUpload = Callable[[int], Awaitable[Sent]]
 Result = TypeVar("Result")
 _KEPT_EVALUATIONS = 2  # the round that is open and the one that is being added up
 _SMALL_BODY = 1 << 18  # bytes that are checked and hashed faster than a thread can be asked to
@@ -66,10 +70,14 @@ class Party:
         self._evaluations: dict[bytes, asyncio.Future[Evaluation]] = {}
         self._sizes = Sizes.of(parts.task)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
+        self._proofs = Proofs(parts.ledger)
         self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN)
+        self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
+        self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
 
     async def start(self) -> None:
-        """Make sure that the task and its first model are recorded."""
+        """Make sure that the task and its first model are recorded, and that its promises can be accounted for."""
+        await self.spending.standing()
         await self.ledger.add_task(self.task.task_id, self.task.encode(), self.clock())
         if await self.ledger.published_version(self.task.task_id) is None:
             await self.install(await self.workers.run(self._first_model))
@@ -175,8 +183,8 @@ class Party:
             body = await read(self._sizes.keys)
             return await self._compute("answer", lambda: evaluation.answer(session_id, body))
 
-    async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
-        """Take a session's upload and return the SHA-256 of what is now durable."""
+    async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadUpload) -> Kept:
+        """Take a session's upload from whoever made its keys, and return what is now durable."""
         try:
             self._tickets.check(ticket, round_id, session_id, self.clock())
         except TicketExpiredError:
@@ -185,10 +193,11 @@ class Party:
                 raise
         async with self.workers.place():
             evaluation = await self._evaluation(round_id)
-            body = await read(upload_bytes(evaluation.round, self.role))
-            upload = await self._check_update(evaluation, session_id, body)
+            sent = await read(upload_bytes(evaluation.round, self.role))
+            upload = await self._check_update(evaluation, session_id, sent.message)
+            hold = await self._proofs.check(evaluation.round, upload, sent.proof)
             self._count("update", await self.ledger.put_update(upload, self.clock()))
-            return upload.body_digest
+            return Kept(upload.body_digest, hold)
 
     async def _check_update(self, evaluation: Evaluation, session_id: bytes, body: bytes) -> Upload:
         if len(body) <= _SMALL_BODY:
@@ -202,6 +211,19 @@ class Party:
 
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: computed once, stored, and the same bytes ever after."""
+        # Noise is drawn once: who asks meanwhile waits for the same bytes, and who goes away does not cut it short.
+        sharing = self._sharing.get(round_id)
+        if sharing is None:
+            sharing = self._sharing[round_id] = asyncio.create_task(self._share(round_id))
+            sharing.add_done_callback(lambda done: self._forget_sharing(round_id, done))
+        return await asyncio.shield(sharing)
+
+    def _forget_sharing(self, round_id: bytes, done: "asyncio.Task[bytes]") -> None:
+        del self._sharing[round_id]
+        if not done.cancelled():
+            done.exception()  # told to whoever waited; where nobody did, the next step finds it again
+
+    async def _share(self, round_id: bytes) -> bytes:
         record, spec = await self.round(round_id)
         if record.ended and not self._shares.has(round_id):
             raise RoundClosedError("this round is over, and its share is no longer kept")
@@ -210,9 +232,11 @@ class Party:
             return await self.workers.run(lambda: self._shares.load(round_id, digest))
         if record.state is not RoundState.SEALED or record.sealed_sessions is None:
             raise SessionError("this round is not sealed: its sum stays closed")
+        await self.spending.require(spec.kind)
         data = await self._compute_share(record, spec)
         digest = await self.workers.run(lambda: self._shares.save(round_id, data))
         await self.advance(round_id, RoundState.SEALED, RoundState.SHARED, self.clock(), share_digest=digest)
+        await self.spending.standing()
         return data
 
     async def _compute_share(self, record: RoundRecord, spec: RoundSpec) -> bytes:
@@ -220,6 +244,7 @@ class Party:
         async for batch in self.ledger.bodies(record.round_id, record.sealed_sessions or (), batch=BATCH):
             sessions = [(one.session_id, one.keys, one.update) for one in batch]
             await self._compute("accumulate", partial(evaluation.add, sessions, share))
+        await self._compute("noise", partial(blur, spec, share))
         return share.encode()
 
     async def _compute(self, operation: str, work: Callable[[], Result]) -> Result:

@@ -1,7 +1,7 @@
 """When a round opens, seals and ends. Pure: the same facts and the same time give the same decision.
 
 nothing open          → RollBack, if the operator wants an older version of the model
-                      → Open the next round, or Finished after the last
+                      → Open the next round, or Finished after the last or where the privacy budget is spent
 open, still time      → Wait
 open, all are here    → Wait for those that server 1 still misses
 open, time is up      → Seal, or Abort with too few sessions
@@ -30,6 +30,7 @@ class Facts:
     complete: int = 0  # sessions whose update is here
     complete_there: int | None = None  # and at server 1, where that has been asked
     wanted: int | None = None  # the older version that the model should go back to
+    affordable: bool = True  # the privacy budget has room for the next round
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class RollBack:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The task has had all its rounds."""
+    """The task has had all its rounds, or all that its privacy budget allows."""
 
 
 Decision = Open | Wait | Abort | Advance | RollBack | Finished
@@ -95,7 +96,8 @@ def decide(facts: Facts, now: float) -> Decision:
 def _between_rounds(facts: Facts) -> Decision:
     if facts.wanted is not None:
         return RollBack(facts.wanted)
-    return Open(facts.next_number) if facts.next_number < facts.rounds else Finished()
+    more = facts.next_number < facts.rounds and facts.affordable
+    return Open(facts.next_number) if more else Finished()
 
 
 def all_here(facts: Facts, now: float) -> bool:

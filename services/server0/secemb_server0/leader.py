@@ -114,6 +114,7 @@ class Leader:
                 cohort=task.cohort,
                 min_cohort=task.min_cohort,
                 wanted=wish.source if wish is not None else None,
+                affordable=await self._party.spending.affords(await self._kind(number)),
             )
         counts = await self._ledger.counts(record.round_id)
         return Facts(
@@ -141,7 +142,7 @@ class Leader:
             number=number,
             model_version=published.version,
             model_digest=published.digest,
-            kind=self._choose_kind(number),
+            kind=await self._kind(number),
         )
         now = self._party.clock()
         record = await self._ledger.create_round(
@@ -158,6 +159,11 @@ class Leader:
             )
         )
         await self._announce(record)
+
+    async def _kind(self, number: int) -> str:
+        """Return the kind of a round; where the privacy budget has no room for a survey or evaluation, training."""
+        wished = self._choose_kind(number)
+        return wished if await self._party.spending.affords(wished) else TRAIN
 
     async def _announce(self, record: RoundRecord) -> None:
         """Make sure that server 1 knows the open round; nobody joins before it does."""

@@ -62,6 +62,7 @@ class Responder:
             raise PeerRefusedError("the round reads another model than the one published here")
         if last is not None and (not last.ended or spec.number <= last.number):
             raise PeerRefusedError("an earlier round has not ended here, or this number was used before")
+        await self._party.spending.require(spec.kind)
 
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates of a round are here."""

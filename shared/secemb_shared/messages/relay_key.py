@@ -42,6 +42,10 @@ class RelayKey:
         """Return the key to seal to."""
         return X25519PublicKey.from_public_bytes(self.public)
 
+    def is_current(self, now: float, *, slack: float = 0.0) -> bool:
+        """Tell whether it is this key's time, by a clock that may be wrong by so many seconds."""
+        return self.not_before - slack <= now < self.not_after + slack
+
     def announce(self, identity: Ed25519PrivateKey, task_id: bytes) -> bytes:
         """Return the announcement, signed for one task."""
         fields = self.public + self.not_before.to_bytes(8, "little") + self.not_after.to_bytes(8, "little")

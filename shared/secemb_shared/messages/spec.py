@@ -10,7 +10,9 @@ from secemb_shared.errors import SecEmbError, SpecError
 from secemb_shared.labels import PROTOCOL, Label
 from secemb_shared.layout import Geometry, Layout, layout_for
 from secemb_shared.messages import canonical
+from secemb_shared.messages.privacy import Privacy
 from secemb_shared.ring import Ring
+from secemb_shared.secure_sum import SUM_RING
 
 SMALLEST_COHORT = 2  # a sum over one session is that session
 OPTIMISERS = ("adam", "sgd")
@@ -49,6 +51,7 @@ class TaskSpec:
     seed: int = 0  # of the first weights
     initial_scale: str = "0.01"  # standard deviation of the first weights
     relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty where devices must talk to both servers
+    privacy: Privacy | None = None  # noise on the sums; none: devices are protected by the cohort alone
 
     def __post_init__(self) -> None:
         try:
@@ -88,13 +91,17 @@ class TaskSpec:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the canonical form; unknown and missing fields are refused."""
-        return cls(**_expect(canonical.decode(data), {field.name: field.type for field in fields(cls)}))
+        names = {field.name: field.type for field in fields(cls)} | {"privacy": dict}
+        found = _expect(canonical.decode(data), names)
+        return cls(**found | {"privacy": Privacy.read(found["privacy"]) if found["privacy"] else None})
 
     def _fields(self) -> dict[str, Any]:
-        return {"protocol": PROTOCOL.decode(), **asdict(self)}
+        privacy = {} if self.privacy is None else self.privacy.fields()
+        return {"protocol": PROTOCOL.decode(), **asdict(self), "privacy": privacy}
 
     def _check(self) -> None:
-        if any(type(getattr(self, field.name)) is not field.type for field in fields(self)):
+        plain = [field for field in fields(self) if field.name != "privacy"]
+        if any(type(getattr(self, field.name)) is not field.type for field in plain):
             raise SpecError("a task's members are whole numbers and text")
         if not 1 <= len(self.name) <= 100:
             raise SpecError("a task needs a name of 1 to 100 characters")
@@ -104,12 +111,27 @@ class TaskSpec:
             raise SpecError("capacity (m') must be at least 1 and at most the number of items")
         if not SMALLEST_COHORT <= self.min_cohort <= self.cohort:
             raise SpecError(f"min_cohort must be at least {SMALLEST_COHORT} and at most the cohort")
-        self.ring.check_budget(cohort=self.cohort, bound=self.bound)
+        self._check_privacy()
         self._check_training()
         width = max(self.row_width * self.ring.element_bytes, 4 * (self.row_width + 1))
         slots, depth = self.geometry.slots, self.geometry.depth  # refuses a shape that cannot be
         if slots * max(width, 17 * depth) + self.dense_size * self.ring.element_bytes > LARGEST_MESSAGE:
             raise SpecError(f"a message would be longer than {LARGEST_MESSAGE} bytes; use fewer slots or shorter rows")
+
+    def _check_privacy(self) -> None:
+        """Refuse sums that could wrap around, with the noise that is on them."""
+        privacy, tail = self.privacy, 0
+        if privacy is not None:
+            if not isinstance(privacy, Privacy):
+                raise SpecError("privacy must be a group of its own settings")
+            tail = max(privacy.rows.tail, privacy.dense.tail)
+            if privacy.dense_clip and not self.dense_size:
+                raise SpecError("dense_clip is for tasks with a dense part")
+            for line in (privacy.survey, privacy.evaluate):
+                if line is not None:
+                    noise_tail = line.mechanism(line.clip).tail
+                    SUM_RING.check_budget(cohort=self.cohort, bound=line.clip, noise_tail=noise_tail)
+        self.ring.check_budget(cohort=self.cohort, bound=self.bound, noise_tail=tail)
 
     def _check_training(self) -> None:
         if not 1 <= self.rounds <= 2**32 or self.seed < 0:

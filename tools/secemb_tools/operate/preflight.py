@@ -13,16 +13,19 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from secemb_party.assembly import ticket_public_key
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger, LedgerError, SchemaMissingError, SchemaOlderError
+from secemb_party.privacy.errors import AccountantMissingError
 from secemb_party.settings import Settings
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
+from secemb_shared.messages import TaskSpec
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
 from secemb_tools.operate.finding import Finding, fail, ok, warn
 from secemb_tools.operate.peer_line import check_peer
 from secemb_tools.operate.refusal import OperationError
+from secemb_tools.operate.relay_check import check_relay
 from secemb_tools.operate.running import settings_at
-from secemb_tools.operate.task_files import read_task
+from secemb_tools.operate.task_files import check_budgets, read_task
 
 _SOON = timedelta(days=30)
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -45,6 +48,21 @@ async def check_all(path: Path, *, offline: bool) -> AsyncIterator[Finding]:
     if not offline:
         async for finding in check_peer(settings):
             yield finding
+    async for finding in check_relay(settings, offline=offline):
+        yield finding
+
+
+def _check_privacy(task: TaskSpec) -> Iterator[Finding]:
+    if task.privacy is None:
+        return
+    try:
+        check_budgets(task)
+    except AccountantMissingError as error:
+        yield fail("privacy", "this task promises privacy, and its cost cannot be computed here", str(error))
+    except OperationError as error:
+        yield fail("privacy", str(error), "make the task anew: secemb task create --privacy")
+    else:
+        yield ok("privacy", f"for each {task.privacy.unit}: ε {task.privacy.train.epsilon}, δ {task.privacy.delta}")
 
 
 def _check_task(settings: Settings) -> Iterator[Finding]:
@@ -54,6 +72,7 @@ def _check_task(settings: Settings) -> Iterator[Finding]:
         yield fail("task", f"{settings.task.file}: {error}", "copy the file that secemb task create wrote, unchanged")
     else:
         yield ok("task", f"{task.name}, id {task.task_id.hex()}")
+        yield from _check_privacy(task)
     try:
         ticket_public_key(settings)
     except SettingsError as error:

@@ -1,5 +1,6 @@
 """`secemb privacy`."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,10 +11,29 @@ from secemb_tools.operate.refusal import OperationError, refusals
 
 app = typer.Typer(help="What rounds cost in privacy.", no_args_is_help=True)
 
+_COLUMNS = ("kind", "shares", "epsilon", "delta", "budget", "projected", "remaining")
+
 
 @app.callback()
 def group() -> None:
     """What rounds cost in privacy."""
+
+
+@app.command()
+def show(
+    server: Annotated[str, typer.Option(help="A server's address.")] = "http://127.0.0.1:8440",
+    token_file: Annotated[Path | None, typer.Option(help="A file with its operator token; or OPERATOR_TOKEN.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Say what a server's task has spent of its privacy budget, and what is left."""
+    from secemb_tools.operate.operator_line import OperatorLine, tokens_for
+
+    with refusals(), OperatorLine(server, tokens_for(1, [token_file] if token_file else [])[0]) as line:
+        found = line.get("privacy")
+        if not found and not json:
+            answer.note("this task adds no noise: its sums are exact; secemb task create --privacy makes one that does")
+            return
+        answer.show_rows(_COLUMNS, found, as_json=json)
 
 
 @app.command()

@@ -38,6 +38,9 @@ def create(
     server1: Annotated[
         Path | None, typer.Option(help="Server 1's pair file: with it devices may send everything through server 0.")
     ] = None,
+    privacy: Annotated[
+        Path | None, typer.Option(help="A file of what the task promises (docs/privacy.md): with it there is noise.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Make a task, or say why it would not be safe."""
@@ -66,6 +69,7 @@ def create(
             seed=seed,
             initial_scale=initial_scale,
             relay_key=relay_key_of(server1) if server1 is not None else "",
+            privacy=privacy,
         )
         task = make_task(wishes)
         write_task(task, out)

@@ -6,11 +6,13 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from secemb_party.privacy.spending import lines_of
 from secemb_shared.layout import loss_bound, plan
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.ring import Ring
 from secemb_tools.operate.home import PUBLIC, SECRET, write_new
 from secemb_tools.operate.pairing import read_pair
+from secemb_tools.operate.privacy_file import read_privacy
 from secemb_tools.operate.refusal import OperationError
 
 LAYOUTS = ("binned", "direct")
@@ -41,13 +43,14 @@ class Wishes:
     seed: int
     initial_scale: str
     relay_key: str = ""  # server 1's relay identity; without it devices talk to both servers
+    privacy: Path | None = None  # a file of docs/privacy.md; without it there is no noise
 
 
 def make_task(wishes: Wishes) -> TaskSpec:
     """Return the task; a combination that is not safe is refused with the reason."""
     tables, bins = _layout(wishes)
     ring = Ring(bits=wishes.ring_bits, fraction_bits=wishes.fraction_bits)
-    return TaskSpec(
+    task = TaskSpec(
         name=wishes.name,
         items=wishes.items,
         row_width=wishes.width,
@@ -69,7 +72,19 @@ def make_task(wishes: Wishes) -> TaskSpec:
         seed=wishes.seed,
         initial_scale=wishes.initial_scale,
         relay_key=wishes.relay_key,
+        privacy=read_privacy(wishes.privacy, rounds=wishes.rounds, ring=ring) if wishes.privacy is not None else None,
     )
+    check_budgets(task)
+    return task
+
+
+def check_budgets(task: TaskSpec) -> None:
+    """Refuse a privacy budget that not even one round fits into."""
+    if small := [line.kind for line in lines_of(task).values() if not line.rounds()]:
+        raise OperationError(
+            f"the privacy budget of {small[0]} rounds has no room for one of them: allow a larger epsilon, or more "
+            "noise (multiplier)"
+        )
 
 
 def write_task(task: TaskSpec, out: Path) -> None:
@@ -94,7 +109,9 @@ def read_task(path: Path) -> TaskSpec:
 def describe_task(task: TaskSpec) -> dict[str, object]:
     """Return what two operators should look at before they agree."""
     sizes, geometry, ring = Sizes.of(task), task.geometry, task.ring
-    largest = task.cohort * task.bound
+    privacy = task.privacy
+    tail = 0 if privacy is None else max(privacy.rows.tail, privacy.dense.tail)
+    largest = task.cohort * task.bound + tail
     return {
         "task_id": task.task_id.hex(),
         "name": task.name,
@@ -120,7 +137,19 @@ def describe_task(task: TaskSpec) -> dict[str, object]:
         "optimiser": f"{task.optimiser}, rows {task.row_rate}, dense {task.dense_rate}",
         "seed": task.seed,
         "initial_scale": task.initial_scale,
+        "privacy": _describe_privacy(task),
     }
+
+
+def _describe_privacy(task: TaskSpec) -> str:
+    if task.privacy is None:
+        return "none: sums are exact; made without --privacy"
+    chance = f", devices take part with probability {task.privacy.rate}" if task.privacy.rate else ""
+    lines = [
+        f"{line.kind}: ε {line.budget:g} for {line.rounds():,} rounds, noise {line.terms.multiplier:g} times the clip"
+        for line in lines_of(task).values()
+    ]
+    return f"for each {task.privacy.unit}, δ {task.privacy.delta}{chance}; {'; '.join(lines)}"
 
 
 def _describe_relay(task: TaskSpec, sizes: Sizes) -> dict[str, object]:

@@ -52,7 +52,7 @@ def dp(
     models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
     cohorts: Annotated[str, typer.Option(help="Devices of a round, on average; separated by commas.")] = "100,500",
     budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
-    unit: Annotated[str, typer.Option(help="What is hidden: user, or record as in the paper (mf alone).")] = "user",
+    unit: Annotated[str, typer.Option(help="What is hidden: user, or record as in the paper (not deepfm).")] = "user",
     delta: Annotated[float, typer.Option(help="δ of the promise.")] = 1e-4,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each run instead of the report's own.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,

@@ -11,7 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from secemb_sdk.models.clipping import RECORD, USER
+from secemb_shared.messages.privacy import RECORD, USER
 from secemb_tools.charts import line_chart
 from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
 from secemb_tools.operate.answer import show_json
@@ -98,8 +98,8 @@ def _plans(request: Request) -> list[Plan]:
     models = [name.strip() for name in request.models.split(",")]
     if request.unit not in (USER, RECORD):
         raise typer.BadParameter("--unit must be user or record")
-    if request.unit == RECORD and models != ["mf"]:
-        raise typer.BadParameter("record by record only mf is fast enough to be simulated: --models mf")
+    if request.unit == RECORD and "deepfm" in models:
+        raise typer.BadParameter("record by record deepfm is too slow to be simulated: --models mf,ncf,fm")
     if unknown := set(models) - {"mf", "ncf", "fm", "deepfm"}:
         raise typer.BadParameter(f"no model {min(unknown)!r}; there are mf, ncf, fm and deepfm")
     return list(

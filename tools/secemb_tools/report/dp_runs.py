@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from secemb_party.privacy.accountant import Terms, epsilon, solve_multiplier
-from secemb_sdk.models.clipping import RECORD
+from secemb_shared.messages.privacy import RECORD
 from secemb_tools.datasets import RatingSet, Split
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection
 from secemb_tools.simulation.recipes import Recipe, recipe_for

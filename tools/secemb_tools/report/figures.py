@@ -5,10 +5,10 @@ from time import perf_counter
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from secemb_tools.datasets import Split
+from secemb_tools.simulation.progress import RoundsBar
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.summing import add_plainly, add_privately
 from secemb_tools.simulation.training import Training
@@ -72,32 +72,17 @@ def compare(console: Console, recipe: Recipe, data: Split, *, seed: int, private
     runs = [Training(recipe, data, seed=seed, add=add) for add in (add_plainly, add_privately)]
     last = recipe.rounds if private_rounds is None else min(private_rounds, recipe.rounds)
     every = max(1, recipe.rounds // POINTS)
-    with _progress(console) as progress:
-        bar = progress.add_task(recipe.model, total=recipe.rounds, error="")
+    bar = RoundsBar(console, recipe.model, rounds=recipe.rounds)
+    with bar.progress:
         for number in range(1, recipe.rounds + 1):
             _step(figures, runs, private=number <= last)
-            if number % every == 0 or number in (last, recipe.rounds):
+            measured = number % every == 0 or number in (last, recipe.rounds)
+            if measured:
                 figures.curve.append(Point(number, runs[0].rmse(), runs[1].rmse() if number <= last else None))
-                progress.update(bar, error=f"RMSE {figures.plain:.4f}")
-                if not console.is_terminal:  # a bar is of no use in a file
-                    console.print(f"{recipe.model} round {number}: RMSE {figures.plain:.4f}")
-            progress.advance(bar)
+            bar.show(number, figures.plain if measured else None)
     counts = runs[0].counts
     figures.sessions, figures.clipped, figures.failed = counts.sessions, counts.clipped, counts.failed
     return figures
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description:7}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[error]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
 
 
 def _step(figures: Figures, runs: list[Training], *, private: bool) -> None:

@@ -9,19 +9,22 @@ The noise is the product's own, in the ring. Devices take part with a fixed prob
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
-from secemb_sdk.models.clipping import USER, Clip, clip_update
+from secemb_sdk.models import Floats, Ratings
+from secemb_sdk.models.clipping import Clip, Doubles, clip_update
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.privacy import RECORD, USER
 from secemb_shared.privacy import Mechanism, add_noise, clip_to_steps
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
-from secemb_tools.simulation.population import Population
+from secemb_tools.simulation.population import Device, Population
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.summing import Participant
+from secemb_tools.simulation.summing import Participant, Train
 from secemb_tools.simulation.training import Training
 
 CENTRAL, LOCAL = "central", "local"
@@ -32,7 +35,7 @@ _TAKING_PART = 4  # what a seed is used for
 class Protection:
     """How updates are clipped and where noise is added."""
 
-    unit: str  # user, or record for models without a dense part
+    unit: str
     clip: int  # steps
     multiplier: Fraction | None = None  # none: clipped, without noise
     where: str = CENTRAL
@@ -52,7 +55,8 @@ class Protection:
     def _cut(self, updates: np.ndarray, dense: np.ndarray, fraction_bits: int) -> tuple[np.ndarray, np.ndarray]:
         if self.unit == USER:
             return clip_update(updates, dense, Clip(unit=USER, limit=self.clip, fraction_bits=fraction_bits))
-        # Without a dense part a rating's gradient is the row of its item and nothing else.
+        # Without a dense part a rating's gradient is the row of its item and nothing else. With one, devices have cut
+        # already, and this changes nothing.
         steps = [clip_to_steps([row], limit=self.clip, fraction_bits=fraction_bits)[0] for row in updates]
         return np.array(steps).reshape(updates.shape) / 2.0**fraction_bits, dense
 
@@ -83,3 +87,19 @@ class NoisyTraining(Training):
     def __init__(self, recipe: Recipe, data: Split, *, seed: int, protection: Protection) -> None:
         super().__init__(recipe, data, seed=seed, add=protection.add)
         self._population = SampledPopulation(data.train, recipe.models(data.train), cohort=self.task.cohort, seed=seed)
+        self._protection = protection
+
+    def _participant(self, person: int) -> Participant:
+        one = super()._participant(person)
+        if self._protection.unit != RECORD or not self.task.dense_size:
+            return one
+        return Participant(one.ratings, partial(self._train_by_record, self._population.devices[person], one.train))
+
+    def _train_by_record(self, device: Device, train: Train, ratings: Ratings, rows: Floats) -> tuple[Doubles, Doubles]:
+        """Let a device learn as ever, and upload the sum of what each rating adds, cut one by one."""
+        from secemb_tools.simulation.records import cut_each  # needs torch
+
+        before = device.private
+        train(ratings, rows)  # moves the private part
+        limits = {"limit": self._protection.clip, "fraction_bits": self.task.fraction_bits}
+        return cut_each(device.model, rows, self.model.dense, before, ratings, **limits)

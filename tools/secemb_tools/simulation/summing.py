@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
-from secemb_party.round import PartyRound, agree
 from secemb_sdk.flow import DeviceSession
 from secemb_sdk.models import Floats, Ratings
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
+from secemb_tools.simulation.both_servers import BothServers
 
-Train = Callable[[Ratings, Floats], tuple[Floats, Floats]]  # ratings and their rows → updates of rows and dense part
+Numbers = npt.NDArray[np.floating]
+Train = Callable[[Ratings, Floats], tuple[Numbers, Numbers]]  # ratings and their rows → updates of rows and dense part
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -44,24 +46,19 @@ def add_plainly(round_: RoundSpec, model: Model, participants: Sequence[Particip
 
 def add_privately(round_: RoundSpec, model: Model, participants: Sequence[Participant]) -> Share:
     """Return the sum as two servers find it, neither of which sees a rating, an item or an update."""
-    servers = [PartyRound(round_, party, model.rows) for party in (0, 1)]
+    servers = BothServers(round_, model)
     for one in participants:
         _take_part(round_, servers, one)
-    counted = agree(servers[0], servers[1])
-    if len(counted) != len(participants):
-        raise RuntimeError("a session was lost inside one process; this is a fault of the program")
-    return servers[0].share(counted) + servers[1].share(counted)
+    return servers.total(len(participants))
 
 
-def _take_part(round_: RoundSpec, servers: list[PartyRound], one: Participant) -> None:
+def _take_part(round_: RoundSpec, servers: BothServers, one: Participant) -> None:
     session = DeviceSession(round_, one.ratings.items)
-    answers = [server.keys(session.session_id, keys) for server, keys in zip(servers, session.keys, strict=True)]
-    items, rows = session.read((answers[0], answers[1]))
+    items, rows = session.read(servers.keys(session))
     order = np.argsort(items)
     placed = _those_with_a_place(one.ratings, items[order])
     updates, dense = one.train(placed, rows[order])
-    for server, message in zip(servers, session.write(placed.items, updates, dense), strict=True):
-        server.update(session.session_id, message)
+    servers.update(session, session.write(placed.items, updates, dense))
 
 
 def _those_with_a_place(ratings: Ratings, items: Indices) -> Ratings:

@@ -67,8 +67,7 @@ class TorchModel(ABC):
         leaves = [_tensor(part).requires_grad_() for part in (rows, dense, private)]
         items, values = _tensor(ratings.items), _tensor(ratings.values)
         with torch.enable_grad():
-            parts = _cut(leaves[1], self._dense), _cut(leaves[2], self._private)
-            loss = self.loss(leaves[0], *parts, items, values)
+            loss = self.loss(leaves[0], *self.named(leaves[1], leaves[2]), items, values)
             found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
         by_row, by_dense, by_private = (gradient.numpy() for gradient in found)
         return Gradients(float(loss.detach()), by_row, by_dense, by_private)
@@ -76,9 +75,13 @@ class TorchModel(ABC):
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return what the person would think of items, one number each."""
         with torch.no_grad():
-            parts = _cut(_tensor(dense), self._dense), _cut(_tensor(private), self._private)
+            parts = self.named(_tensor(dense), _tensor(private))
             scores: Floats = self.predict(_tensor(rows), *parts, _tensor(items)).numpy()
         return scores
+
+    def named(self, dense: Tensor, private: Tensor) -> tuple[Parts, Parts]:
+        """Return the dense and the private part cut into their named tensors."""
+        return _cut(dense, self._dense), _cut(private, self._private)
 
 
 def compute_alone() -> None:

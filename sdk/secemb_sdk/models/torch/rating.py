@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from secemb_sdk.models.interface import Floats, Ratings
 from secemb_sdk.models.torch.base import Parts, Shapes, TorchModel
 
 
@@ -35,6 +36,28 @@ class RatingModel(TorchModel):
         errors = self.predict(rows, dense, private, items) - values
         own = values.numel() * _squares(private.values()) + _squares([rows])
         return errors.square().sum() + self._penalty * own + self._dense_penalty * _squares(dense.values())
+
+    def losses(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor, values: Tensor) -> Tensor:
+        """Return the loss of each rating as if it were the only one; right where `predict` looks at each row alone."""
+        errors = self.predict(rows, dense, private, items) - values
+        own = _squares(private.values()) + rows.square().sum(dim=1)
+        return errors.square() + self._penalty * own + self._dense_penalty * _squares(dense.values())
+
+    def gradients_of_each(
+        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
+    ) -> tuple[Floats, Floats]:
+        """Return the gradient of each rating's own loss: by its row (n, width) and by the dense part (n, dense size).
+
+        For simulations. It takes for granted that `predict` looks at each row alone; a device takes nothing for granted
+        and asks for one rating after the other (`secemb_sdk.models.clipping`).
+        """
+        own, shared = torch.tensor(rows, requires_grad=True), torch.tensor(dense, requires_grad=True)
+        parts = self.named(shared, torch.tensor(private))
+        losses = self.losses(own, *parts, torch.tensor(ratings.items), torch.tensor(ratings.values))
+        (by_row,) = torch.autograd.grad(losses.sum(), own, retain_graph=True)
+        one_by_one = torch.eye(losses.numel())
+        (by_dense,) = torch.autograd.grad(losses, shared, one_by_one, is_grads_batched=True, materialize_grads=True)
+        return by_row.numpy(), by_dense.numpy()
 
 
 def _squares(parts: Iterable[Tensor]) -> Tensor:

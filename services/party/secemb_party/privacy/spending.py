@@ -7,7 +7,14 @@ server: a crash before the record has shown nothing to anybody, and sending the 
 
 from dataclasses import dataclass
 
+from secemb_party.ledger import Ledger
 from secemb_party.privacy.accountant import MOST_ROUNDS, Terms, epsilon, rounds_within
+from secemb_party.privacy.errors import BudgetSpentError
+from secemb_party.telemetry import Metrics
+from secemb_party.workers import Workers
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.spec import SUM_SIZES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,10 +24,11 @@ class Line:
     kind: str
     terms: Terms
     budget: float  # ε
+    most: int = MOST_ROUNDS  # rounds that there can be at all
 
     def rounds(self) -> int:
         """Return how many rounds of this kind there may ever be."""
-        return rounds_within(self.terms, self.budget, MOST_ROUNDS)
+        return rounds_within(self.terms, self.budget, self.most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +38,9 @@ class Spent:
     kind: str
     shares: int
     epsilon: float
+    delta: float
     budget: float
+    projected: float  # ε when all rounds that may still come have been
     remaining: int  # rounds
 
     @property
@@ -41,11 +51,59 @@ class Spent:
 
 def spent(line: Line, shares: dict[str, int]) -> Spent:
     """Return where a line stands after so many shares of each kind."""
-    given = shares.get(line.kind, 0)
+    given, limit = shares.get(line.kind, 0), line.rounds()
     return Spent(
         kind=line.kind,
         shares=given,
         epsilon=epsilon(line.terms, given),
+        delta=line.terms.delta,
         budget=line.budget,
-        remaining=max(0, line.rounds() - given),
+        projected=epsilon(line.terms, max(given, limit)),
+        remaining=max(0, limit - given),
     )
+
+
+def lines_of(task: TaskSpec) -> dict[str, Line]:
+    """Return the budget lines of a task by kind of round; a task without noise has none."""
+    if task.privacy is None:
+        return {}
+    delta, rate = decimal(task.privacy.delta), task.privacy.rate
+    return {
+        kind: Line(
+            kind=kind,
+            terms=Terms(multiplier=decimal(line.multiplier), delta=delta, rate=decimal(rate) if rate else None),
+            budget=decimal(line.epsilon),
+            most=min(task.rounds, MOST_ROUNDS),
+        )
+        for kind in SUM_SIZES
+        if (line := task.privacy.line(kind)) is not None
+    }
+
+
+class Spending:
+    """One server's own count, from its own ledger."""
+
+    def __init__(self, task: TaskSpec, ledger: Ledger, workers: Workers, metrics: Metrics) -> None:
+        self._task, self._ledger, self._workers, self._metrics = task, ledger, workers, metrics
+        self._lines = lines_of(task)
+
+    async def standing(self) -> list[Spent]:
+        """Return where every line stands, and show it to whoever watches."""
+        if not self._lines:
+            return []
+        shares = await self._ledger.shares_by_kind(self._task.task_id)
+        found = await self._workers.run(lambda: [spent(line, shares) for line in self._lines.values()])
+        for one in found:
+            self._metrics.privacy(one.kind, epsilon=one.epsilon, remaining=one.remaining)
+        return found
+
+    async def affords(self, kind: str) -> bool:
+        """Tell whether there may be one more round of a kind."""
+        if self._task.privacy is None:
+            return True
+        return any(one.kind == kind and not one.exhausted for one in await self.standing())
+
+    async def require(self, kind: str) -> None:
+        """Raise unless there may be one more round of a kind."""
+        if not await self.affords(kind):
+            raise BudgetSpentError("the privacy budget has no room for another round of this kind; make a new task")

@@ -1,0 +1,120 @@
+"""What a task promises about its sums: how updates are cut, how much noise each server adds, and when it stops.
+
+Every kind of round has a budget line of its own, because their sums are of different things. A kind without a line has
+no rounds in a task with noise. What the numbers mean: docs/privacy.md.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any, Self
+
+from secemb_shared.errors import SecEmbError, SpecError
+from secemb_shared.messages import canonical
+from secemb_shared.privacy.mechanism import Mechanism
+
+USER, RECORD = "user", "record"
+LARGEST_EPSILON = 10**6
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetLine:
+    """The noise of one kind of round, and what all rounds of this kind may cost together."""
+
+    clip: int  # Δ₂ in steps: rows and dense part together, or rows alone, or the numbers of a secure sum
+    multiplier: str  # σ/Δ₂ of each server's noise
+    epsilon: str
+
+    def mechanism(self, clip: int, *, parts: int = 1) -> Mechanism:
+        """Return the noise for a part that is cut to `clip`."""
+        return Mechanism(clip=clip, multiplier=Fraction(self.multiplier), parts=parts)
+
+    def check(self) -> None:
+        """Refuse numbers that are none, and noise that cannot be drawn."""
+        if [type(self.clip), type(self.multiplier), type(self.epsilon)] != [int, str, str]:
+            raise SpecError("a budget line has a clip in whole steps, and a multiplier and an epsilon as text")
+        canonical.decimal(self.multiplier)
+        if not 0 < canonical.decimal(self.epsilon) <= LARGEST_EPSILON:
+            raise SpecError("a budget's epsilon must be above 0 and at most a million")
+        self.mechanism(self.clip)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """Differential privacy against each single server."""
+
+    unit: str  # user: all that a device uploads in a round; record: what each rating adds
+    delta: str  # of each budget line
+    train: BudgetLine
+    survey: BudgetLine | None = None
+    evaluate: BudgetLine | None = None
+    dense_clip: int = 0  # of the dense part, in steps, where it is cut apart from the rows; 0: cut together
+    rate: str = ""  # probability with which a device takes part, by its own coin; empty: nothing is assumed
+
+    def __post_init__(self) -> None:
+        try:
+            self._check()
+        except SpecError:
+            raise
+        except SecEmbError as error:
+            raise SpecError(str(error)) from error
+
+    def line(self, kind: str) -> BudgetLine | None:
+        """Return the budget line of a kind of round; without one there are no such rounds."""
+        return {"train": self.train, "survey": self.survey, "evaluate": self.evaluate}[kind]
+
+    @property
+    def rows(self) -> Mechanism:
+        """Return the noise on every row."""
+        return self.train.mechanism(self.train.clip, parts=self._parts)
+
+    @property
+    def dense(self) -> Mechanism:
+        """Return the noise on every number of the dense part."""
+        return self.train.mechanism(self.dense_clip or self.train.clip, parts=self._parts)
+
+    @property
+    def _parts(self) -> int:
+        return 2 if self.dense_clip else 1
+
+    def fields(self) -> dict[str, Any]:
+        """Return the group that stands in a task; a line that is not there is an empty group."""
+        return asdict(self) | {"survey": _group(self.survey), "evaluate": _group(self.evaluate)}
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> Self:
+        """Return what a group means; unknown and missing members are refused."""
+        names = {"unit", "delta", "train", "survey", "evaluate", "dense_clip", "rate"}
+        if set(found) != names:
+            raise SpecError("the group privacy has unknown or missing members")
+        lines = {kind: _read_line(found[kind]) for kind in ("train", "survey", "evaluate")}
+        return cls(**{**found, **lines})
+
+    def _check(self) -> None:
+        kinds = [type(member) for member in (self.dense_clip, self.unit, self.delta, self.rate)]
+        if kinds != [int, str, str, str]:
+            raise SpecError("the members of privacy are whole numbers, text and budget lines")
+        if not isinstance(self.train, BudgetLine):
+            raise SpecError("privacy needs a budget line for training")
+        if self.unit not in (USER, RECORD):
+            raise SpecError(f"the unit of privacy is {USER} or {RECORD}")
+        if not 0 < canonical.decimal(self.delta) < 1:
+            raise SpecError("delta must lie between 0 and 1, well below one over the number of people")
+        if self.rate and not 0 < canonical.decimal(self.rate) <= 1:
+            raise SpecError("a rate of taking part must be above 0 and at most 1, or empty")
+        for line in (self.train, self.survey, self.evaluate):
+            if line is not None:
+                line.check()
+        _ = self.rows, self.dense  # refuse noise that cannot be drawn
+
+
+def _group(line: BudgetLine | None) -> dict[str, Any]:
+    return {} if line is None else asdict(line)
+
+
+def _read_line(found: Any) -> BudgetLine | None:
+    if found == {}:
+        return None
+    if not isinstance(found, Mapping) or set(found) != {"clip", "multiplier", "epsilon"}:
+        raise SpecError("a budget line has a clip, a multiplier and an epsilon, or is an empty group")
+    return BudgetLine(**found)

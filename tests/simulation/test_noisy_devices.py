@@ -1,0 +1,159 @@
+"""What a device does in a task with noise: it cuts what it says, and where chance decides it sits rounds out."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.simulation.pair import RELAYED, Pair, a_pair, a_task
+from tests.simulation.phone import Marking, Phone, a_phone, contributed, until_contributed
+from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, Draws, watched
+
+from secemb_party.evaluation import Share
+from secemb_sdk.errors import MisfitError
+from secemb_sdk.outcome import Contributed, NotNow
+from secemb_sdk.sampling import takes_part
+from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.privacy import BudgetLine, Privacy
+from secemb_shared.messages.spec import EVALUATE, SURVEY
+from secemb_shared.secure_sum import SUM_RING
+
+pytestmark = pytest.mark.asyncio
+
+CLIP = TRAINING.clip
+SUMS = BudgetLine(clip=2 << 16, multiplier="3", epsilon="20")
+
+
+def no_noise(_round: RoundSpec, _share: Share) -> None:
+    """Let a test see what devices have added."""
+
+
+async def plain_sum(pair: Pair, phones: list[Phone], draws: Draws) -> Share:
+    """Return what devices have added up in a round, before noise."""
+    await pair.step()
+    for phone in phones:
+        await contributed(phone)
+    await pair.finish()
+    return draws.before[0] + draws.before[1]
+
+
+def loud(pair: Pair, mark: int) -> list[Phone]:
+    """Return a device that shouts, and one that has nothing to say, so that the sum is the first one's update."""
+    silent = Phone(pair, pair.folder / "silent", Marking(1))
+    phone = Phone(pair, pair.folder / "loud", Marking(mark))
+    phone.log({0: 4.0, 3: 2.0})
+    return [phone, silent]
+
+
+def lengths(pair: Pair, total: Share) -> tuple[float, float]:
+    """Return how long rows and dense part are, in steps."""
+    ring = pair.task.ring
+    return float(np.linalg.norm(ring.decode(total.rows))), float(np.linalg.norm(ring.decode(total.dense)))
+
+
+@pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
+async def test_a_whole_update_is_cut_to_the_clip(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
+    async with a_pair(privacy=PRIVACY, cohort=2, **changes) as pair:
+        with watched(monkeypatch, no_noise) as draws:
+            rows, dense = lengths(pair, await plain_sum(pair, loud(pair, 500), draws))
+        assert CLIP - 2 < np.hypot(rows, dense) <= CLIP  # cut to whole steps
+        assert dense > 0
+
+
+async def test_without_privacy_only_the_bound_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_pair(cohort=2) as pair:
+        with watched(monkeypatch, no_noise) as draws:
+            rows, dense = lengths(pair, await plain_sum(pair, loud(pair, 500), draws))
+        assert rows > 700
+        assert dense == 500
+
+
+async def test_rows_and_dense_part_may_be_cut_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_pair(privacy=replace(PRIVACY, dense_clip=5), cohort=2) as pair:
+        with watched(monkeypatch, no_noise) as draws:
+            rows, dense = lengths(pair, await plain_sum(pair, loud(pair, 500), draws))
+        assert CLIP - 2 < rows <= CLIP
+        assert 4 <= dense <= 5
+
+
+async def test_each_rating_is_cut_where_the_record_is_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_pair(privacy=replace(PRIVACY, unit="record"), cohort=2) as pair:
+        with watched(monkeypatch, no_noise) as draws:
+            total = await plain_sum(pair, loud(pair, 500), draws)
+        by_row, by_dense = pair.task.ring.decode(total.rows), pair.task.ring.decode(total.dense)
+        for item in (0, 3):  # each with its half of the dense part, which both move alike
+            assert CLIP - 2 < np.hypot(np.linalg.norm(by_row[item]), np.linalg.norm(by_dense / 2)) <= CLIP
+        assert np.count_nonzero(by_row.any(axis=1)) == 2
+
+
+async def test_records_are_cut_in_one_epoch_only() -> None:
+    async with a_pair(privacy=replace(PRIVACY, unit="record")) as pair:
+        await pair.step()
+        phone = a_phone(pair, 0, options={"epochs": 2})
+        with pytest.raises(MisfitError, match="epochs=1"):
+            await phone.contribute()
+        assert not phone.seen.bodies
+
+
+@pytest.mark.parametrize("kind", [SURVEY, EVALUATE])
+async def test_what_is_said_about_oneself_is_cut_as_well(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    privacy = replace(PRIVACY, survey=SUMS, evaluate=SUMS)
+    async with a_pair(privacy=privacy, cohort=2, choose_kind=lambda _: kind) as pair:
+        phones = loud(pair, 1)
+        phones[0].options = {"hold_out": 0.999}
+        phones[0].log(dict.fromkeys(range(4), 5.0))
+        with watched(monkeypatch, no_noise) as draws:
+            total = await plain_sum(pair, phones, draws)
+        assert 1.99 < float(np.linalg.norm(SUM_RING.decode(total.sums))) <= 2.0
+
+
+async def test_a_kind_of_round_without_a_budget_gets_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_pair(privacy=PRIVACY, cohort=2, choose_kind=lambda _: SURVEY) as pair:
+        for party in pair.parties.values():  # both servers have lost their scruples
+            monkeypatch.setattr(party.spending, "affords", _always)
+        await pair.step()
+        outcomes = [await phone.contribute() for phone in loud(pair, 1)]
+        assert [outcome.trouble for outcome in outcomes if isinstance(outcome, Contributed)] == ["RefusedError"] * 2
+
+
+async def _always(_kind: str) -> bool:
+    return True
+
+
+# Chance.
+
+
+def sampled(rate: str) -> Privacy:
+    return replace(PRIVACY, rate=rate)
+
+
+@pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
+async def test_a_device_that_sits_a_round_out_does_not_join(changes: dict[str, Any]) -> None:
+    async with a_pair(privacy=sampled("0.000001"), **changes) as pair:
+        await pair.step()
+        phone = a_phone(pair, 0)
+        for _ in range(5):  # asking again does not toss again
+            outcome = await phone.contribute()
+            assert isinstance(outcome, NotNow)
+            assert outcome.seconds == pytest.approx(pair.task.join_seconds, rel=0.5)
+        assert {what for _, _, what in phone.seen.requests} == {pair.task.task_id.hex()}  # nothing but looks
+
+
+@pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
+async def test_who_sits_one_round_out_takes_part_in_another(changes: dict[str, Any]) -> None:
+    async with a_pair(privacy=sampled("0.5"), cohort=2, **changes) as pair:
+        outcomes = await until_contributed([a_phone(pair, number) for number in (0, 1)])
+        assert len(outcomes) == 2
+
+
+async def test_the_coin_falls_at_the_stated_rate_and_anew_in_each_round() -> None:
+    task = a_task(privacy=sampled("0.3"))
+    rounds = [RoundSpec(task=task, number=at, model_version=0, model_digest=bytes(32)).encode() for at in range(2)]
+    seeds = [at.to_bytes(32, "little") for at in range(4000)]
+    first, second = (np.array([takes_part(task, one, seed) for seed in seeds]) for one in rounds)
+    spread = 6 * (0.3 * 0.7 / 4000) ** 0.5
+    for tossed in (first, second):
+        assert abs(tossed.mean() - 0.3) < spread
+    assert abs((first & second).mean() - 0.09) < spread
+    assert all(takes_part(a_task(privacy=sampled("1")), rounds[0], seed) for seed in seeds)
+    assert all(takes_part(a_task(), rounds[0], seed) for seed in seeds)

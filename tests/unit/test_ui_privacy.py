@@ -1,0 +1,56 @@
+"""What each server's page says about the privacy of its task: what is spent, what is left, and what it promises."""
+
+import pytest
+from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING
+from tests.unit.operator_desk import Desk, a_desk
+from tests.unit.test_ui_partner import read
+
+from secemb_party.privacy.spending import Spent
+from secemb_shared.messages.privacy import BudgetLine, Privacy
+
+pytestmark = pytest.mark.asyncio
+
+SMALL = Privacy(
+    unit="record",
+    delta="0.00001",
+    train=BudgetLine(clip=TRAINING.clip, multiplier="3", epsilon="0.9"),  # one round, and no second
+    evaluate=BudgetLine(clip=2**16, multiplier="4", epsilon="1"),
+    rate="0.5",
+)
+
+
+async def training(desk: Desk, role: int) -> Spent:
+    return (await desk.pair.parties[role].spending.standing())[0]
+
+
+@pytest.mark.parametrize("role", [0, 1])
+async def test_the_page_shows_what_is_spent_projected_and_left(role: int) -> None:
+    async with a_desk(privacy=PRIVACY) as desk:
+        spent, text = await training(desk, role), await read(desk, role, "/ui/privacy")
+        assert spent.remaining > 0
+        assert f"Spent ε {spent.epsilon:.3f}" in text
+        assert f"Budget ε {spent.budget:.3f}" in text
+        assert f"When all rounds have been ε {spent.projected:.3f}" in text
+        assert f"Rounds left {spent.remaining} after 1" in text
+        assert "cut to a length of 16" in text
+        assert "Nothing is assumed about who takes part" in text
+        assert f"1 {spent.epsilon:.4f} {spent.budget:.4f} here" in text  # a line of the table that the chart is made of
+        assert "Surveys" not in text
+
+
+async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> None:
+    async with a_desk(privacy=SMALL) as desk:
+        assert (await training(desk, 1)).exhausted
+        text = await read(desk, 1, "/ui/privacy")
+        assert "The task is over: no round is opened any more." in text
+        assert "Rounds left 0 after 1" in text
+        assert "one rating" in text
+        assert "with probability 0.5" in text
+        assert "Evaluations Spent ε 0.000" in text
+        assert "all that its privacy budget allows" in await read(desk, 1, "/ui/partner")
+
+
+async def test_a_task_without_noise_says_so() -> None:
+    async with a_desk() as desk:
+        assert "its sums are exact" in await read(desk, 0, "/ui/privacy")
+        assert "privacy budget" not in await read(desk, 1, "/ui/partner")
