@@ -6,14 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
-from tests.e2e.commands import json_of, refused, run
+from tests.e2e.cases import WITHOUT_JSON
+from tests.e2e.commands import COMMANDS, json_of, read_json, refused, run
 from tests.e2e.servers import Servers, set_up
+from typer.testing import CliRunner
 
 from secemb_tools.__main__ import app
 from secemb_tools.reference import reference_of
@@ -21,19 +21,6 @@ from secemb_tools.shapes import SHAPES
 
 ROOT = Path(__file__).parents[2]
 SMALL = ("--devices", 12, "--cohort", 4, "--items", 60, "--rounds", 4)
-
-
-def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    if not hasattr(command, "commands"):
-        yield " ".join(path), command
-        return
-    for name, one in command.commands.items():
-        if not one.hidden:
-            yield from leaves(one, (*path, name))
-
-
-COMMANDS = dict(leaves(typer.main.get_command(app)))
-WITHOUT_JSON = {"serve", "vectors", "pair export"}  # they print nothing, or JSON always
 
 
 def test_the_reference_in_docs_is_that_of_the_code() -> None:
@@ -160,6 +147,18 @@ def test_a_run_is_kept_shown_listed_and_compared(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "plot.svg").read_text().startswith("<svg")
 
 
+def test_a_damaged_run_is_named_and_the_others_are_listed(tmp_path: Path) -> None:
+    for name in ("bad", "good", "worse"):
+        run("simulate", *SMALL, "--runs", tmp_path, "--name", name)
+    (tmp_path / "bad" / "run.json").write_text('{"format"')
+    (tmp_path / "worse" / "run.json").write_bytes(b"\xff[]")
+    done = CliRunner().invoke(app, ["run", "list", "--runs", str(tmp_path), "--json"], catch_exceptions=False)
+    assert done.exit_code == 1
+    assert [row["name"] for row in read_json(done.stdout)] == ["good"]
+    for name in ("bad", "worse"):
+        assert f"{tmp_path / name} holds no run of this version; remove it" in done.stderr
+
+
 def test_a_run_that_cannot_be_is_refused(tmp_path: Path) -> None:
     runs = ("--runs", tmp_path)
     assert "there is no run" in refused("run", "show", "none", *runs)
@@ -174,7 +173,7 @@ def test_a_run_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_simulation_that_is_interrupted_goes_on_to_the_same_table(tmp_path: Path) -> None:
-    words = ["--devices", "20", "--cohort", "8", "--items", "60", "--rounds", "150", "--save-every", "1", "--json"]
+    words = ["--devices", "20", "--cohort", "8", "--items", "60", "--rounds", "60", "--save-every", "1", "--json"]
     command = [sys.executable, "-m", "secemb_tools", "simulate", *words, "--runs", str(tmp_path), "--name", "cut"]
     # What runs in the background of a shell begins with interrupts ignored, and so would its children.
     process = subprocess.Popen(

@@ -9,36 +9,18 @@ from typing import Any
 
 import pytest
 from tests.e2e.commands import check_shape, json_of, refused, run
+from tests.e2e.place import RUNNING
 from tests.e2e.servers import wait_for
 from typer.testing import CliRunner
 
-from secemb_shared.messages import TaskSpec
 from secemb_tools.__main__ import app
 from secemb_tools.local import Pair
 from secemb_tools.local.pair import free_ports
 
-TASK = TaskSpec(
-    name="commands",
-    items=200,
-    row_width=5,
-    dense_size=0,
-    capacity=10,
-    tables=1,
-    bins=40,
-    ring_bits=32,
-    fraction_bits=16,
-    bound=2**20,
-    cohort=2,
-    min_cohort=2,
-    rounds=1000,
-    join_seconds=8,
-    upload_seconds=16,
-)
-
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    made = Pair(tmp_path_factory.mktemp("pair"), TASK)
+    made = Pair(tmp_path_factory.mktemp("pair"), RUNNING)
     with made.running():
         yield made
 
@@ -138,7 +120,10 @@ def test_status_shows_both_servers_and_can_be_watched(
     assert [one["role"] for one in found["servers"]] == [0, 1]
     assert found["same_task"] is True
     lines = run("status", *operators, "--watch", "--times", 2, "--every", 0.1, "--json").splitlines()
-    assert [len(json.loads(line)["servers"]) for line in lines] == [2, 2]
+    assert len(lines) == 2
+    for line in lines:
+        check_shape("status", json.loads(line))
+    assert run("status", *operators, "--watch", "--times", 3, "--every", 0.1).count("the models are equal") == 3
     file = tmp_path / "token"
     file.write_text(pair.servers[1].operator_token + "\n")
     alone = json_of("status", "--server", pair.urls[1], "--token-file", file)

@@ -1,9 +1,10 @@
 """The `secemb` command as people type it, in a process of its own."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
+
+from tests.e2e.commands import check_shape, read_json
 
 
 def secemb(*words: str) -> subprocess.CompletedProcess[str]:
@@ -18,9 +19,11 @@ def test_the_kernel_line_names_what_does_the_work() -> None:
 
 def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
     output = tmp_path / "figures" / "bench.json"
-    done = secemb("bench", "--seconds", "0.01", "--catalogue", "ML100K", "--output", str(output))
+    done = secemb("bench", "--seconds", "0.01", "--catalogue", "ML100K", "--output", str(output), "--json")
     assert done.returncode == 0, done.stderr
-    figures = json.loads(output.read_text())
+    figures = read_json(output.read_text())
+    assert read_json(done.stdout) == figures
+    check_shape("bench", figures)
     assert {row["construction"] for row in figures["catalogues"]} == {
         "SecEmb-Init, direct",
         "SecEmb-RowEnc, direct",
@@ -30,7 +33,7 @@ def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
     }
     assert figures["kernel"]["operations"]
     assert [row["model"] for row in figures["devices"]] == ["MF", "NCF", "FM", "DeepFM"]
-    assert all(bar["name"].split(",")[0] in done.stdout for bar in figures["bars"])
+    assert all(bar["name"].split(",")[0] in done.stderr for bar in figures["bars"])
 
 
 def test_an_unknown_catalogue_is_refused_with_the_known_ones() -> None:

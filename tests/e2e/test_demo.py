@@ -1,6 +1,5 @@
 """`secemb demo` in a small setting: what it shows, what it leaves behind, and that Ctrl-C ends it at any moment."""
 
-import json
 import os
 import re
 import signal
@@ -16,15 +15,18 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.commands import check_shape, refused
+from tests.e2e.commands import check_shape, read_json, refused
 
+from secemb_shared.messages import Sizes
 from secemb_tools import simulate
+from secemb_tools.simulation.worlds import make_world
 
 SMALL = ("--devices", "6", "--cohort", "3", "--rounds", "4", "--items", "60")
 ROUND_LINE = re.compile(
     r"round (\d) \(\d/4\) (train|evaluate): 3 retrieved, 3 uploaded, 3 matched, 0 dropped, [\d.]+ s, "
     r"fleet RMSE ([\d.]+|-), \d+ kB a device, model (\d), digests equal"
 )
+OWN = {"temporary", "output.txt", "errors.txt"}  # what a test makes around a demonstration
 
 
 @dataclass
@@ -38,9 +40,15 @@ class Demo:
     def text(self) -> str:
         return self.output.read_text()
 
-    def wait_until(self, holds: Callable[["Demo"], bool]) -> None:
+    @property
+    def report(self) -> Path:
+        return self.output.with_name("demo.html")
+
+    def wait_until(self, holds: Callable[["Demo"], bool], *, may_end: bool = False) -> None:
         end = time.monotonic() + 60
         while not holds(self):
+            if may_end and self.process.poll() == 0:
+                return
             assert self.process.poll() is None, self.text()
             assert time.monotonic() < end, self.text()
             time.sleep(0.005)
@@ -49,12 +57,22 @@ class Demo:
         """Return the processes that serve something below this demonstration's folder."""
         return [pid for pid, words in command_lines() if str(self.folder) in words]
 
+    def files(self) -> list[Path]:
+        """Return what lies where this demonstration keeps its files."""
+        return list(self.folder.iterdir())
+
+    def ports(self) -> list[int]:
+        """Return those of its ports that somebody listens on."""
+        named = {int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", self.text())}
+        return [port for port in named if listens(port)]
+
     def check_that_nothing_is_left(self) -> None:
-        assert list(self.folder.iterdir()) == []
-        assert self.services() == []
-        for port in map(int, re.findall(r"http://127\.0\.0\.1:(\d+)", self.text())):
-            with socket.socket() as probe:
-                assert probe.connect_ex(("127.0.0.1", port)) != 0
+        assert (self.files(), self.services(), self.ports()) == ([], [], [])
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def command_lines() -> Iterator[tuple[int, str]]:
@@ -99,7 +117,7 @@ class Page(HTMLParser):
         self.fetched += [value or "" for name, value in attrs if name in {"src", "href", "action", "data", "srcset"}]
 
 
-def test_the_demo_shows_every_round_stays_up_when_asked_and_leaves_nothing_but_its_report(
+def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     start: Callable[..., Demo], tmp_path: Path
 ) -> None:
     demo = start("--keep")
@@ -111,10 +129,11 @@ def test_the_demo_shows_every_round_stays_up_when_asked_and_leaves_nothing_but_i
     assert demo.process.wait(timeout=60) == 0
     kinds = [found[:2] for found in ROUND_LINE.findall(shown)]
     assert kinds == [("0", "train"), ("1", "train"), ("2", "evaluate"), ("3", "train")]
-    for words in ("the same model, bit for bit", "operator token", "a device sends", "All as it must be"):
+    for words in ("the same model, bit for bit", "operator token", "a device sends, relayed", "All as it must be"):
         assert words in shown
+    assert "Explanation: " in shown, "what is not measured is said as such"
     demo.check_that_nothing_is_left()
-    assert {path.name for path in tmp_path.iterdir()} == {"temporary", "output.txt", "errors.txt", "demo.html"}
+    assert {path.name for path in tmp_path.iterdir()} == OWN | {"demo.html"}
     page = Page()
     page.feed((tmp_path / "demo.html").read_text())
     assert page.fetched == []
@@ -122,44 +141,102 @@ def test_the_demo_shows_every_round_stays_up_when_asked_and_leaves_nothing_but_i
     assert (page.tags.count("svg"), page.tags.count("table")) == (3, 3)
 
 
-def test_over_http_and_in_process_the_same_seed_gives_the_same_table(start: Callable[..., Demo]) -> None:
-    demo = start("--json", "--seed", "7")
+@pytest.mark.parametrize(
+    ("model", "transport", "seed"), [("mf", "relayed", 7), ("mf", "direct", 7), ("ncf", "relayed", 3)]
+)
+def test_over_http_and_in_process_the_same_seed_gives_the_same_table(
+    model: str, transport: str, seed: int, start: Callable[..., Demo]
+) -> None:
+    demo = start("--json", "--seed", str(seed), "--model", model, "--transport", transport)
     assert demo.process.wait(timeout=120) == 0
-    found: dict[str, Any] = json.loads(demo.text())
-    run = simulate(devices=6, cohort=3, rounds=4, items=60, seed=7)
+    found: dict[str, Any] = read_json(demo.text())
+    run = simulate(devices=6, cohort=3, rounds=4, items=60, seed=seed, model=model)
     assert found["table"] == run.table()
     assert found["task_id"] == run.task_id
-    assert simulate(devices=6, cohort=3, rounds=4, items=60, seed=8).table() != run.table()
+    assert simulate(devices=6, cohort=3, rounds=4, items=60, seed=seed + 1, model=model).table() != run.table()
     check_shape("demo", found)
     assert found["format"] == "secemb/1 demo"
     assert found["good"] is True
     assert found["same_as_plain"] is True
-    assert {"sent", "received", "full_sent", "full_received"} == set(found["bytes_per_device"])
+    assert (found["scenario"]["model"], found["transport"]) == (model, transport)
+    check_evidence(found)
+
+
+def check_evidence(found: dict[str, Any]) -> None:
+    """Compare what was measured on the servers' disks with what the task says."""
+    world = make_world(rounds=4, **{name: found["scenario"][name] for name in ("devices", "cohort", "items", "model")})
+    sizes, moved = Sizes.of(world.task), found["bytes_per_device"]
     assert [one["role"] for one in found["servers"]] == [0, 1]
-    assert all(one["lengths"] == 1 for one in found["servers"])
+    for one in found["servers"]:
+        assert (one["sessions"], one["messages"], one["lengths"], one["repeated"]) == (12, 18, 1, 0)
+        assert (one["keys_bytes"], one["update_bytes"]) == (sizes.keys, sizes.update[one["role"]])
+        assert one["compressed"] > 0.95
+        assert found["sum_compressed"] < one["share_compressed"]
+    relayed = found["transport"] == "relayed"
+    assert 0 <= moved["sent"] - (sizes.relayed_upload if relayed else sizes.upload) < 500
+    fewest, most = found["ratings_per_device"]
+    assert fewest < most, "devices that differ are what the equal lengths are about"
 
 
+def test_ratings_of_ones_own_are_shown_in_a_demo(start: Callable[..., Demo], tmp_path: Path) -> None:
+    table = tmp_path / "mine.csv"
+    rows = [f"{person},{item},{(person * item) % 5 + 1}" for person in range(8) for item in range(person, person + 12)]
+    table.write_text("\n".join(["user,item,rating", *rows]) + "\n")
+    demo = start("--data", str(table), "--json")
+    assert demo.process.wait(timeout=120) == 0
+    found = read_json(demo.text())
+    assert (found["scenario"]["data"], found["scenario"]["items"]) == (str(table), 19)
+    assert found["ratings_per_device"] == [12, 12]
+    assert found["table"] == simulate(data=table, devices=6, cohort=3, rounds=4).table()
+
+
+# In the order in which they come: what is under way is another thing each time.
 MOMENTS: dict[str, Callable[[Demo], bool]] = {
+    "it is being loaded": lambda _: True,
+    "it has said what comes": lambda demo: "must not collude" in demo.text(),
     "its folder is made": lambda demo: any(demo.folder.iterdir()),
+    "the servers are being paired": lambda demo: any(demo.folder.glob("*/0.pair.json")),
     "a service starts": lambda demo: bool(demo.services()),
+    "both servers are up": lambda demo: "server 1  http" in demo.text(),
+    "a device has begun": lambda demo: any(demo.folder.glob("*/devices/*")),
     "a round has ended": lambda demo: "(1/4)" in demo.text(),
+    "an evaluation has ended": lambda demo: "(3/4)" in demo.text(),
+    "the last round has ended": lambda demo: "(4/4)" in demo.text(),
+    "the tables are printed": lambda demo: "fleet RMSE at the end" in demo.text(),
+    "the report is being written": lambda demo: demo.report.exists(),
 }
+BEFORE_ANYTHING, AT_THE_END = "it is being loaded", ("the tables are printed", "the report is being written")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_ctrl_c_cleans_up_and_a_second_one_does_not_disturb_that_when(moment: str, start: Callable[..., Demo]) -> None:
     demo = start()
-    demo.wait_until(MOMENTS[moment])
+    demo.wait_until(MOMENTS[moment], may_end=moment in AT_THE_END)
     for _ in range(3):
         demo.process.send_signal(signal.SIGINT)
         time.sleep(0.01)
-    assert demo.process.wait(timeout=60) == 130
+    codes = {130}
+    if moment == BEFORE_ANYTHING:
+        codes.add(-signal.SIGINT)  # Python itself is ended
+    elif moment in AT_THE_END:
+        codes.add(0)  # it was faster
+    assert demo.process.wait(timeout=60) in codes
     demo.check_that_nothing_is_left()
+    assert {path.name for path in demo.report.parent.iterdir()} - {"demo.html"} == OWN
+    assert demo.report.exists() == ("report in" in demo.text() or moment == "the report is being written")
+
+
+def test_what_is_left_behind_would_be_noticed(start: Callable[..., Demo]) -> None:
+    """The check itself: while a demonstration runs there is a folder, a process and a port."""
+    demo = start("--keep")
+    demo.wait_until(lambda one: "stay up until Ctrl-C" in one.text())
+    for leftover in (demo.files, demo.services, demo.ports):
+        assert leftover()
 
 
 def test_services_do_not_outlive_a_demo_that_is_killed(start: Callable[..., Demo]) -> None:
     demo = start()
-    demo.wait_until(lambda one: "server 1" in one.text())
+    demo.wait_until(MOMENTS["both servers are up"])
     assert len(demo.services()) == 2
     demo.process.kill()
     demo.process.wait()

@@ -20,6 +20,8 @@ def test_fifty_relayed_devices_move_the_model_as_a_plaintext_run_does(tmp_path: 
         assert received == [(3 * DEVICES,)]
         held = json.loads(secemb("relay-key", "list", "--config", servers.pair[1].folder, "--json"))
         assert [key["state"] for key in held] == ["active"]
+        for server in servers.pair:
+            assert held[0]["not_after"][:10] in relay_line(secemb("check", server.folder))
         made = json.loads(secemb("relay-key", "rotate", "--config", servers.pair[1].folder, "--json"))
         held = json.loads(secemb("relay-key", "list", "--config", servers.pair[1].folder, "--json"))
         assert [key["state"] for key in held] == ["active", "active"]
@@ -29,3 +31,10 @@ def test_fifty_relayed_devices_move_the_model_as_a_plaintext_run_does(tmp_path: 
         assert all(key["private"] not in servers.pair[1].log.read_text() for key in private)
     finally:
         servers.end()
+
+
+def relay_line(findings: str) -> str:
+    """Return what `secemb check` says about the key that devices seal to."""
+    (line,) = [line for line in findings.splitlines() if "relay key" in line]
+    assert line.startswith("ok")
+    return line

@@ -1,4 +1,4 @@
-"""Ratings that nobody gave, for tests that may not carry real ones: hidden tastes, a long tail of items, and noise."""
+"""Ratings that nobody gave, for tests that may not carry real ones: so many of them, and harder to learn."""
 
 from pathlib import Path
 
@@ -6,24 +6,19 @@ import numpy as np
 
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet
+from secemb_tools.datasets.made_up import Tastes
 
 
 def made_up_ratings(*, people: int, items: int, count: int, seed: int = 1, tastes: int = 4) -> RatingSet:
     """Return ratings of so many people and items, every person with at least ten."""
     rng = np.random.default_rng(seed)
-    likes, kinds = rng.normal(0, 0.55, (people, tastes)), rng.normal(0, 1, (items, tastes))
-    by_person, by_item = rng.normal(0, 0.4, people), rng.normal(0, 0.5, items)
-    who, what = _who_rates_what(rng, people, items, count)
-    exact = 3.5 + by_person[who] + by_item[what] + (likes[who] * kinds[what]).sum(axis=1)
-    values = np.clip(np.rint(exact + rng.normal(0, 0.6, who.size)), 1, 5)
-    return RatingSet(
-        name="made up",
-        people=who,
-        items=what,
-        values=values.astype(np.float32),
-        user_features=(likes > 0).astype(np.uint8),
-        item_features=(kinds > 0).astype(np.uint8),
+    hidden = Tastes(
+        likes=rng.normal(0, 0.55, (people, tastes)),
+        kinds=rng.normal(0, 1, (items, tastes)),
+        by_person=rng.normal(0, 0.4, people),
+        by_item=rng.normal(0, 0.5, items),
     )
+    return hidden.rate(rng, *_who_rates_what(rng, people, items, count), middle=3.5, noise=0.6)
 
 
 def write_as_movielens(ratings: RatingSet, directory: Path) -> Path:

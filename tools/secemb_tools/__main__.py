@@ -10,9 +10,11 @@ from secemb_tools.device.commands import app as device_app
 from secemb_tools.operate import answer
 from secemb_tools.operate import commands as operating
 from secemb_tools.operate.options import AsJson
+from secemb_tools.operate.refusal import refusals
 from secemb_tools.planning.commands import plan
 from secemb_tools.report import commands as reporting
 from secemb_tools.simulation import commands as simulating
+from secemb_tools.transport import Transport, TransportOption
 
 app = typer.Typer(
     name="secemb",
@@ -45,7 +47,8 @@ def bench(
     from secemb_tools.bench import run
     from secemb_tools.bench.catalogues import choose
 
-    run(output, seconds, choose(catalogue or []), as_json=json)
+    with refusals():
+        run(output, seconds, choose(catalogue or []), as_json=json)
 
 
 @app.command()
@@ -53,6 +56,7 @@ def loadtest(
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/loadtest.json"),
     devices: Annotated[int, typer.Option(min=2, max=2000, help="Devices at once, and sessions of a round.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue.")] = 3,
+    transport: TransportOption = Transport.RELAYED,
     catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -61,7 +65,8 @@ def loadtest(
     from secemb_tools.loadtest import run
 
     chosen = choose(catalogue or ["ML1M", "ML25M", "Yelp"])
-    run(output, chosen, devices=devices, rounds=rounds, as_json=json)
+    with refusals():
+        run(output, chosen, devices=devices, rounds=rounds, transport=transport, as_json=json)
 
 
 @app.command()
@@ -75,7 +80,8 @@ def wire(
     from secemb_tools.bench.catalogues import choose
     from secemb_tools.wire import run
 
-    run(output, choose(catalogue or []), sessions=sessions, as_json=json)
+    with refusals():
+        run(output, choose(catalogue or []), sessions=sessions, as_json=json)
 
 
 @app.command()
@@ -85,7 +91,9 @@ def vectors(
     """Write the test vectors anew, with the portable definition."""
     from secemb_tools.vectors import write
 
-    write(directory)
+    with refusals():
+        write(directory)
+        answer.note(f"vectors in {directory}")
 
 
 @app.command(hidden=True)
@@ -95,7 +103,8 @@ def reference(
     """Write the reference of all commands, which is docs/cli.md."""
     from secemb_tools.reference import write_reference
 
-    write_reference(typer.main.get_command(app), out)
+    with refusals():
+        write_reference(typer.main.get_command(app), out)
 
 
 simulating.register(app)

@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
-from secemb_tools.shapes import SHAPES, Shape
+from secemb_tools.shapes import SHAPES, Lines, Shape
+from secemb_tools.shapes.writing import write_shape
 
+_WIDTH = 110  # of a shape
 _TOP = """\
 # The `secemb` command
 
@@ -25,8 +28,9 @@ Nothing is sent to anybody but the servers you name: there is no telemetry.
 
 ## JSON
 
-With `--json` a command prints JSON to stdout and nothing else there. The members listed below are stable: others may
-be added, none of these goes or changes its meaning.
+With `--json` a command prints JSON to stdout and nothing else there. The shapes below are stable: members may be
+added, none of these goes or changes its meaning. They are JSON with words in place of values: `text`, `integer`,
+`number`, `boolean` and `null`; `…` is for more of the same, and a `?` for a member that is not always there.
 """
 
 
@@ -93,9 +97,9 @@ def _default(one: Any) -> str:
 
 
 def _shape(shape: Shape) -> str:
-    kind = "one object a line" if shape.lines else "a list of objects" if shape.rows else "an object"
-    members, others = (", ".join(f"`{name}`" for name in names) for names in (shape.members, shape.otherwise))
-    return f"`--json`: {kind} with {members}{f'; where nothing was done {others}' if others else ''}.\n"
+    lines = ", one object a line" if isinstance(shape, Lines) else ""
+    written = fill(write_shape(shape), _WIDTH, subsequent_indent=" ", break_long_words=False, break_on_hyphens=False)
+    return f"With `--json`{lines}:\n\n```\n{written}\n```\n"
 
 
 def _clean(text: str) -> str:

@@ -1,5 +1,7 @@
 """Ratings that nobody gave: hidden tastes, a long tail of items, and noise. For demonstrations without any download."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,22 +18,40 @@ MIDDLE = 2.8
 NAME = "made up"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Tastes:
+    """What nobody knows about people and items, and every rating comes from."""
+
+    likes: Doubles  # (people, tastes)
+    kinds: Doubles  # (items, tastes)
+    by_person: Doubles  # (people,)
+    by_item: Doubles  # (items,)
+
+    def rate(self, rng: np.random.Generator, who: Indices, what: Indices, *, middle: float, noise: float) -> RatingSet:
+        """Return the ratings from 1 to 5 that these people give these items."""
+        exact = middle + self.by_person[who] + self.by_item[what] + (self.likes[who] * self.kinds[what]).sum(axis=1)
+        values = np.clip(np.rint(exact + rng.normal(0, noise, who.size)), 1, 5)
+        return RatingSet(
+            name=NAME,
+            people=who,
+            items=what,
+            values=values.astype(np.float32),
+            user_features=(self.likes > 0).astype(np.uint8),
+            item_features=(self.kinds > 0).astype(np.uint8),
+        )
+
+
 def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
     """Return ratings from 1 to 5: most people rate few items, few rate many, and nobody more than `most`."""
     rng = np.random.default_rng([seed, 0xCA7A])
-    likes, kinds = rng.normal(0, 0.35, (people, TASTES)), rng.normal(0, 1, (items, TASTES))
-    by_person, by_item = rng.normal(0, 0.45, people), rng.normal(0, 0.8, items)
-    who, what = _who_rates_what(rng, by_item + likes @ kinds.T, most)
-    exact = MIDDLE + by_person[who] + by_item[what] + (likes[who] * kinds[what]).sum(axis=1)
-    values = np.clip(np.rint(exact + rng.normal(0, NOISE, who.size)), 1, 5)
-    return RatingSet(
-        name=NAME,
-        people=who,
-        items=what,
-        values=values.astype(np.float32),
-        user_features=(likes > 0).astype(np.uint8),
-        item_features=(kinds > 0).astype(np.uint8),
+    hidden = Tastes(
+        likes=rng.normal(0, 0.35, (people, TASTES)),
+        kinds=rng.normal(0, 1, (items, TASTES)),
+        by_person=rng.normal(0, 0.45, people),
+        by_item=rng.normal(0, 0.8, items),
     )
+    who, what = _who_rates_what(rng, hidden.by_item + hidden.likes @ hidden.kinds.T, most)
+    return hidden.rate(rng, who, what, middle=MIDDLE, noise=NOISE)
 
 
 def _who_rates_what(rng: np.random.Generator, liking: Doubles, most: int) -> tuple[Indices, Indices]:

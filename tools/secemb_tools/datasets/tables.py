@@ -50,6 +50,7 @@ def collect(name: str, lines: Iterator[Line]) -> RatingSet:
     if not found:
         raise DatasetError(f"{name} holds no rating; {_FIX}")
     pairs, values = np.array(list(found), dtype=np.int64), list(found.values())
+    times = np.array([time for _, time in values], dtype=np.int64)
     return RatingSet(
         name=name,
         people=pairs[:, 0],
@@ -57,7 +58,7 @@ def collect(name: str, lines: Iterator[Line]) -> RatingSet:
         values=np.array([rating for rating, _ in values], dtype=np.float32),
         user_features=np.zeros((len(people), 0), dtype=np.uint8),
         item_features=np.zeros((len(items), 0), dtype=np.uint8),
-        times=np.array([time for _, time in values], dtype=np.int64),
+        times=times if times.any() else None,  # a line without a time has a zero
     )
 
 

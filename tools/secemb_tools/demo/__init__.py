@@ -20,6 +20,7 @@ from secemb_tools.demo.page import page
 from secemb_tools.demo.workspace import workspace
 from secemb_tools.local import Pair
 from secemb_tools.simulation.scenario import World
+from secemb_tools.transport import Transport
 
 INTERRUPTED = 130
 PAGE = "/ui"  # the operator's page on each server
@@ -31,6 +32,7 @@ class Request:
 
     world: World
     out: Path  # the report
+    transport: Transport = Transport.RELAYED
     keep: bool = False
     as_json: bool = False
 
@@ -57,37 +59,45 @@ async def _stopped_by_signals(demonstration: Coroutine[Any, Any, Ending]) -> End
 
 async def _demonstrate(console: Console, request: Request) -> Ending:
     started, world = perf_counter(), request.world
-    _introduce(console, world)
+    _introduce(console, request)
     with workspace() as folder:
-        pair = Pair(folder, world.task, evaluate_every=world.scenario.evaluate_every)
+        every, identity = world.scenario.evaluate_every, world.relay_identity
+        course = Course(world, Pair(folder, world.task, evaluate_every=every, identity=identity), request.transport)
         try:
-            ending = await _run(console, world, pair, folder, started)
+            ending = await _run(console, course, folder, started)
             _report(console, request, ending)
             if request.keep:
-                await _stay_up(console, pair)
+                await _stay_up(console, course.pair)
         finally:
-            pair.stop()
+            course.pair.stop()
     return ending
 
 
-async def _run(console: Console, world: World, pair: Pair, folder: Path, started: float) -> Ending:
-    course = Course(world, pair)
-    with View(console, rounds=world.scenario.rounds) as view:
-        for pause in pair.starting():
+async def _run(console: Console, course: Course, folder: Path, started: float) -> Ending:
+    with View(console, rounds=course.world.scenario.rounds) as view:
+        for pause in course.pair.starting():
             await asyncio.sleep(pause)
-        _say_where(console, pair)
+        _say_where(console, course.pair)
         view.say("devices take part")
         await course.run(view, folder / "devices")
         view.say("the same without secrecy")
         return await course.end(started)
 
 
-def _introduce(console: Console, world: World) -> None:
+_WAYS = {
+    Transport.RELAYED: "They talk to server 0 alone; what is for server 1 is sealed to it.",
+    Transport.DIRECT: "They talk to both servers.",
+}
+
+
+def _introduce(console: Console, request: Request) -> None:
+    world = request.world
     scenario, geometry = world.scenario, world.task.geometry
     console.print(
         f"[bold]{scenario.devices:,} devices, {world.task.items:,} items, two servers that must not collude.[/bold]\n"
         f"In each round {scenario.cohort} devices read their rows and add their gradients, through {geometry.slots} "
-        f"slots each; every {_ordinal(scenario.evaluate_every)} round measures the fleet, privately too.\n",
+        f"slots each; every {_ordinal(scenario.evaluate_every)} round measures the fleet, privately too. "
+        f"{_WAYS[request.transport]}\n",
         soft_wrap=True,
     )
 

@@ -7,14 +7,15 @@ from time import perf_counter
 
 from secemb_sdk.receipts import Receipt
 from secemb_tools.demo.ending import Ending
-from secemb_tools.demo.evidence import sum_zeros, traffic_of, view_of
+from secemb_tools.demo.evidence import ServerView, total_of, traffic_of, view_of
 from secemb_tools.demo.fleet import Fleet, fleet_of
 from secemb_tools.demo.live import View
 from secemb_tools.demo.watching import Seen, Watch
-from secemb_tools.local import Pair
+from secemb_tools.local import Pair, Service
 from secemb_tools.simulation.engine import PLAIN, Engine, Row
 from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.scenario import World
+from secemb_tools.transport import Transport
 
 _LOOK_SECONDS = 0.5  # between two looks at whether both servers are still there
 
@@ -25,6 +26,7 @@ class Course:
 
     world: World
     pair: Pair
+    transport: Transport
     seen: list[Seen] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
@@ -45,7 +47,7 @@ class Course:
     async def _rounds(self, view: View, folder: Path) -> None:
         watch = Watch(self.pair)
         try:
-            async with fleet_of(self.world, self.pair.urls, folder) as fleet:
+            async with fleet_of(self.world, self.pair.urls, folder, self.transport) as fleet:
                 for number in range(self.world.scenario.rounds):
                     await self._round(number, fleet, watch, view)
         finally:
@@ -65,7 +67,6 @@ class Course:
     async def end(self, started: float) -> Ending:
         """Compare with a plain run from the same seeds, and look at what both servers hold."""
         plain = await asyncio.to_thread(run_plainly, self.world)
-        sessions = sum(one.matched for one in self.seen)
         seconds = perf_counter() - started
         run = Run(
             name="demo",
@@ -79,12 +80,18 @@ class Course:
         return Ending(
             run=run,
             seen=self.seen,
+            transport=self.transport,
+            ratings=self.world.ratings_a_device(),
             traffic=traffic_of(self.world.task, self.receipts),
-            servers=[view_of(server, self.pair, self.receipts, sessions) for server in self.pair.servers],
-            zeros=sum_zeros(self.pair),
+            servers=[self._view_of(server) for server in self.pair.servers],
+            total=total_of([server.folder for server in self.pair.servers], self.pair.task),
             troubled=self.troubled,
             seconds=seconds,
         )
+
+    def _view_of(self, server: Service) -> ServerView:
+        cpu_seconds = server.usage().cpu_seconds
+        return view_of(server.folder, self.pair.task, role=server.role, cpu_seconds=cpu_seconds)
 
 
 def row_of(seen: Seen) -> Row:

@@ -1,5 +1,6 @@
 """How a demonstration ends: what it came to, as a table for people and as JSON for programs."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -7,9 +8,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from secemb_tools.demo.evidence import ServerView, Traffic
+from secemb_tools.demo.evidence import ServerView, Total, Traffic
 from secemb_tools.demo.watching import Seen
 from secemb_tools.simulation.run import Run, last_rmse
+from secemb_tools.transport import Transport
+
+# What no measurement shows is said as what it is.
+EXPLANATION = (
+    "Explanation: bytes that look random are a sign, not a proof. Why either server could have made up all of its own "
+    "messages without knowing a single rating is in docs/protocol.md, section 16."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,9 +26,11 @@ class Ending:
 
     run: Run
     seen: list[Seen]
+    transport: Transport
+    ratings: tuple[int, int]  # of the device with the fewest, and of the one with the most
     traffic: Traffic
     servers: list[ServerView]
-    zeros: float | None  # in the last sum
+    total: Total | None  # the last sum
     troubled: int  # devices that uploaded zeros
     seconds: float
 
@@ -28,7 +38,9 @@ class Ending:
     def good(self) -> bool:
         """Tell whether everything that must hold did."""
         rounds = all(one.digests_equal and one.dropped == 0 for one in self.seen)
-        return rounds and self.run.same_as_plain is True and self.troubled == 0
+        return (
+            rounds and self.run.same_as_plain is True and self.troubled == 0 and all(one.good for one in self.servers)
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -37,9 +49,12 @@ class Ending:
             "good": self.good,
             "seconds": round(self.seconds, 3),
             "rounds": [{**asdict(one), "dropped": one.dropped} for one in self.seen],
+            "transport": self.transport.value,
+            "ratings_per_device": list(self.ratings),
             "bytes_per_device": self.traffic.as_json(),
             "servers": [asdict(one) for one in self.servers],
-            "sum_zeros": self.zeros,
+            "sum_zeros": None if self.total is None else self.total.zeros,
+            "sum_compressed": None if self.total is None else self.total.compressed,
         }
 
 
@@ -54,6 +69,7 @@ def show(console: Console, ending: Ending) -> None:
         seen.add_row(*line)
     console.print(seen)
     console.print(learned(ending))
+    console.print(f"[dim]{EXPLANATION}[/dim]")
     words = "[bold green]All as it must be[/bold green]" if ending.good else "[bold red]FAILED[/bold red]"
     console.print(f"{words} in {ending.seconds:.0f} seconds.")
 
@@ -65,30 +81,39 @@ def comparison(ending: Ending) -> list[tuple[str, str, str, str]]:
     verdict = "the same model, bit for bit" if run.same_as_plain else "NOT the same model"
     return [
         ("fleet RMSE at the end", _error(run.rmse), _error(plain), verdict),
-        _bytes("a device sends", traffic.sent, traffic.full_sent),
+        _bytes(f"a device sends, {ending.transport}", traffic.sent, traffic.full_sent),
         _bytes("a device receives", traffic.received, traffic.full_received),
     ]
 
 
 def sights(ending: Ending) -> list[tuple[str, str, str]]:
-    """Return what each server saw, a line for each thing."""
-    first, second = ending.servers
-    return [
-        ("sessions", f"{first.sessions:,}", f"{second.sessions:,}"),
-        ("keys of a session", _size(first.keys_bytes), _size(second.keys_bytes)),
-        ("update of a session", _size(first.update_bytes), _size(second.update_bytes)),
-        ("different lengths", str(first.lengths), str(second.lengths)),
-        ("ones among the bits of its sum", _share(first.share_ones), _share(second.share_ones)),
-        ("items, ratings, gradients in the clear", "none", "none"),
-        ("processor time", f"{first.cpu_seconds:.1f} s", f"{second.cpu_seconds:.1f} s"),
+    """Return what was measured in each server's ledger and files, a line for each thing."""
+    fewest, most = ending.ratings
+    lines: list[tuple[str, Callable[[ServerView], str]]] = [
+        ("sessions that it took in", lambda one: f"{one.sessions:,}"),
+        ("messages that it still holds", lambda one: f"{one.messages:,}"),
+        ("keys of a session", lambda one: _size(one.keys_bytes)),
+        ("update of a session", lambda one: _size(one.update_bytes)),
+        (f"lengths, of devices with {fewest} to {most} ratings", lambda one: str(one.lengths)),
+        ("messages that are there twice", lambda one: str(one.repeated)),
+        ("what zlib leaves of them", lambda one: _share(one.compressed)),
+        ("what zlib leaves of its part of the sum", lambda one: _share(one.share_compressed)),
+        ("ones among the bits of that part", lambda one: _share(one.share_ones)),
+        ("processor time", lambda one: f"{one.cpu_seconds:.1f} s"),
     ]
+    first, second = ending.servers
+    return [(name, shown(first), shown(second)) for name, shown in lines]
 
 
 def learned(ending: Ending) -> str:
-    """Return what both servers learned together about what people have rated."""
-    sessions = ending.run.scenario.cohort
-    zeros = "" if ending.zeros is None else f" {ending.zeros:.0%} of its numbers are zero, which neither share shows."
-    return f"Of what people have rated the two learned together one sum over {sessions} devices a round.{zeros}"
+    """Return what the two parts of a sum show when they are added, which neither shows alone."""
+    words = f"Added, the two parts are the sum over {ending.run.scenario.cohort} devices, one for each round."
+    if ending.total is None:
+        return words
+    zeros, left = ending.total.zeros, ending.total.compressed
+    return (
+        f"{words} In the last, {zeros:.0%} of the numbers are zero and zlib leaves {left:.0%}: neither part shows that."
+    )
 
 
 def _bytes(name: str, mine: int, whole: int) -> tuple[str, str, str, str]:
@@ -98,11 +123,11 @@ def _bytes(name: str, mine: int, whole: int) -> tuple[str, str, str, str]:
 
 
 def _size(count: int) -> str:
-    return f"{count / 1e3:,.1f} kB"
+    return f"{count / 1e3:,.1f} kB" if count >= 1000 else f"{count} bytes"
 
 
 def _share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2%}"
+    return "-" if value is None else f"{value:.1%}"
 
 
 def _error(value: float | None) -> str:

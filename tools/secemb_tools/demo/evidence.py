@@ -1,5 +1,7 @@
-"""What each server has seen of a run, from what it holds itself."""
+"""What each server has seen of a run, measured on what lies in its own directory."""
 
+import zlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -7,24 +9,41 @@ from typing import Any
 import numpy as np
 
 from secemb_sdk.receipts import Receipt
-from secemb_shared.messages import Sizes, TaskSpec
+from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import TRAIN
-from secemb_tools.local import Pair, Service
+from secemb_tools.demo.stored import Message, complete_sessions, stored_messages
+
+Numbers = np.ndarray[Any, np.dtype[np.uint32]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerView:
-    """One server's side of the run."""
+    """One server's side of the run: everything is counted in its ledger and its files, nothing is assumed."""
 
     role: int
-    sessions: int
-    keys_bytes: int  # of one session; the same for all
+    sessions: int  # complete ones, of all rounds
+    messages: int  # of the last rounds: a server forgets the older ones
+    keys_bytes: int  # of one session, the longest in a training round
     update_bytes: int
-    lengths: (
-        int  # how many different totals devices have sent it in a training round: one, unless a request was repeated
-    )
+    lengths: int  # how many different lengths sessions of training rounds have
+    repeated: int  # messages that are there more than once
+    compressed: float  # what zlib leaves of all messages
     share_ones: float | None  # the fraction of ones among the bits of its last share
+    share_compressed: float | None  # what zlib leaves of that share
     cpu_seconds: float
+
+    @property
+    def good(self) -> bool:
+        """Tell whether sessions have one length and no message was there before."""
+        return self.messages > 0 and self.lengths == 1 and self.repeated == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """The last sum of a training round, which takes both shares to see."""
+
+    zeros: float  # the fraction among its numbers
+    compressed: float  # what zlib leaves of it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,26 +60,33 @@ class Traffic:
         return asdict(self)
 
 
-def view_of(server: Service, pair: Pair, receipts: list[Receipt], sessions: int) -> ServerView:
-    """Return what a server has seen."""
-    sizes, role = Sizes.of(pair.task), server.role
+def view_of(folder: Path, task: TaskSpec, *, role: int, cpu_seconds: float) -> ServerView:
+    """Return what the server in this directory has seen."""
+    messages = stored_messages(folder)
+    trained = [one for one in messages if one.kind == TRAIN]
+    share = _last_share(folder, task)
     return ServerView(
         role=role,
-        sessions=sessions,
-        keys_bytes=sizes.keys,
-        update_bytes=sizes.update[role],
-        lengths=len({one.sent[role] for one in receipts if one.kind == TRAIN}),
-        share_ones=_ones(_last_share(server.folder, pair.task)),
-        cpu_seconds=server.usage().cpu_seconds,
+        sessions=complete_sessions(folder),
+        messages=len(messages),
+        keys_bytes=max((len(one.body) for one in trained if one.part == "keys"), default=0),
+        update_bytes=max((len(one.body) for one in trained if one.part == "update"), default=0),
+        lengths=_lengths(trained),
+        repeated=len(messages) - len({one.body for one in messages}),
+        compressed=_compressed(one.body for one in messages),
+        share_ones=None if share is None else float(np.unpackbits(share.view(np.uint8)).mean()),
+        share_compressed=None if share is None else _compressed([share.tobytes()]),
+        cpu_seconds=cpu_seconds,
     )
 
 
-def sum_zeros(pair: Pair) -> float | None:
-    """Return the fraction of zeros among the numbers of the last sum, which takes both shares to see."""
-    shares = [_last_share(server.folder, pair.task) for server in pair.servers]
-    if shares[0] is None or shares[1] is None:
+def total_of(folders: Iterable[Path], task: TaskSpec) -> Total | None:
+    """Return what the shares of both servers together show."""
+    first, second = (_last_share(folder, task) for folder in folders)
+    if first is None or second is None:
         return None
-    return float(np.mean((shares[0] + shares[1]) == 0))
+    total = first + second
+    return Total(zeros=float(np.mean(total == 0)), compressed=_compressed([total.tobytes()]))
 
 
 def traffic_of(task: TaskSpec, receipts: list[Receipt]) -> Traffic:
@@ -76,7 +102,7 @@ def traffic_of(task: TaskSpec, receipts: list[Receipt]) -> Traffic:
     )
 
 
-def _last_share(folder: Path, task: TaskSpec) -> np.ndarray[Any, np.dtype[np.uint32]] | None:
+def _last_share(folder: Path, task: TaskSpec) -> Numbers | None:
     """Return the newest share of a training round; those of evaluations are a few numbers long."""
     size = task.items * task.row_width * task.ring.element_bytes
     files = [path for path in (folder / "data" / "shares").glob("*.share") if path.stat().st_size >= size]
@@ -86,5 +112,16 @@ def _last_share(folder: Path, task: TaskSpec) -> np.ndarray[Any, np.dtype[np.uin
     return np.frombuffer(newest.read_bytes()[:size], dtype="<u4")
 
 
-def _ones(share: np.ndarray[Any, np.dtype[np.uint32]] | None) -> float | None:
-    return None if share is None else float(np.unpackbits(share.view(np.uint8)).mean())
+def _lengths(messages: list[Message]) -> int:
+    """Return how many different lengths the keys or the updates have, whichever are more."""
+    lengths = {part: {len(one.body) for one in messages if one.part == part} for part in ("keys", "update")}
+    return max(map(len, lengths.values()))
+
+
+def _compressed(parts: Iterable[bytes]) -> float:
+    """Return what zlib leaves, as a fraction; a little above one where there is nothing that it could leave out."""
+    packer, before, after = zlib.compressobj(), 0, 0
+    for part in parts:
+        before += len(part)
+        after += len(packer.compress(part))
+    return (after + len(packer.flush())) / max(before, 1)

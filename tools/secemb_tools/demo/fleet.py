@@ -14,6 +14,7 @@ from secemb_sdk.sealing import Seal
 from secemb_sdk.transport import HttpTransport
 from secemb_sdk.vault import Vault
 from secemb_tools.simulation.scenario import HOLD_OUT, World
+from secemb_tools.transport import Transport
 
 _LONGEST_PAUSE = 0.3  # seconds until a device that was sent away asks again
 # Devices of a demonstration have nothing to hide from a stopwatch, and somebody waits.
@@ -32,8 +33,10 @@ class Participation:
 class Fleet:
     """All devices; each has a home of its own, which is open while its device takes part."""
 
-    def __init__(self, world: World, urls: tuple[str, str], folder: Path, transports: list[HttpTransport]) -> None:
-        self._world, self._urls, self._folder, self._transports = world, urls, folder, transports
+    def __init__(
+        self, world: World, urls: tuple[str, str], folder: Path, connections: list[HttpTransport], way: Transport
+    ) -> None:
+        self._world, self._urls, self._folder, self._connections, self._way = world, urls, folder, connections, way
 
     async def take_part(self, number: int) -> Participation:
         """Let everybody whose turn it is take part in the round of this number, all at once."""
@@ -41,16 +44,16 @@ class Fleet:
         people = self._world.people_of(number).tolist()
         try:
             async with asyncio.TaskGroup() as group:
-                for person, transport in zip(people, self._transports, strict=True):
-                    group.create_task(self._one(person, transport, found))
+                for person, connection in zip(people, self._connections, strict=True):
+                    group.create_task(self._one(person, connection, found))
         except ExceptionGroup as several:
             raise several.exceptions[0] from None  # the others have the same reason
         return found
 
-    async def _one(self, person: int, transport: HttpTransport, found: Participation) -> None:
+    async def _one(self, person: int, connection: HttpTransport, found: Participation) -> None:
         parts = await asyncio.to_thread(self._open, person)
         try:
-            outcome = await _contribute(Device(parts, transport))
+            outcome = await _contribute(Device(parts, connection))
         finally:
             parts.vault.close()
         if isinstance(outcome, Dropped):
@@ -74,17 +77,18 @@ class Fleet:
             model=world.model_of(person),
             epochs=world.scenario.epochs,
             hold_out=HOLD_OUT,
+            transport=self._way.value,
         )
 
 
 @asynccontextmanager
-async def fleet_of(world: World, urls: tuple[str, str], folder: Path) -> AsyncIterator[Fleet]:
+async def fleet_of(world: World, urls: tuple[str, str], folder: Path, way: Transport) -> AsyncIterator[Fleet]:
     """Make a fleet with as many connections as a round has devices."""
     async with AsyncExitStack() as stack:
-        transports = [HttpTransport(urls) for _ in range(world.scenario.cohort)]
-        for transport in transports:
-            stack.push_async_callback(transport.aclose)
-        yield Fleet(world, urls, folder, transports)
+        connections = [HttpTransport(urls) for _ in range(world.scenario.cohort)]
+        for connection in connections:
+            stack.push_async_callback(connection.aclose)
+        yield Fleet(world, urls, folder, connections, way)
 
 
 async def _contribute(device: Device) -> Contributed | Dropped:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from secemb_tools.charts import bar_chart, line_chart
-from secemb_tools.demo.ending import Ending, comparison, learned, sights
+from secemb_tools.demo.ending import EXPLANATION, Ending, comparison, learned, sights
 from secemb_tools.simulation.run import points_of
 
 _STYLE = """
@@ -29,28 +29,24 @@ def page(ending: Ending) -> str:
     body = [
         "<h1>SecEmb: a private run</h1>",
         f"<p>{scenario.devices:,} devices, {ending.run.scenario.cohort} in a round, {scenario.rounds} rounds, "
-        f"model {escape(scenario.model)}, seed {scenario.seed}; {ending.seconds:.0f} seconds. {verdict}</p>",
+        f"model {escape(scenario.model)}, seed {scenario.seed}, {ending.transport}; "
+        f"{ending.seconds:.0f} seconds. {verdict}</p>",
         "<h2>What it learned</h2>",
         line_chart(_errors(ending), title="RMSE of the fleet on held-out ratings", across="round"),
         _table(("", "with SecEmb", "without", ""), comparison(ending)),
         "<h2>What a device moved in a round</h2>",
-        bar_chart(_bars(ending), title="kilobytes, both directions and both servers", unit="kB"),
+        bar_chart(_bars(ending), title="kilobytes, both directions and all that it calls", unit="kB"),
         "<h2>What each server saw</h2>",
         _table(("", "server 0", "server 1"), sights(ending)),
         f"<p>{escape(learned(ending))}</p>",
+        f"<p>{escape(EXPLANATION)}</p>",
         "<h2>Rounds</h2>",
         line_chart({"seconds": _seconds(ending)}, title="Seconds a round took", across="round"),
         _table(_HEADS, _rounds(ending)),
         f"<p>Task <code>{escape(ending.run.task_id)}</code>. Made by <code>secemb demo --seed {scenario.seed}</code>; "
-        "the same seed gives the same model, bit for bit.</p>",
+        "on this machine the same seed gives the same model, bit for bit.</p>",
     ]
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>SecEmb: a private run</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
-    )
+    return f"{_HEAD}\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
 
 
 _HEADS = ("round", "kind", "retrieved", "uploaded", "matched", "dropped", "seconds", "RMSE", "model", "digests")

@@ -14,10 +14,17 @@ from secemb_tools.loadtest.fleet import run_fleet
 from secemb_tools.loadtest.report import figure, show
 from secemb_tools.loadtest.task import task_for
 from secemb_tools.local import Pair
+from secemb_tools.transport import Transport
 
 
 def run(
-    output: Path, chosen: list[Catalogue], *, devices: int, rounds: int, as_json: bool = False
+    output: Path,
+    chosen: list[Catalogue],
+    *,
+    devices: int,
+    rounds: int,
+    transport: Transport = Transport.RELAYED,
+    as_json: bool = False,
 ) -> list[dict[str, Any]]:
     """Measure every chosen catalogue, print a table and write the figures as JSON; with `as_json` print that too."""
     console = Console(stderr=as_json)
@@ -25,8 +32,8 @@ def run(
         console = Console(width=150, stderr=as_json)
     figures = []
     for catalogue in chosen:
-        with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds"):
-            figures.append(_measure(catalogue, devices, rounds))
+        with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds, {transport}"):
+            figures.append(_measure(catalogue, devices, rounds, transport))
     show(console, figures)
     output.parent.mkdir(parents=True, exist_ok=True)
     document = json.dumps({"machine": describe_machine(), "runs": figures}, indent=1)
@@ -37,12 +44,12 @@ def run(
     return figures
 
 
-def _measure(catalogue: Catalogue, devices: int, rounds: int) -> dict[str, Any]:
+def _measure(catalogue: Catalogue, devices: int, rounds: int, transport: Transport) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="secemb-load-") as folder:
-        pair = Pair(Path(folder), task_for(catalogue, cohort=devices))
+        pair = Pair(Path(folder), task_for(catalogue, cohort=devices), relayed=transport == Transport.RELAYED)
         with pair.running():
             before = [server.usage() for server in pair.servers]
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
             after = [server.usage() for server in pair.servers]
             endings = [server.endings() for server in pair.servers]
-    return figure(catalogue, devices, fleet, before, after, endings)
+    return {"transport": transport.value} | figure(catalogue, devices, fleet, before, after, endings)

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import ssl
+from base64 import urlsafe_b64decode
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from time import perf_counter, process_time
@@ -12,9 +13,13 @@ import numpy as np
 
 from secemb_sdk.flow import DeviceSession
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.relay_key import RelayKey
+from secemb_tools.loadtest.sending import Sending, keys_of, update_of
 from secemb_tools.local import Pair
 
 _TRIES = 600
+# A server that has no place sends devices away for up to a minute; here the next round is a moment away.
+_LONGEST_PAUSE = 0.3
 
 
 @dataclass(slots=True)
@@ -23,6 +28,8 @@ class Fleet:
 
     keys_seconds: list[float] = field(default_factory=list)
     update_seconds: list[float] = field(default_factory=list)
+    sent: int = 0  # bytes of bodies, repeats included
+    received: int = 0
     finished: int = 0
     failed: int = 0
     seconds: float = 0.0
@@ -47,26 +54,26 @@ async def run_fleet(pair: Pair, *, devices: int, rounds: int) -> Fleet:
 
 async def _one_session(client: httpx.AsyncClient, pair: Pair, fleet: Fleet) -> None:
     try:
-        session, ticket = await _join(client, pair)
-        answers = await _send(client, pair, session, ticket, "keys", session.keys, fleet.keys_seconds)
-        items, rows = session.read((answers[0], answers[1]))
-        messages = session.write(items, np.zeros_like(rows))
-        await _send(client, pair, session, ticket, "update", messages, fleet.update_seconds)
+        session, ticket, relay = await _join(client, pair)
+        calls = _Calls(client, pair, session, ticket, fleet)
+        answers = await calls.send(keys_of(session, relay), fleet.keys_seconds)
+        await calls.send(update_of(session, answers, relay), fleet.update_seconds)
         fleet.finished += 1
     except (httpx.HTTPError, TimeoutError):
         fleet.failed += 1
 
 
-async def _join(client: httpx.AsyncClient, pair: Pair) -> tuple[DeviceSession, str]:
-    """Ask until there is a round, as often as Retry-After says."""
+async def _join(client: httpx.AsyncClient, pair: Pair) -> tuple[DeviceSession, str, RelayKey | None]:
+    """Ask until there is a round; return its session, the ticket and, where the task is relayed, server 1's key."""
     session_id, task = secrets.token_bytes(16), pair.task
     for _ in range(_TRIES):
         url = f"{pair.servers[0].url}/v1/tasks/{task.task_id.hex()}/join"
         answer = (await client.post(url, json={"session": session_id.hex()})).raise_for_status()
         if answer.status_code == 200:
-            spec = RoundSpec.decode(answer.json()["round"].encode(), task)
-            return _open(spec, session_id), answer.json()["ticket"]
-        await asyncio.sleep(float(answer.headers["retry-after"]))
+            found = answer.json()
+            relay = RelayKey.read(task, urlsafe_b64decode(found["relay"])) if task.relays else None
+            return _open(RoundSpec.decode(found["round"].encode(), task), session_id), found["ticket"], relay
+        await _pause(answer)
     raise TimeoutError
 
 
@@ -77,30 +84,40 @@ def _open(spec: RoundSpec, session_id: bytes) -> DeviceSession:
     return DeviceSession(spec, items, random_bytes=lambda count: given.pop() if given else secrets.token_bytes(count))
 
 
-async def _send(
-    client: httpx.AsyncClient,
-    pair: Pair,
-    session: DeviceSession,
-    ticket: str,
-    what: str,
-    bodies: tuple[bytes, bytes],
-    seconds: list[float],
-) -> list[bytes]:
-    path = f"/v1/rounds/{session.round.digest.hex()}/sessions/{session.session_id.hex()}/{what}"
-    headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket}
+@dataclass(frozen=True, slots=True, repr=False)
+class _Calls:
+    """The calls of one session."""
 
-    async def put(url: str, body: bytes) -> bytes:
-        start = perf_counter()
+    client: httpx.AsyncClient
+    pair: Pair
+    session: DeviceSession
+    ticket: str
+    fleet: Fleet
+
+    async def send(self, messages: list[Sending], seconds: list[float]) -> list[bytes]:
+        """Send a step's messages at the same time and return the answers."""
+        return list(await asyncio.gather(*(self._put(message, seconds) for message in messages)))
+
+    async def _put(self, message: Sending, seconds: list[float]) -> bytes:
+        path = f"/v1/rounds/{self.session.round.digest.hex()}/sessions/{self.session.session_id.hex()}/{message.name}"
+        headers = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
+        if message.proof:
+            headers["secemb-proof"] = message.proof.hex()
+        url, start = self.pair.servers[message.server].url + path, perf_counter()
         for _ in range(_TRIES):
-            answer = await client.put(url + path, content=body, headers=headers)
+            answer = await self.client.put(url, content=message.body, headers=headers)
+            self.fleet.sent += len(message.body)
+            self.fleet.received += len(answer.content)
             if answer.status_code != 429:
                 break
-            await asyncio.sleep(float(answer.headers["retry-after"]))
+            await _pause(answer)
         answer.raise_for_status()
         seconds.append(perf_counter() - start)
         return answer.content
 
-    return list(await asyncio.gather(*(put(one.url, body) for one, body in zip(pair.servers, bodies, strict=True))))
+
+async def _pause(answer: httpx.Response) -> None:
+    await asyncio.sleep(min(float(answer.headers["retry-after"]), _LONGEST_PAUSE))
 
 
 async def _await_published(client: httpx.AsyncClient, pair: Pair, rounds: int) -> None:

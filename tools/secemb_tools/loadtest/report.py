@@ -22,6 +22,8 @@ def figure(
         "devices": devices,
         "sessions": fleet.finished,
         "failed": fleet.failed,
+        "bytes_up_per_device": fleet.sent // max(fleet.finished, 1),
+        "bytes_down_per_device": fleet.received // max(fleet.finished, 1),
         "sessions_per_second": fleet.finished / fleet.seconds,
         "generator_cpu_ms": 1e3 * fleet.generator_cpu_seconds / max(fleet.finished, 1),
         "keys_ms": _percentiles(fleet.keys_seconds),
@@ -52,15 +54,29 @@ def _percentiles(seconds: list[float]) -> dict[str, float]:
 def show(console: Console, figures: list[dict[str, Any]]) -> None:
     """Print a row for each run and server."""
     table = Table(title="Sessions against two services on loopback", title_justify="left")
-    names = ("sessions/s", "failed", "keys p50/p95/p99 ms", "update p50/p95/p99 ms", "server", "CPU ms", "kernel ms")
-    for name in ("catalogue", *names, "beyond kernel ms", "memory MB", "loop lag ms", "seal to publish s"):
+    names = ("kB up/down", "sessions/s", "failed", "keys p50/p95/p99 ms", "update p50/p95/p99 ms", "server")
+    for name in (
+        "catalogue",
+        *names,
+        "CPU ms",
+        "kernel ms",
+        "beyond kernel ms",
+        "memory MB",
+        "loop lag ms",
+        "seal to publish s",
+    ):
         table.add_column(name, justify="left" if name == "catalogue" else "right")
     for run in figures:
         for role, server in enumerate(run["servers"]):
             head = (
-                (run["catalogue"], f"{run['sessions_per_second']:.1f}", str(run["failed"]), *_times(run))
+                (
+                    f"{run['catalogue']}, {run['transport']}",
+                    _moved(run),
+                    f"{run['sessions_per_second']:.1f}",
+                    *_rest(run),
+                )
                 if role == 0
-                else ("", "", "", "", "")
+                else ("",) * 6
             )
             table.add_row(
                 *head,
@@ -76,8 +92,12 @@ def show(console: Console, figures: list[dict[str, Any]]) -> None:
     console.print(table)
 
 
-def _times(run: dict[str, Any]) -> tuple[str, str]:
+def _moved(run: dict[str, Any]) -> str:
+    return f"{run['bytes_up_per_device'] / 1e3:.0f}/{run['bytes_down_per_device'] / 1e3:.0f}"
+
+
+def _rest(run: dict[str, Any]) -> tuple[str, str, str]:
     def of(name: str) -> str:
         return "/".join(f"{run[name][part]:.0f}" for part in ("p50", "p95", "p99"))
 
-    return of("keys_ms"), of("update_ms")
+    return str(run["failed"]), of("keys_ms"), of("update_ms")

@@ -8,10 +8,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_tools.local.service import Service
-from secemb_tools.operate.installation import install
+from secemb_tools.operate.home import SECRET, Home, replace_file
+from secemb_tools.operate.installation import install, private_pem
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.settings_text import Addresses
 from secemb_tools.operate.task_files import write_task
@@ -26,16 +29,28 @@ class PairError(SecEmbError, RuntimeError):
 
 
 class Pair:
-    """Two services with directories of their own, mutual TLS between them, SQLite, and enrolment open to anybody."""
+    """Two services with directories of their own, mutual TLS between them, SQLite, and enrolment open to anybody.
 
-    def __init__(self, folder: Path, task: TaskSpec, *, evaluate_every: int = 0, relayed: bool = False) -> None:
+    With `relayed` the task is made one whose devices may send everything through server 0; a task that is one already
+    comes with the `identity` of server 1 that it names.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        task: TaskSpec,
+        *,
+        evaluate_every: int = 0,
+        relayed: bool = False,
+        identity: Ed25519PrivateKey | None = None,
+    ) -> None:
         ports = free_ports(3)
         self.task = task
         self.servers = (Service(0, folder / "server0", ports[0]), Service(1, folder / "server1", ports[1]))
         self._folder, self._evaluate_every = folder, evaluate_every
         self.peer_port = ports[2]
         self.peer_via: int | None = None  # a port of this machine that leads there, for who wants to stand in between
-        self._set_up(peer_port=ports[2], relayed=relayed)
+        self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
 
     @property
     def urls(self) -> tuple[str, str]:
@@ -87,11 +102,13 @@ class Pair:
             variables["SECEMB_PEER__URL"] = f"https://{HERE}:{self.peer_via}"
         return variables
 
-    def _set_up(self, *, peer_port: int, relayed: bool) -> None:
+    def _set_up(self, *, peer_port: int, relayed: bool, identity: Ed25519PrivateKey | None) -> None:
         first, second = self.servers
         for server in self.servers:
             at = Addresses(host=HERE, bind=HERE, port=server.port, peer_bind=HERE, peer_port=peer_port)
             server.operator_token = install(server.folder, server.role, at).operator_token
+        if identity is not None:
+            replace_file(Home(second.folder).relay_identity, private_pem(identity), mode=SECRET)
         if relayed:
             self.task = replace(self.task, relay_key=export_pair(second.folder).relay_key or "")
         write_task(self.task, self._folder / "task")

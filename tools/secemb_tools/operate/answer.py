@@ -29,7 +29,9 @@ def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -
     if as_json:
         show_json(rows)
         return
-    table = Table(*columns, box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*(_written(row[name]) for name in columns))
     _console().print(table)

@@ -35,8 +35,7 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
     if role == 0:
         write_new(home.token, new_token().encode() + b"\n", mode=SECRET)
     else:
-        identity_key = Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        write_new(home.relay_identity, identity_key, mode=SECRET)
+        write_new(home.relay_identity, private_pem(Ed25519PrivateKey.generate()), mode=SECRET)
     operator = new_token()
     write_new(home.operator_hash, hash_line(operator), mode=SECRET)
     write_new(home.settings, settings_text(role, addresses).encode(), mode=SECRET)
@@ -51,6 +50,11 @@ def renew_certificate(folder: Path, host: str) -> str:
     replace_file(home.key, identity.key, mode=SECRET)
     replace_file(home.certificate, identity.certificate, mode=PUBLIC)
     return fingerprint(identity.certificate)
+
+
+def private_pem(key: Ed25519PrivateKey) -> bytes:
+    """Return a private key as its file has it. Secret."""
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def new_token() -> str:

@@ -45,16 +45,4 @@ def _server(line: OperatorLine) -> dict[str, Any]:
 def _round(found: dict[str, Any] | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    names = (
-        "number",
-        "kind",
-        "state",
-        "admitted",
-        "keys",
-        "updates",
-        "counted",
-        "opened_at",
-        "join_until",
-        "upload_until",
-    )
-    return {name: found[name] for name in names}
+    return {name: found[name] for name in _ROUND}

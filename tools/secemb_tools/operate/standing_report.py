@@ -55,11 +55,7 @@ def _words(standing: Standing) -> Iterable[str]:
     if standing["same_task"] is False:
         yield "the servers serve different tasks; compare `secemb task show` on both sides"
     if standing["digests_equal"] is not None:
-        yield (
-            "the models are equal"
-            if standing["digests_equal"]
-            else "the models differ: one is being published, or see /readyz"
-        )
+        yield _EQUAL if standing["digests_equal"] else _DIFFERENT
 
 
 def _round(one: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from secemb_sdk.flow import DeviceSession
 from secemb_shared import reading
 from secemb_shared.layout import plan
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.messages.canonical import LARGEST_NUMBER
 from secemb_tools.bench.catalogues import CATALOGUES
 from secemb_tools.bench.timing import fastest
 from secemb_tools.kernel import describe
@@ -90,7 +91,7 @@ def _task(wish: Wish, tables: int, bins: int) -> TaskSpec:
         bins=bins,
         ring_bits=wish.ring_bits,
         fraction_bits=8,
-        bound=2 ** (wish.ring_bits - 2) // wish.cohort,
+        bound=min(2 ** (wish.ring_bits - 2) // wish.cohort, LARGEST_NUMBER),
         cohort=wish.cohort,
         min_cohort=2,
     )

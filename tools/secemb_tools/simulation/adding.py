@@ -6,7 +6,6 @@ import numpy as np
 
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
-from secemb_party.round import PartyRound, agree
 from secemb_sdk.evaluating import measure
 from secemb_sdk.flow import DeviceSession
 from secemb_sdk.models import NotFiniteLossError, PrivateState, fit_bound, learn
@@ -14,9 +13,10 @@ from secemb_sdk.parts import Parts
 from secemb_sdk.selection import Selection, select
 from secemb_sdk.uploading import current_private, make_upload
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.codec import SUM_BOUND, SUM_RING
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import secure_bytes
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
+from secemb_tools.simulation.both_servers import BothServers
 from secemb_tools.simulation.devices import SimulatedDevice
 
 Add = Callable[[RoundSpec, Model, Sequence[SimulatedDevice]], Share]
@@ -24,23 +24,18 @@ Add = Callable[[RoundSpec, Model, Sequence[SimulatedDevice]], Share]
 
 def add_privately(round_: RoundSpec, model: Model, devices: Sequence[SimulatedDevice]) -> Share:
     """Return the sum as two servers find it; each device does what the SDK does, but for carrying the bytes."""
-    servers = [PartyRound(round_, party, model.rows) for party in (0, 1)]
+    servers = BothServers(round_, model)
     for device in devices:
         _take_part(round_, servers, model, device)
-    counted = agree(servers[0], servers[1])
-    if len(counted) != len(devices):
-        raise RuntimeError("a session was lost inside one process; this is a fault of the program")
-    return servers[0].share(counted) + servers[1].share(counted)
+    return servers.total(len(devices))
 
 
-def _take_part(round_: RoundSpec, servers: list[PartyRound], model: Model, device: SimulatedDevice) -> None:
+def _take_part(round_: RoundSpec, servers: BothServers, model: Model, device: SimulatedDevice) -> None:
     parts = device.parts
     selection = select(round_, parts.vault.ratings(), parts.held_out(), secure_bytes)
     session = DeviceSession(round_, selection.items)
-    answers = [server.keys(session.session_id, keys) for server, keys in zip(servers, session.keys, strict=True)]
-    messages, moved, _ = make_upload(parts, session, selection, (answers[0], answers[1]), model.dense, secure_bytes)
-    for server, message in zip(servers, messages, strict=True):
-        server.update(session.session_id, message)
+    messages, moved, _ = make_upload(parts, session, selection, servers.keys(session), model.dense, secure_bytes)
+    servers.update(session, messages)
     if moved is not None:
         device.memory.keep_private(moved)
 

@@ -8,7 +8,8 @@ import typer
 
 from secemb_tools.operate import answer
 from secemb_tools.operate.options import AsJson
-from secemb_tools.operate.refusal import refusals
+from secemb_tools.operate.refusal import REFUSED, refusals
+from secemb_tools.transport import Transport, TransportOption
 
 Model = Annotated[str, typer.Option(help="mf, or with torch ncf, fm or deepfm.")]
 Data = Annotated[Path | None, typer.Option(help="A directory with a rating set; without it, one is made up.")]
@@ -16,7 +17,7 @@ Devices = Annotated[int | None, typer.Option(min=2, help="How many devices there
 Cohort = Annotated[int | None, typer.Option(min=2, help="How many take part in a round; by default a fifth of them.")]
 Rounds = Annotated[int, typer.Option(min=1, help="How many rounds.")]
 Items = Annotated[int, typer.Option(min=10, help="How many items the made-up catalogue has.")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same table, bit for bit.")]
+Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same table here, bit for bit.")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory in which runs are kept.")]
 RUNS = Path("build/runs")
 
@@ -44,6 +45,7 @@ def demo(
     data: Data = None,
     model: Model = "mf",
     seed: Seed = 1,
+    transport: TransportOption = Transport.RELAYED,
     keep: Annotated[bool, typer.Option("--keep", help="Leave both servers up until Ctrl-C.")] = False,
     out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("build/demo.html"),
     json: AsJson = False,
@@ -57,7 +59,7 @@ def demo(
             world = make_world(
                 devices=devices, rounds=rounds, items=items, cohort=cohort, data=data, model=model, seed=seed
             )
-        code = run(Request(world=world, out=out, keep=keep, as_json=json))
+        code = run(Request(world=world, out=out, transport=transport, keep=keep, as_json=json))
     raise typer.Exit(code)
 
 
@@ -108,11 +110,15 @@ def simulate(
 
 @run_app.command("list")
 def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
-    """Print the runs that are kept."""
+    """Print the runs that are kept; exit code 1 if one of them cannot be read."""
     from secemb_tools.simulation.keeping import COLUMNS, list_runs
 
     with refusals():
-        answer.show_rows(COLUMNS, list_runs(runs), as_json=json)
+        found, damaged = list_runs(runs)
+        answer.show_rows(COLUMNS, found, as_json=json)
+    for words in damaged:
+        answer.note(words)
+    raise typer.Exit(REFUSED if damaged else 0)
 
 
 @run_app.command()

@@ -20,7 +20,7 @@ WAYS: dict[str, Add] = {PRIVATE: add_privately, PLAIN: add_plainly}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One round in a run's table. Nothing in it depends on time, on the machine or on what the protocol draws."""
+    """One round in a run's table. Nothing in it depends on time, on the wire or on what the protocol draws."""
 
     round: int
     kind: str  # train or evaluate

@@ -3,14 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-from secemb_tools.simulation.run import FILE, Run
+from secemb_tools.simulation.run import FILE, Run, RunError
 
 COLUMNS = ("name", "model", "devices", "rounds", "finished", "rmse", "plain_rmse", "seconds")
 
 
-def list_runs(folder: Path) -> list[dict[str, object]]:
-    """Return what is kept, by name."""
-    return [_row(Run.load(path.parent)) for path in sorted(folder.glob(f"*/{FILE}"))]
+def list_runs(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
+    """Return the runs that are kept, by name; and of each that cannot be read, which it is and what to do about it."""
+    rows, damaged = [], []
+    for path in sorted(folder.glob(f"*/{FILE}")):
+        try:
+            rows.append(_row(Run.load(path.parent)))
+        except RunError as error:
+            damaged.append(str(error))
+    return rows, damaged
 
 
 def compare_runs(first: Run, second: Run) -> dict[str, Any]:

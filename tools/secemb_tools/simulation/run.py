@@ -47,7 +47,10 @@ class Run:
         return None if self.plain is None else self.plain[: len(self.rows)] == self.rows
 
     def table(self) -> list[dict[str, Any]]:
-        """Return a row for each round. The same scenario has the same table, whatever machine or wire it ran on."""
+        """Return a row for each round. On one machine the same scenario has the same table, whatever carried it.
+
+        Another kind of processor may add floats up in another order: then the last bits differ.
+        """
         return [row.as_json() for row in self.rows]
 
     def plot(self) -> str:

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_sdk.models import Model
 from secemb_shared.errors import SecEmbError
@@ -87,7 +88,21 @@ class World:
         bound = min(task.bound, _LARGEST_SUM // self.scenario.cohort)
         # A round waits for everybody: the run decides who takes part, and the clock never does.
         cohort = self.scenario.cohort
-        return replace(task, cohort=cohort, min_cohort=cohort, bound=bound, join_seconds=300, upload_seconds=600)
+        return replace(
+            task,
+            cohort=cohort,
+            min_cohort=cohort,
+            bound=bound,
+            join_seconds=300,
+            upload_seconds=600,
+            relay_key=self.relay_identity.public_key().public_bytes_raw().hex(),
+        )
+
+    @property
+    def relay_identity(self) -> Ed25519PrivateKey:
+        """Return who server 1 is to devices. The task names it, so it follows from the seed: for this machine only."""
+        name = f"secemb simulation {self.scenario.seed} server 1"
+        return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
     def kind_of(self, number: int) -> str:
         """Return what the round of a number is for, as server 0 decides it from its settings."""
@@ -106,6 +121,11 @@ class World:
         """Return what a person has rated."""
         mine = self._mine[person]
         return dict(zip(self.ratings.items[mine].tolist(), self.ratings.values[mine].tolist(), strict=True))
+
+    def ratings_a_device(self) -> tuple[int, int]:
+        """Return how many ratings the device with the fewest has, and the one with the most."""
+        counts = [mine.stop - mine.start for mine in self._mine]
+        return min(counts), max(counts)
 
     def model_of(self, person: int) -> Model:
         """Return the model as this person's device has it."""

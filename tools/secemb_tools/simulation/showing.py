@@ -5,11 +5,10 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from secemb_tools.operate import answer
-from secemb_tools.simulation.engine import Row
+from secemb_tools.simulation.progress import RoundsBar
 from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.scenario import World
 from secemb_tools.simulation.simulating import simulate_world
@@ -22,19 +21,16 @@ def run_with_progress(
 ) -> int:
     """Run a world with a bar on stderr, and print its table; return 0, 1 if a plain run differs, 130 after Ctrl-C."""
     console = Console(stderr=True, highlight=False)
-    with _progress(console) as progress:
-        bar = progress.add_task("rounds", total=world.scenario.rounds, error="")
-
-        def watch(row: Row) -> None:
-            progress.update(bar, completed=row.round + 1)
-            if row.rmse is not None:
-                progress.update(bar, error=f"RMSE {row.rmse:.4f}")
-                if not console.is_terminal:  # a bar is of no use in a file
-                    console.print(f"round {row.round}: RMSE {row.rmse:.4f}")
-
+    bar = RoundsBar(console, world.scenario.model, rounds=world.scenario.rounds)
+    with bar.progress:
         try:
             run = simulate_world(
-                world, runs=runs, name=name, compare_plain=compare_plain, save_every=save_every, watch=watch
+                world,
+                runs=runs,
+                name=name,
+                compare_plain=compare_plain,
+                save_every=save_every,
+                watch=lambda row: bar.show(row.round + 1, row.rmse),
             )
         except KeyboardInterrupt:
             console.print(f"Stopped; the same command goes on with what was kept in {runs}.")
@@ -78,19 +74,6 @@ def show_comparison(comparison: dict[str, Any]) -> None:
     for name, (mine, other) in comparison["differences"].items():
         console.print(f"{name}: {mine} and {other}")
     console.print("The same to the last bit." if comparison["same"] else "These are different runs.")
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[error]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
 
 
 def _error(value: float | None) -> str:

@@ -39,8 +39,9 @@ def simulate(
 ) -> Run:
     """Run a scenario and return it: `.table()`, `.plot()`, `.save(folder)`.
 
-    The same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept in a directory
-    of its name there, every `save_every` rounds and at the end; the same call again goes on where it was cut short.
+    On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
+    in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
+    cut short.
     """
     world = make_world(
         model=model,

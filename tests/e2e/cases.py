@@ -1,0 +1,262 @@
+"""For each command how it succeeds and how it is refused; what is tried elsewhere is named with the test for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from safetensors.numpy import save_file
+from tests.e2e.place import SMALL_RUN, TASK, Place, Words
+
+Fill = Callable[[Place], Words]
+SUCCESS, BAD, JSON = "success", "bad input", "json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One command."""
+
+    good: Fill | None = None  # what is typed behind its name
+    says: str = ""  # part of what it then prints for people
+    bad: Fill | None = None
+    fix: str = ""  # part of what it says to that
+    code: int = 1
+    slow: bool = False  # it takes seconds: one run is both the success and the JSON
+
+
+def nowhere(place: Place) -> Words:
+    return "--config", place.new()
+
+
+def weights(place: Place) -> Words:
+    file = place.new(".safetensors")
+    save_file({"rows": np.ones((400, 3), np.float32), "dense": np.zeros(2, np.float32)}, file)
+    return file, "--config", place.server(1)
+
+
+CASES: dict[str, Case] = {
+    "bench": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
+    "check": Case(good=lambda place: (place.server(1),), says="kernel"),
+    "config show": Case(
+        good=lambda place: ("--config", place.resting / "server0"), says="data_dir", bad=nowhere, fix="secemb init"
+    ),
+    "data fetch": Case(
+        good=lambda place: ("ml-100k", "--path", place.films),
+        says="people",
+        bad=lambda _: ("ml-2m",),
+        fix="ml-1m",
+    ),
+    "data show": Case(
+        good=lambda place: (place.ratings,), says="density", bad=lambda p: (p.new(),), fix="secemb data fetch"
+    ),
+    "data split": Case(
+        good=lambda place: (place.ratings, "--out", place.new()),
+        says="train",
+        bad=lambda place: (place.ratings, "--out", place.films),
+        fix="not overwritten",
+    ),
+    "demo": Case(bad=lambda _: ("--devices", 6, "--cohort", 7), fix="at most as many as there are"),
+    "device join": Case(
+        good=lambda place: (place.new(), *place.task, "--ratings", place.own_ratings()),
+        says="bytes per round",
+        bad=lambda place: (place.device, *place.task),
+        fix="secemb device once",
+    ),
+    "device loop": Case(bad=lambda place: (place.new(),), fix="secemb device join"),
+    "device once": Case(bad=lambda place: (place.new(),), fix="secemb device join"),
+    "device recommend": Case(
+        good=lambda place: (place.device, "-k", 3),
+        says="score",
+        bad=lambda place: (place.new(),),
+        fix="secemb device join",
+    ),
+    "init": Case(
+        good=lambda place: ("--role", 0, "--dir", place.new(), "--host", "zero.example"),
+        says="operator token",
+        bad=lambda place: ("--role", 0, "--dir", place.resting, "--host", "zero.example"),
+        fix="name another directory or empty it",
+    ),
+    "kernel": Case(
+        good=lambda _: (), says="kernel: ", bad=lambda _: ("more",), fix="unexpected extra argument", code=2
+    ),
+    "ledger upgrade": Case(
+        good=lambda place: ("--config", place.server(0)), says="this version's schema", bad=nowhere, fix="secemb init"
+    ),
+    "loadtest": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
+    "model export": Case(
+        good=lambda place: (place.new(".safetensors"), "--config", place.pair.servers[1].folder),
+        says="digest",
+        bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
+        fix="name another file",
+    ),
+    "model import": Case(
+        good=weights,
+        says="digest",
+        bad=lambda place: (place.file("no weights"), "--config", place.server(1)),
+        fix="safetensors",
+    ),
+    "model list": Case(
+        good=lambda place: ("--config", place.pair.servers[0].folder), says="published", bad=nowhere, fix="secemb init"
+    ),
+    "model rollback": Case(bad=lambda place: (99, *place.both[:4], "--yes"), fix="refuses"),
+    "model show": Case(
+        good=lambda place: ("--config", place.pair.servers[0].folder),
+        says="mean row norm",
+        bad=lambda place: (99, "--config", place.pair.servers[0].folder),
+        fix="secemb model list",
+    ),
+    "pair export": Case(
+        good=lambda place: (place.resting / "server0",),
+        says='"certificate"',
+        bad=lambda place: (place.new(),),
+        fix="secemb init",
+    ),
+    "pair import": Case(
+        good=lambda place: (place.server(0), place.resting / "server1.pair.json"),
+        says="relay key",
+        bad=lambda place: (place.server(0), place.file("{}")),
+        fix="secemb pair export",
+    ),
+    "plan": Case(
+        good=lambda _: ("--catalogue", "ML100K", "--seconds", 0.05),
+        says="loss bound",
+        bad=lambda _: (),
+        fix="--items and --capacity, or --catalogue",
+    ),
+    "privacy project": Case(
+        good=lambda _: ("--rounds", 10, "--multiplier", 4, "--budget", 8),
+        says="rounds within budget",
+        bad=lambda _: ("--rounds", 10),
+        fix="give --multiplier, or --budget",
+    ),
+    "privacy show": Case(
+        good=lambda place: place.both[:4],
+        says="adds no noise",
+        bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
+        fix="http://host:port",
+    ),
+    "relay-key list": Case(
+        good=lambda place: ("--config", place.server_with_a_relay_key()),
+        says="active",
+        bad=lambda place: ("--config", place.resting / "server0"),
+        fix="server 1's",
+    ),
+    "relay-key rotate": Case(
+        good=lambda place: ("--config", place.server(1)),
+        says="not after",
+        bad=lambda place: ("--config", place.resting / "server0"),
+        fix="server 1's",
+    ),
+    "renew": Case(
+        good=lambda place: (place.server(0), "--host", "zero.example"),
+        says="certificate",
+        bad=lambda place: (place.new(), "--host", "zero.example"),
+        fix="secemb init",
+    ),
+    "report dp": Case(
+        good=lambda p: ("--path", p.films, "--quick", "--cohorts", 10, "--rounds", 2, "--out", p.new(".json")),
+        says="figures in",
+        bad=lambda place: ("--path", place.films, "--models", "svd"),
+        fix="there are mf, ncf, fm and deepfm",
+        code=2,
+        slow=True,
+    ),
+    "report utility": Case(
+        good=lambda p: ("--path", p.films, "--models", "mf", "--rounds", 2, "--out", p.new(".json")),
+        says="figures in",
+        bad=lambda place: ("--path", place.ratings),
+        fix="grouplens.org",
+        code=2,
+    ),
+    "run compare": Case(
+        good=lambda place: ("one", "two", "--runs", place.runs),
+        says="The same to the last bit.",
+        bad=lambda place: ("one", "three", "--runs", place.runs),
+        fix="secemb run list",
+    ),
+    "run list": Case(good=lambda place: ("--runs", place.runs), says="two"),
+    "run show": Case(
+        good=lambda place: ("one", "--runs", place.runs),
+        says="4 of 4",
+        bad=lambda place: ("three", "--runs", place.runs),
+        fix="secemb run list",
+    ),
+    "serve": Case(bad=nowhere, fix="secemb init"),
+    "simulate": Case(
+        good=lambda place: (*SMALL_RUN, "--runs", place.new()),
+        says="kept in",
+        bad=lambda _: ("--model", "svd"),
+        fix="there are mf, ncf, fm, deepfm",
+    ),
+    "status": Case(
+        good=lambda place: place.both,
+        says="the models are equal",
+        bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
+        fix="http://host:port",
+    ),
+    "task create": Case(
+        good=lambda place: ("--out", place.new(), *TASK),
+        says="overflow budget",
+        bad=lambda place: ("--out", place.new(), *TASK, "--capacity", 61),
+        fix="--capacity must be at most --items",
+    ),
+    "task show": Case(
+        good=lambda place: (place.resting / "task" / "server0" / "task.json",),
+        says="overflow budget",
+        bad=lambda place: (place.new(),),
+        fix="No such file",
+    ),
+    "token create": Case(
+        good=lambda place: ("phone-8", "phone-9", "--config", place.server(0)),
+        says="phone-9",
+        bad=lambda place: ("phone-0", "--config", place.resting / "server0"),
+        fix="another token has this name",
+    ),
+    "token list": Case(
+        good=lambda place: ("--config", place.resting / "server0"),
+        says="phone-0",
+        bad=lambda place: ("--config", place.resting / "server1"),
+        fix="server 0's",
+    ),
+    "token revoke": Case(
+        good=lambda place: ("phone-0", "--config", place.server(0)),
+        says="revoked",
+        bad=lambda place: ("phone-9", "--config", place.server(0)),
+        fix="no token has this name",
+    ),
+    "vectors": Case(
+        good=lambda place: ("--directory", place.new()),
+        says="vectors in",
+        bad=lambda place: ("--directory", place.file("mine")),
+        fix="File exists",
+    ),
+    "wire": Case(
+        good=lambda place: ("--sessions", 2, "--catalogue", "ML1M", "--output", place.new()),
+        says="figures in",
+        bad=lambda _: ("--catalogue", "ML2M"),
+        fix="there are ML100K, ML1M",
+        code=2,
+        slow=True,
+    ),
+}
+
+# What needs more than one line: a process of its own, or two devices at once.
+_DEMO = "tests/e2e/test_demo.py"
+_SERVERS = "tests/e2e/test_cli_servers.py::test_devices_take_part_and_the_model_goes_on_and_back"
+_BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_prints"
+_LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
+ELSEWHERE: dict[tuple[str, str], str] = {
+    **{("bench", kind): _BENCH for kind in (SUCCESS, JSON)},
+    ("check", BAD): "tests/e2e/test_operate.py::test_check_names_what_is_wrong_and_the_fix",
+    (
+        "demo",
+        SUCCESS,
+    ): f"{_DEMO}::test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report",
+    ("demo", JSON): f"{_DEMO}::test_over_http_and_in_process_the_same_seed_gives_the_same_table",
+    **{(f"device {name}", kind): _SERVERS for name in ("loop", "once") for kind in (SUCCESS, JSON)},
+    **{("loadtest", kind): _LOADTEST for kind in (SUCCESS, JSON)},
+    **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
+    ("run list", BAD): "tests/e2e/test_cli_offline.py::test_a_damaged_run_is_named_and_the_others_are_listed",
+    ("serve", SUCCESS): "tests/e2e/test_processes.py::test_rounds_of_two_processes_end_published_with_exact_sums",
+}
+# They print nothing, or JSON always.
+WITHOUT_JSON = {"serve", "vectors", "pair export"}
