@@ -126,7 +126,7 @@ def _call(request: Request) -> dict[str, Any]:
 
 def _announces_more(response: httpx.Response, most: int) -> bool:
     length = response.headers.get("content-length", "")
-    return bool(length.isdigit()) and int(length) > most
+    return length.isascii() and length.isdigit() and int(length) > most
 
 
 def _answer(response: httpx.Response, body: bytearray) -> Answer:

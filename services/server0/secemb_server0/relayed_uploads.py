@@ -101,7 +101,6 @@ class RelayedUploads:
                 for one in passing:
                     one.cancel()
                 await asyncio.gather(*passing, return_exceptions=True)
-        self._party.metrics.session(f"relayed-{step_of(await self._party.spec(came.round_id), kind).name.lower()}")
         return own, other
 
     def _refuse(self, error: RelayRefusedError) -> Response:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import StreamingResponse
 
 from secemb_party.http.bodies import BINARY, read_exactly
+from secemb_party.http.numbers import read_number
 from secemb_party.relay_frames import Frame, read_frames
 from secemb_server1.relay_desk import RelayDesk
 from secemb_server1.routes import BODY_SECONDS, Check
@@ -27,10 +28,10 @@ def peer_relay_routes(desk: RelayDesk, check_bearer: Check) -> APIRouter:
     @router.post("/relay", response_class=Response)
     async def relay(request: Request) -> Response:
         """Take messages of many sessions; answer each as soon as it is durable."""
-        announced = request.headers.get("content-length", "")
-        if not announced.isdigit() or int(announced) > _MOST_BYTES:
+        announced = read_number(request.headers.get("content-length", ""))
+        if announced is None or announced > _MOST_BYTES:
             raise LengthError("say how long the frames are, and send fewer at a time")
-        frames = list(read_frames(await read_exactly(request, int(announced), BODY_SECONDS)))
+        frames = list(read_frames(await read_exactly(request, announced, BODY_SECONDS)))
         return StreamingResponse(_replies(desk, frames), media_type=BINARY)
 
     return router
