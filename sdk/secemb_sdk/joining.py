@@ -11,13 +11,14 @@ from secemb_sdk.parts import Parts
 from secemb_sdk.problems import retry_after
 from secemb_sdk.ranking import Published
 from secemb_sdk.relay_trust import fetch_announcement, take_key
-from secemb_sdk.sampling import samples, takes_part
+from secemb_sdk.sampling import takes_part
 from secemb_sdk.seeded import session_id_of
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import digest
 
 _BETWEEN_ROUNDS = 2.0  # seconds until there may be a round again
+_ONCE = 5.0  # seconds until a round may have ended that this device has been in
 _JOINED = 200
 _LATEST = 1e12  # seconds since 1970 that no deadline reaches
 _LONGEST_TICKET = 128
@@ -67,11 +68,12 @@ def find_published(parts: Parts, exchange: Exchange) -> Steps[Published]:
 def join(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes) -> Steps[Joined]:
     """Take a place in the round that both servers announce; raise `UnavailableError` where there is none.
 
-    In a task whose privacy counts on chance, a coin decides for each round: a device that sits one out does not join.
+    In a task that promises privacy a device takes part in a round once at most. Where the promise counts on chance, a
+    coin decides for each round. Who may not take part does not join.
     """
     way = _join_relayed if parts.relays(task) else _join_directly
     joined = yield from way(parts, exchange, task, seed)
-    _heed_coin(task, joined.round.encode().decode(), seed)  # server 0 may have opened the next one in between
+    yield from _heed_privacy(parts, task, joined.round, seed)  # server 0 may have opened the next one in between
     return joined
 
 
@@ -89,7 +91,7 @@ def _join_directly(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes
 
 def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes) -> Steps[Joined]:
     """Take a place in the round that server 0 announces; server 1 refuses what was sealed for any other."""
-    if samples(task):
+    if task.privacy is not None:
         yield from _find_round(parts, exchange, task, seed, server=0)
     found = yield from _enter(parts, exchange, session_id_of(seed))
     round_, shown = _decode_round(_text(found, "round"), task), found.get("relay")
@@ -101,16 +103,21 @@ def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes)
 
 
 def _find_round(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes, *, server: int) -> Steps[str]:
-    """Return the round that a server takes part in; raise where there is none, or where this device sits it out."""
+    """Return the round that a server takes part in; raise where there is none, or this device may not take part."""
     announced = yield from _announced(parts, exchange, server=server)
     if announced is None:
         raise UnavailableError("no round is open", seconds=_BETWEEN_ROUNDS)
-    _heed_coin(task, announced, seed)
+    yield from _heed_privacy(parts, task, _decode_round(announced, task), seed)
     return announced
 
 
-def _heed_coin(task: TaskSpec, announced: str, seed: bytes) -> None:
-    if not takes_part(task, announced.encode(), seed):
+def _heed_privacy(parts: Parts, task: TaskSpec, round_: RoundSpec, seed: bytes) -> Steps[None]:
+    if task.privacy is None:
+        return
+    newest = yield from work(parts.vault.newest_round)
+    if round_.number <= newest:
+        raise UnavailableError("this device has been in this round, and once is what it promises", seconds=_ONCE)
+    if not takes_part(task, round_.encode(), seed):
         raise UnavailableError("this device sits the round out, by chance", seconds=task.join_seconds)
 
 

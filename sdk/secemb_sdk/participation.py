@@ -170,7 +170,8 @@ class Participation:
 
     def _keep(self, stage: Keyed | Written) -> Steps[None]:
         """Make a stage durable before anything of it is sent."""
-        yield from work(lambda: self._vault.keep_session(stage, forgotten=self._forgotten))
+        number = self._round(stage.ticket).number
+        yield from work(lambda: self._vault.keep_session(stage, round_=number, forgotten=self._forgotten))
         self._stage = stage
 
     def _end(self, stage: Keyed | Written, *, complete: bool) -> Steps[Receipt]:

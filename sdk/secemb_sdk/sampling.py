@@ -12,11 +12,6 @@ from secemb_shared.messages.canonical import decimal
 _DOMAIN = b"secemb/1 takes part"
 
 
-def samples(task: TaskSpec) -> bool:
-    """Tell whether chance decides who takes part."""
-    return task.privacy is not None and bool(task.privacy.rate)
-
-
 def takes_part(task: TaskSpec, round_: bytes, seed: bytes) -> bool:
     """Tell whether the session of this seed takes part in a round."""
     if task.privacy is None or not task.privacy.rate:

@@ -1,12 +1,14 @@
 """What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything went wrong."""
 
+from contextlib import suppress
+
 import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.errors import MisfitError, RefusedError
 from secemb_sdk.evaluating import measure
 from secemb_sdk.flow import DeviceSession, Messages
-from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
+from secemb_sdk.models import Floats, Model, NotFiniteLossError, PrivateState, Ratings, fit_bound, learn
 from secemb_sdk.models.clipping import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.parts import Parts
 from secemb_sdk.ranking import CopyError
@@ -18,6 +20,7 @@ from secemb_shared.messages.privacy import RECORD
 from secemb_shared.messages.spec import SURVEY, TRAIN
 from secemb_shared.randomness import RandomBytes
 
+Numbers = npt.NDArray[np.floating]
 Upload = tuple[Messages, PrivateState | None, str | None]  # messages, next private state, trouble by name
 
 
@@ -71,17 +74,24 @@ def _learn(
     rows: Floats,
     dense: Floats,
     ratings: Ratings,
-) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating], PrivateState]:
+) -> tuple[Numbers, Numbers, PrivateState]:
     """Return the updates within all limits of the task, and the private part after the round."""
-    by_row: npt.NDArray[np.floating]
-    by_dense: npt.NDArray[np.floating]
     rate, clip = parts.rate_for(task), Clip.of(task)
-    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
     if clip is not None and clip.unit == RECORD:
-        by_row, by_dense = clip_records(model, rows, dense, private.values, ratings, clip)
-    elif clip is not None:
-        by_row, by_dense = clip_update(by_row, by_dense, clip)
-    return fit_bound(by_row, task)[0], fit_bound(by_dense, task)[0], moved
+        update = _fit(clip_records(model, rows, dense, private.values, ratings, clip), task)
+        # One rating that cannot be learned from must not silence the others: the private part then stays as it is.
+        with suppress(NotFiniteLossError):
+            private = learn(model, private, rows, dense, ratings, rate=rate)[2]
+        return *update, private
+    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
+    if clip is None:
+        return *_fit((by_row, by_dense), task), moved
+    return *_fit(clip_update(by_row, by_dense, clip), task), moved
+
+
+def _fit(update: tuple[Numbers, Numbers], task: TaskSpec) -> tuple[Numbers, Numbers]:
+    """Return rows and dense part within the bound of each element."""
+    return fit_bound(update[0], task)[0], fit_bound(update[1], task)[0]
 
 
 def _cut_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

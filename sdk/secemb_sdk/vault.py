@@ -6,6 +6,7 @@
     private     the private part of the model
     session     the session that is under way
     receipts    what was sent in each round
+    rounds      the newest round that this device has been in
     relay       since when the newest relay key of server 1 is used that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
     public/     that copy: a cache, not encrypted
@@ -115,11 +116,18 @@ class Vault:
         """Remove a session that nobody can go on with. That is always safe: it will not be sent again."""
         self._home.remove("session")
 
-    def keep_session(self, stage: Stage, *, forgotten: int) -> None:
-        """Let the session be at this stage, unless its device was told to forget meanwhile."""
+    def keep_session(self, stage: Stage, *, round_: int | None = None, forgotten: int) -> None:
+        """Let the session be at this stage, in this round, unless its device was told to forget meanwhile."""
         with self._home.lock:
             self._check_remembers(forgotten)
             self._home.write("session", encode_stage(stage))
+            if round_ is not None and round_ > self.newest_round():
+                self._home.write("rounds", Record({"newest": round_}))
+
+    def newest_round(self) -> int:
+        """Return the number of the newest round that this device has been in, or -1."""
+        found = self._read_copy("rounds")
+        return -1 if found is None else int(found.fields["newest"])
 
     def end_session(
         self, receipt: Receipt, *, receipts: int, private: PrivateState | None = None, forgotten: int

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings
-from secemb_sdk.models.clipping import Clip, clip_records, clip_update
+from secemb_sdk.models.clipping import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.models.errors import ModelError
-from secemb_shared.messages.privacy import RECORD, USER
+from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
 from secemb_shared.privacy.clipping import clip_to_steps, squared_length
 from secemb_shared.ring import Ring
 from secemb_tools.simulation.records import cut_each
@@ -164,3 +164,30 @@ def test_simulations_cut_records_as_devices_do(name: str, seed: int, scale: floa
     # Sums of floats in another order: now and then a number falls on the other side of a whole step.
     for own, others in zip(found, expected, strict=True):
         assert np.abs(own - others).max(initial=0) <= (2 + ratings.items.size) / 2**fraction_bits
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    arrays.arrays(np.float64, 6, elements=st.floats(0, 1e4)),
+    arrays.arrays(np.float64, 6, elements=st.floats(0, 1e4)),
+    st.integers(64, 2**24),
+)
+def test_a_rating_more_moves_what_a_device_says_by_less_than_two_parts(
+    said: np.ndarray, more: np.ndarray, limit: int
+) -> None:
+    line = BudgetLine(clip=limit, multiplier="1", epsilon="1")
+    before, after = (clip_sums(values, line) * 2.0**16 for values in (said, said + more))
+    assert float(np.linalg.norm(before)) <= limit
+    assert float(np.linalg.norm(after - before)) <= limit * 2**0.5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["ncf", "fm", "deepfm"]), st.integers(0, 2**32), st.sampled_from([0.1, 1.0, 30.0]))
+def test_each_record_keeps_to_both_limits_where_parts_are_cut_apart(name: str, seed: int, scale: float) -> None:
+    model, fraction_bits = MODELS[name], 12
+    rows, dense, private, ratings = parts_of(model, seed, scale)
+    one = Ratings(ratings.items[:1], ratings.values[:1])
+    clip = Clip(unit=RECORD, limit=5000, dense_limit=700, fraction_bits=fraction_bits)
+    by_row, by_dense = clip_records(model, rows[:1], dense, private, one, clip)
+    assert squared_length([np.rint(by_row * 2**fraction_bits).astype(np.int64)]) <= 5000**2
+    assert squared_length([np.rint(by_dense * 2**fraction_bits).astype(np.int64)]) <= 700**2

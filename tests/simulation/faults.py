@@ -100,8 +100,8 @@ class FusedShares(ShareStore):
 
     fuse: Fuse
 
-    def save(self, round_id: bytes, data: bytes) -> bytes:
-        return _burn(self.fuse, lambda: super(FusedShares, self).save(round_id, data))
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes) -> bytes:
+        return _burn(self.fuse, lambda: super(FusedShares, self).save(round_id, list_digest, data))
 
 
 def _burn(fuse: Fuse, write: Callable[[], T]) -> T:

@@ -8,9 +8,11 @@ import pytest
 from tests.simulation.pair import RELAYED, Pair, a_pair, a_task
 from tests.simulation.phone import Marking, Phone, a_phone, contributed, until_contributed
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, Draws, watched
+from tests.simulation.test_scenarios import last
 
 from secemb_party.evaluation import Share
 from secemb_sdk.errors import MisfitError
+from secemb_sdk.models import Floats, Gradients, Ratings
 from secemb_sdk.outcome import Contributed, NotNow
 from secemb_sdk.sampling import takes_part
 from secemb_shared.messages import RoundSpec
@@ -118,6 +120,68 @@ async def test_a_kind_of_round_without_a_budget_gets_zeros(monkeypatch: pytest.M
 
 async def _always(_kind: str) -> bool:
     return True
+
+
+# Once.
+
+
+@pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
+async def test_a_device_takes_part_in_a_round_once(changes: dict[str, Any]) -> None:
+    async with a_pair(privacy=PRIVACY, **changes) as pair:
+        await pair.step()
+        phone = a_phone(pair, 0)
+        await contributed(phone)
+        for _ in range(3):
+            assert isinstance(await phone.contribute(), NotNow)
+        await contributed(a_phone(pair, 1))
+        assert (await pair.parties[0].ledger.counts((await last(pair, 0)).round_id)).admitted == 2
+        await pair.finish()
+        await pair.step()
+        await contributed(phone)  # the next round is another one
+
+
+async def test_who_forgets_or_is_dropped_has_still_been_in_the_round() -> None:
+    async with a_pair(privacy=PRIVACY) as pair:
+        await pair.step()
+        phone = a_phone(pair, 0, dies=lambda: False)
+        await contributed(phone)
+        parts = phone.open()
+        parts.vault.forget(receipts=True)
+        parts.vault.close()
+        phone.log({0: 4.0})
+        assert isinstance(await phone.contribute(), NotNow)
+
+
+async def test_without_privacy_nobody_counts_how_often_a_device_takes_part() -> None:
+    async with a_pair() as pair:
+        await pair.step()
+        phone = a_phone(pair, 0)
+        await contributed(phone)
+        await contributed(phone)
+
+
+async def test_a_rating_that_cannot_be_learned_from_does_not_silence_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Choking(Marking):
+        """Gets no finite gradient where one of the ratings is beyond measure."""
+
+        def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
+            found = super().gradients(rows, dense, private, ratings)
+            choked = bool((ratings.values > 1e30).any())
+            return replace(found, loss=np.inf, rows=found.rows * np.inf) if choked else found
+
+    async with a_pair(privacy=replace(PRIVACY, unit="record"), cohort=2) as pair:
+        phones = loud(pair, 500)
+        phones[0].model = Choking(500)
+        phones[0].log({3: 3e38})
+        with watched(monkeypatch, no_noise) as draws:
+            total = await plain_sum(pair, phones, draws)
+        by_row = pair.task.ring.decode(total.rows)
+        assert (
+            CLIP - 3 < np.hypot(np.linalg.norm(by_row[0]), np.linalg.norm(pair.task.ring.decode(total.dense))) <= CLIP
+        )
+        assert not by_row[3].any()
 
 
 # Chance.

@@ -115,7 +115,7 @@ def test_a_task_with_noise_has_a_line_for_training() -> None:
         ({"rate": "0"}, "rate"),
         ({"rate": "1.5"}, "rate"),
         ({"train": replace(TRAINING, epsilon="0")}, "epsilon"),
-        ({"train": replace(TRAINING, epsilon="1000001")}, "epsilon"),
+        ({"train": replace(TRAINING, epsilon="1001")}, "epsilon"),
         ({"train": replace(TRAINING, multiplier="0.001")}, "finer or wider"),
         ({"train": replace(TRAINING, clip=0)}, "clip"),
         ({"dense_clip": 1}, "finer or wider"),
@@ -177,3 +177,11 @@ def test_parts_that_are_cut_apart_need_more_noise() -> None:
 
 def test_each_kind_of_round_has_its_own_line() -> None:
     assert [PRIVACY.line(kind) for kind in (TRAIN, SURVEY, EVALUATE)] == [TRAINING, None, SUMS]
+
+
+def test_one_rating_can_move_an_evaluation_by_more_than_the_clip_and_gets_more_noise() -> None:
+    user, record = replace(PRIVACY, survey=SUMS), replace(PRIVACY, survey=SUMS, unit="record")
+    for privacy, parts in ((user, 1), (record, 2)):
+        noises = privacy.sums(SURVEY), privacy.sums(EVALUATE)
+        assert [noise.variance for noise in noises if noise] == [(150 << 16) ** 2, parts * (150 << 16) ** 2]
+    assert PRIVACY.sums(SURVEY) is None

@@ -31,7 +31,7 @@ def _check_noise(task: TaskSpec, expected: Case) -> None:
     if privacy is None:
         assert not expected
         return
-    sums = {kind: line.mechanism(line.clip) for kind in ("survey", "evaluate") if (line := privacy.line(kind))}
+    sums = {kind: noise for kind in ("survey", "evaluate") if (noise := privacy.sums(kind))}
     noises = {"rows": privacy.rows, "dense": privacy.dense, **sums}
     assert expected == {name: {"variance": str(one.variance), "tail": one.tail} for name, one in noises.items()}
 

@@ -64,13 +64,17 @@ def clip_records(
     """Return the sum over a device's ratings of what each alone adds, each within the limits.
 
     Each rating is asked for its own gradient, so a penalty that a model counts once for a device counts here once for
-    each rating.
+    each rating. One whose gradient is not finite adds nothing, and takes nothing from the others: if it silenced the
+    whole device, one rating could change more than its clip.
     """
     by_row = np.zeros(rows.shape, dtype=np.int64)
     by_dense = np.zeros(dense.shape, dtype=np.int64)
     for place in range(ratings.items.size):
         found = _gradients_of_one(model, rows, dense, private, ratings, place)
-        own_row, own_dense = _cut(found.rows, found.dense, clip)
+        try:
+            own_row, own_dense = _cut(found.rows, found.dense, clip)
+        except NotFiniteLossError:
+            continue
         by_row[place] += own_row[0]
         by_dense += own_dense
     return _numbers(by_row, clip), _numbers(by_dense, clip)

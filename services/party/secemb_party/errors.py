@@ -14,6 +14,7 @@ SecEmbError
 ├── OutdatedRelayKeyError    sealed to a key that server 1 does not use, or no longer
 ├── RelayUnavailableError    the task wants devices to talk to both servers
 ├── PeerRefusedError         the two servers do not agree
+│   └── PeerSpentError           the other server's privacy budget has no room for this
 ├── PeerUnavailableError     the other server cannot be reached now
 ├── UnauthorizedError        no token, or one that is not known
 └── ForbiddenError           a known caller who may not do this
@@ -101,6 +102,10 @@ class RelayUnavailableError(SecEmbError):
 
 class PeerRefusedError(SecEmbError):
     """The other server refuses, or asks for something that this one must refuse."""
+
+
+class PeerSpentError(PeerRefusedError):
+    """The privacy budget of the other server has no room for this."""
 
 
 class PeerUnavailableError(SecEmbError):

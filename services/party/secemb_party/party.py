@@ -73,6 +73,7 @@ class Party:
         self._proofs = Proofs(parts.ledger)
         self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN)
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
+        self._spend = asyncio.Lock()
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
 
     async def start(self) -> None:
@@ -232,12 +233,21 @@ class Party:
             return await self.workers.run(lambda: self._shares.load(round_id, digest))
         if record.state is not RoundState.SEALED or record.sealed_sessions is None:
             raise SessionError("this round is not sealed: its sum stays closed")
-        await self.spending.require(spec.kind)
-        data = await self._compute_share(record, spec)
-        digest = await self.workers.run(lambda: self._shares.save(round_id, data))
-        await self.advance(round_id, RoundState.SEALED, RoundState.SHARED, self.clock(), share_digest=digest)
-        await self.spending.standing()
+        async with self._spend:  # what is left is looked at and spent in one go, whichever rounds are asked for
+            await self.spending.require(spec.kind)
+            data, digest = await self._stored_share(record, spec)
+            await self.advance(round_id, RoundState.SEALED, RoundState.SHARED, self.clock(), share_digest=digest)
+            await self.spending.standing()
         return data
+
+    async def _stored_share(self, record: RoundRecord, spec: RoundSpec) -> tuple[bytes, bytes]:
+        """Return the share and its digest once it is on the disk; one that is there already is not made anew."""
+        round_id, sealed = record.round_id, record.list_digest or b""
+        found = await self.workers.run(lambda: self._shares.find(round_id, sealed))
+        if found is not None:
+            return found, hashlib.sha256(found).digest()
+        data = await self._compute_share(record, spec)
+        return data, await self.workers.run(lambda: self._shares.save(round_id, sealed, data))
 
     async def _compute_share(self, record: RoundRecord, spec: RoundSpec) -> bytes:
         evaluation, share = await self._evaluation(record.round_id), Share.empty(spec)

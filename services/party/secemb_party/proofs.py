@@ -8,8 +8,9 @@ the session's hold, which the other server does not know.
 
 from dataclasses import dataclass
 
-from secemb_party.errors import UnknownSessionError
-from secemb_party.ledger import Ledger, Upload
+from secemb_party.errors import RoundClosedError, UnknownSessionError
+from secemb_party.ledger import Ledger, RoundState, Upload
+from secemb_shared.errors import SecEmbError
 from secemb_shared.holds import check_proof
 from secemb_shared.messages import RoundSpec
 
@@ -41,6 +42,13 @@ class Proofs:
         # The digest that tells a resend of the keys is the hold: it stays when the keys themselves are forgotten.
         hold = await self._ledger.keys_digest(upload.round_id, upload.session_id)
         if hold is None:
-            raise UnknownSessionError("this session has not come so far; join and send its keys first")
+            raise await self._missing(upload.round_id)
         check_proof(round_.label(upload.session_id), hold, upload.body_digest, shown)
         return hold
+
+    async def _missing(self, round_id: bytes) -> SecEmbError:
+        """Return why there is no hold: the keys can still come, or it is too late for them."""
+        record = await self._ledger.round(round_id)
+        if record is None or record.state is not RoundState.OPEN:
+            return RoundClosedError("this round takes nothing new; join the current one")
+        return UnknownSessionError("this session has not come so far; join and send its keys first")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from secemb_party.errors import PeerRefusedError, PeerUnavailableError
+from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
 from secemb_party.evaluation import Share
 from secemb_party.http.health import Check
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
@@ -45,6 +45,7 @@ class Leader:
         self._announced: RoundRecord | None = None
         self.changed = asyncio.Event()  # set when a session has become complete, or something is wanted
         self.rollbacks = Rollbacks(party, peer)
+        self._spent_there = False  # server 1 has refused a round because of its privacy budget
 
     @property
     def announced(self) -> RoundRecord | None:
@@ -114,7 +115,7 @@ class Leader:
                 cohort=task.cohort,
                 min_cohort=task.min_cohort,
                 wanted=wish.source if wish is not None else None,
-                affordable=await self._party.spending.affords(await self._kind(number)),
+                affordable=not self._spent_there and await self._party.spending.affords(TRAIN),
             )
         counts = await self._ledger.counts(record.round_id)
         return Facts(
@@ -167,9 +168,20 @@ class Leader:
 
     async def _announce(self, record: RoundRecord) -> None:
         """Make sure that server 1 knows the open round; nobody joins before it does."""
-        if self._announced is None or self._announced.round_id != record.round_id:
-            await self._peer.announce(record)
+        known = self._announced is not None and self._announced.round_id == record.round_id
+        if not known and await self._tell(record):
             self._announced = record
+
+    async def _tell(self, record: RoundRecord) -> bool:
+        """Announce a round to server 1; if its privacy budget has no room for it, the round ends here as well."""
+        try:
+            await self._peer.announce(record)
+        except PeerSpentError:
+            self._spent_there, reason = True, "the privacy budget of server 1 is spent"
+            now = self._party.clock()
+            await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
+            return False
+        return True
 
     async def _abort(self, record: RoundRecord, reason: str) -> None:
         await self._peer.abort(record.round_id, reason)
@@ -195,7 +207,8 @@ class Leader:
 
     async def _seal(self, record: RoundRecord) -> None:
         """Agree with server 1 on the sessions that count: those that both hold complete, with equal public parts."""
-        await self._peer.announce(record)  # it may have crashed before it heard of the round
+        if not await self._tell(record):  # it may have crashed before it heard of the round
+            return
         held = await self._ledger.session_summaries(record.round_id)
         both = await self._peer.prepare(record.round_id, held)
         if not set(both) <= {one.session_id for one in held if one.complete}:

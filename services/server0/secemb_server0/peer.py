@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 import httpx
 from pydantic import ValidationError
 
-from secemb_party.errors import PeerRefusedError, PeerUnavailableError
+from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
 from secemb_party.ledger import RoundRecord, SessionSummary
 from secemb_party.models import Model
 from secemb_party.peer_messages import (
@@ -26,6 +26,7 @@ from secemb_party.telemetry import Metrics
 
 Answer = TypeVar("Answer", bound=PeerMessage)
 BINARY = {"content-type": "application/octet-stream"}
+_SPENT = "privacy-spent"  # as secemb_party.http.problems calls it
 
 
 class Peer(Protocol):
@@ -144,8 +145,10 @@ class HttpPeer:
             raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call is repeated")
         if answer.status_code >= 400:
             self._metrics.peer_call(route, "refused")
-            self._metrics.refused_by_peer(_slug(answer))
-            raise PeerRefusedError(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
+            slug = _slug(answer)
+            self._metrics.refused_by_peer(slug)
+            kind = PeerSpentError if slug == _SPENT else PeerRefusedError
+            raise kind(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
         self._metrics.peer_call(route, "ok")
         self._metrics.heard_peer(time.time())
         return answer

@@ -3,6 +3,7 @@
 Every answer is a function of what the ledger holds, so that a question asked again is answered with the same bytes.
 """
 
+import asyncio
 import hashlib
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,7 @@ class Responder:
 
     def __init__(self, party: Party) -> None:
         self._party, self._ledger, self._task = party, party.ledger, party.task
+        self._opening = asyncio.Lock()
 
     async def standing(self) -> Standing:
         """Return the published model version; the two servers must agree on it."""
@@ -39,21 +41,21 @@ class Responder:
     async def announce(self, announcement: Announcement) -> bytes:
         """Open a round that server 0 has opened, if it reads the model that is published here; return its id."""
         spec = RoundSpec.decode(announcement.round.encode(), self._task)
-        if await self._ledger.round(spec.digest) is None:
-            await self._check_next(spec)
-        await self._ledger.create_round(
-            NewRound(
-                round_id=spec.digest,
-                task_id=self._task.task_id,
-                number=spec.number,
-                kind=spec.kind,
-                model_version=spec.model_version,
-                spec=spec.encode(),
-                opened_at=announcement.opened_at,
-                join_until=announcement.join_until,
-                upload_until=announcement.upload_until,
-            )
+        new = NewRound(
+            round_id=spec.digest,
+            task_id=self._task.task_id,
+            number=spec.number,
+            kind=spec.kind,
+            model_version=spec.model_version,
+            spec=spec.encode(),
+            opened_at=announcement.opened_at,
+            join_until=announcement.join_until,
+            upload_until=announcement.upload_until,
         )
+        async with self._opening:  # of two that are announced at once the second finds the first
+            if await self._ledger.round(spec.digest) is None:
+                await self._check_next(spec)
+            await self._ledger.create_round(new)
         return spec.digest
 
     async def _check_next(self, spec: RoundSpec) -> None:

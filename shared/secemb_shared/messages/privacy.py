@@ -14,7 +14,7 @@ from secemb_shared.messages import canonical
 from secemb_shared.privacy.mechanism import Mechanism
 
 USER, RECORD = "user", "record"
-LARGEST_EPSILON = 10**6
+LARGEST_EPSILON = 1000  # of a budget; more would promise nothing at all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class BudgetLine:
             raise SpecError("a budget line has a clip in whole steps, and a multiplier and an epsilon as text")
         canonical.decimal(self.multiplier)
         if not 0 < canonical.decimal(self.epsilon) <= LARGEST_EPSILON:
-            raise SpecError("a budget's epsilon must be above 0 and at most a million")
+            raise SpecError(f"a budget's epsilon must be above 0 and at most {LARGEST_EPSILON:,}")
         self.mechanism(self.clip)
 
 
@@ -73,6 +73,17 @@ class Privacy:
         """Return the noise on every number of the dense part."""
         return self.train.mechanism(self.dense_clip or self.train.clip, parts=self._parts)
 
+    def sums(self, kind: str) -> Mechanism | None:
+        """Return the noise on the secure sum of a survey or an evaluation; None where there are no such rounds.
+
+        What a device says in an evaluation is cut as a whole. One rating more turns one such vector into another, and
+        two vectors of numbers that are not negative are up to √2 clips apart. In a survey it adds one to a count.
+        """
+        line = self.line(kind)
+        if line is None:
+            return None
+        return line.mechanism(line.clip, parts=2 if kind == "evaluate" and self.unit == RECORD else 1)
+
     @property
     def _parts(self) -> int:
         return 2 if self.dense_clip else 1
@@ -105,7 +116,7 @@ class Privacy:
         for line in (self.train, self.survey, self.evaluate):
             if line is not None:
                 line.check()
-        _ = self.rows, self.dense  # refuse noise that cannot be drawn
+        _ = self.rows, self.dense, self.sums("survey"), self.sums("evaluate")  # refuse noise that cannot be drawn
 
 
 def _group(line: BudgetLine | None) -> dict[str, Any]:

@@ -127,10 +127,10 @@ class TaskSpec:
             tail = max(privacy.rows.tail, privacy.dense.tail)
             if privacy.dense_clip and not self.dense_size:
                 raise SpecError("dense_clip is for tasks with a dense part")
-            for line in (privacy.survey, privacy.evaluate):
-                if line is not None:
-                    noise_tail = line.mechanism(line.clip).tail
-                    SUM_RING.check_budget(cohort=self.cohort, bound=line.clip, noise_tail=noise_tail)
+            for kind in (SURVEY, EVALUATE):
+                noise = privacy.sums(kind)
+                if noise is not None:
+                    SUM_RING.check_budget(cohort=self.cohort, bound=noise.clip, noise_tail=noise.tail)
         self.ring.check_budget(cohort=self.cohort, bound=self.bound, noise_tail=tail)
 
     def _check_training(self) -> None:

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from secemb_party.assembly import ticket_public_key
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger, LedgerError, SchemaMissingError, SchemaOlderError
-from secemb_party.privacy.errors import AccountantMissingError
+from secemb_party.privacy.errors import AccountantMissingError, AccountingError
 from secemb_party.settings import Settings
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
@@ -59,7 +59,7 @@ def _check_privacy(task: TaskSpec) -> Iterator[Finding]:
         check_budgets(task)
     except AccountantMissingError as error:
         yield fail("privacy", "this task promises privacy, and its cost cannot be computed here", str(error))
-    except OperationError as error:
+    except (AccountingError, OperationError) as error:
         yield fail("privacy", str(error), "make the task anew: secemb task create --privacy")
     else:
         yield ok("privacy", f"for each {task.privacy.unit}: ε {task.privacy.train.epsilon}, δ {task.privacy.delta}")

@@ -146,7 +146,7 @@ def _describe_privacy(task: TaskSpec) -> str:
         return "none: sums are exact; made without --privacy"
     chance = f", devices take part with probability {task.privacy.rate}" if task.privacy.rate else ""
     lines = [
-        f"{line.kind}: ε {line.budget:g} for {line.rounds():,} rounds, noise {line.terms.multiplier:g} times the clip"
+        f"{line.kind}: ε {line.budget:g} for {line.rounds():,} rounds, noise of {line.terms.multiplier:g} clips"
         for line in lines_of(task).values()
     ]
     return f"for each {task.privacy.unit}, δ {task.privacy.delta}{chance}; {'; '.join(lines)}"

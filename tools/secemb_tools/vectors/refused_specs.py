@@ -33,7 +33,7 @@ _CHANGED_LINES: dict[str, dict[str, Any]] = {
     "of noise finer than 8 steps": {"clip": 7},
     "of multiplier 0": {"multiplier": "0"},
     "of epsilon 0": {"epsilon": "0"},
-    "of epsilon above a million": {"epsilon": "1000001"},
+    "of epsilon above a thousand": {"epsilon": "1001"},
     "of epsilon as a number": {"epsilon": 8},
     "with an unknown member": {"delta": "0.1"},
     "whose tail can reach half the ring": {"multiplier": "1820"},

@@ -24,7 +24,8 @@ _CUT_APART = Privacy(
     delta="0.00001",
     rate="0.05",
     dense_clip=12345,
-    train=BudgetLine(clip=54321, multiplier="0.333333333333", epsilon="1000000"),
+    train=BudgetLine(clip=54321, multiplier="0.333333333333", epsilon="1000"),
+    evaluate=BudgetLine(clip=20 << 16, multiplier="2.5", epsilon="0.5"),
 )
 _ROUNDS = ((1, 1, TRAIN), (2, 1, SURVEY), (2**53 - 1, 0, EVALUATE))
 
@@ -90,7 +91,7 @@ def _noise(task: TaskSpec) -> Json:
     privacy = task.privacy
     if privacy is None:
         return {}
-    sums = {kind: line.mechanism(line.clip) for kind in (SURVEY, EVALUATE) if (line := privacy.line(kind)) is not None}
+    sums = {kind: noise for kind in (SURVEY, EVALUATE) if (noise := privacy.sums(kind)) is not None}
     noises = {"rows": privacy.rows, "dense": privacy.dense, **sums}
     return {"noise": {name: {"variance": str(one.variance), "tail": one.tail} for name, one in noises.items()}}
 

@@ -23,7 +23,9 @@ SMALLEST_MULTIPLIER, LARGEST_MULTIPLIER = 0.2, 10.0**6
 # Below two the sampled divergence is a series that need not converge; without sampling every order is a plain formula.
 _ORDERS = (*range(2, 65), *range(72, 513, 8), 1024, 2048)
 _LOW_ORDERS = tuple(1 + step / 100 for step in range(1, 100))
-_GRID = 1e-3  # of losses, always rounded against us: ε comes out at most a few thousandths too large
+# Of losses, always rounded against us: ε comes out a little too large, by thousandths over thousands of rounds. Sums of
+# probabilities are found by Fourier transforms, whose own error is felt below this δ.
+_GRID, _SMALLEST_DELTA = 1e-3, 1e-10
 _LARGEST_EPSILON = 10.0**6
 
 
@@ -42,6 +44,8 @@ class Terms:
             raise AccountingError("δ must lie between 0 and 1; well below one over the number of people")
         if self.rate is not None and not 0 < self.rate <= 1:
             raise AccountingError("a sampling rate must be above 0 and at most 1")
+        if self.rate is not None and self.delta < _SMALLEST_DELTA:
+            raise AccountingError("with a sampling rate δ must be at least 1e-10: below, sums are not exact enough")
 
 
 @lru_cache(maxsize=4096)

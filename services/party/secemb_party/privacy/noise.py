@@ -16,7 +16,7 @@ def blur(round_: RoundSpec, share: Share) -> None:
         add_noise(share.rows, variance=privacy.rows.variance)
         add_noise(share.dense, variance=privacy.dense.variance)
         return
-    line = privacy.line(round_.kind)
-    if line is None:
+    noise = privacy.sums(round_.kind)
+    if noise is None:
         raise BudgetSpentError("the task has no privacy budget for rounds of this kind")
-    add_noise(share.sums, variance=line.mechanism(line.clip).variance)
+    add_noise(share.sums, variance=noise.variance)
