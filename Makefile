@@ -48,7 +48,7 @@ wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, 
 	@$(BIN)/python -m secemb_tools wire $(ARGS)
 
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
-	@SECEMB_SOAK=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
+	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
 
 docs: $(RUN) ## write docs/cli.md anew from the code
 	@$(BIN)/python -m secemb_tools reference --out docs/cli.md
@@ -101,7 +101,7 @@ sanitize: $(DEV) ## run the kernel's tests with AddressSanitizer and UndefinedBe
 	@ls tests/unit/test_kernel*.py >/dev/null
 	@echo 'building the C kernel with sanitizers in build/sanitize'
 	@rm -rf build/sanitize && mkdir -p build/sanitize
-	@CC=gcc SECEMB_SANITIZE=1 $(BIN)/python setup.py -q egg_info --egg-base build/sanitize \
+	@CC=gcc KERNEL_SANITIZE=1 $(BIN)/python setup.py -q egg_info --egg-base build/sanitize \
 		build --force --build-base build/sanitize --build-lib build/sanitize/lib >build/sanitize/build.log 2>&1 \
 		|| { cat build/sanitize/build.log >&2; exit 1; }
 	@export LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=build/sanitize/lib; \
@@ -153,7 +153,7 @@ $(DEV): $(PINNED) | $(CREATED)
 	@touch $(RUN) $@
 
 # The tests of the operator's page drive a real browser. Where there is none and none can be installed they are skipped, and say so;
-# the next `make test` tries again. With SECEMB_BROWSER=required, as in .ci/run, they are not skipped: it fails here.
+# the next `make test` tries again. With BROWSER_TESTS=required, as in .ci/run, they are not skipped: it fails here.
 CHROMIUM ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
 $(BROWSER): | $(CREATED)
@@ -162,9 +162,9 @@ $(BROWSER): | $(CREATED)
 		{ apt-get -o Acquire::Retries=3 update && apt-get -o Acquire::Retries=3 install -y --no-install-recommends chromium fonts-dejavu-core; } >build/chromium.log 2>&1 || true; \
 	fi
 	@if [ -n '$(CHROMIUM)' ] || command -v chromium >/dev/null; then touch $@; \
-	elif [ "$$SECEMB_BROWSER" = required ]; then \
+	elif [ "$$BROWSER_TESTS" = required ]; then \
 		tail -n 20 build/chromium.log >&2 2>/dev/null; \
-		echo 'there is no Chromium, and the tests of the page must run (SECEMB_BROWSER=required): apt-get install chromium, or name one: CHROMIUM=/path' >&2; exit 1; \
+		echo 'there is no Chromium, and the tests of the page must run (BROWSER_TESTS=required): apt-get install chromium, or name one: CHROMIUM=/path' >&2; exit 1; \
 	else echo 'there is no Chromium: the tests of the page are skipped; apt-get install chromium, or name one: make test CHROMIUM=/path'; fi
 
 # Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.

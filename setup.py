@@ -1,7 +1,7 @@
 """The C extension, and nothing else; everything about the distribution is in pyproject.toml.
 
 The extension is optional: where it cannot be built, installing succeeds and the NumPy definition does the work.
-SECEMB_SANITIZE=1 builds it with AddressSanitizer and UndefinedBehaviorSanitizer instead, and then it must build.
+KERNEL_SANITIZE=1 builds it with AddressSanitizer and UndefinedBehaviorSanitizer instead, and then it must build.
 """
 
 import os
@@ -9,7 +9,7 @@ from glob import glob
 
 from setuptools import Extension, setup
 
-SANITIZE = os.environ.get("SECEMB_SANITIZE") == "1"
+SANITIZE = os.environ.get("KERNEL_SANITIZE") == "1"
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 DEBUGGABLE = ["-fno-omit-frame-pointer", "-g", "-O1"]
 

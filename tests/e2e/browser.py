@@ -17,11 +17,11 @@ MISSING = "there is no Chromium: apt-get install chromium, or name one in CHROMI
 
 
 def find_browser(environment: Mapping[str, str]) -> str | None:
-    """Return where the browser is, or None; with SECEMB_BROWSER=required its absence is a failure, not a skip."""
+    """Return where the browser is, or None; with BROWSER_TESTS=required its absence is a failure, not a skip."""
     path = environment.get("PATH", os.defpath)
     found = environment.get("CHROMIUM") or next(filter(None, (shutil.which(name, path=path) for name in NAMES)), None)
-    if found is None and environment.get("SECEMB_BROWSER") == "required":
-        raise RuntimeError(f"{MISSING}; SECEMB_BROWSER=required, and build/chromium.log may say why there is none")
+    if found is None and environment.get("BROWSER_TESTS") == "required":
+        raise RuntimeError(f"{MISSING}; BROWSER_TESTS=required, and build/chromium.log may say why there is none")
     return found
 
 

@@ -28,7 +28,7 @@ from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, SURVEY
 from secemb_shared.randomness import secure_bytes
 
-SOAK = bool(os.environ.get("SECEMB_SOAK"))
+SOAK = bool(os.environ.get("SOAK_TESTS"))
 EXAMPLES = 2000 if SOAK else 30
 PHONES = 2
 MOMENTS = 60  # of a device's first round
@@ -251,9 +251,9 @@ Patch = pytest.MonkeyPatch
 def send_an_update_that_is_not_stored(patch: Patch) -> None:
     honest = Vault.keep_session
 
-    def keep_session(self: Vault, stage: Stage, *, forgotten: int) -> None:
+    def keep_session(self: Vault, stage: Stage, **rest: Any) -> None:
         if not isinstance(stage, Written):
-            honest(self, stage, forgotten=forgotten)
+            honest(self, stage, **rest)
 
     patch.setattr(Vault, "keep_session", keep_session)
 
@@ -274,9 +274,9 @@ def send_keys_that_are_not_stored(patch: Patch) -> None:
     """The wish, with its session id, survives; what was drawn for it is drawn anew."""
     honest = Vault.keep_session
 
-    def keep_session(self: Vault, stage: Stage, *, forgotten: int) -> None:
+    def keep_session(self: Vault, stage: Stage, **rest: Any) -> None:
         if not isinstance(stage, Keyed):
-            honest(self, stage, forgotten=forgotten)
+            honest(self, stage, **rest)
 
     class Fresh(SeededBytes):
         def __call__(self, count: int) -> bytes:

@@ -1,6 +1,7 @@
 """Where the tests of the page must run, a missing browser is a failure that names the fix, and not a silent skip."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,17 +18,24 @@ def test_a_browser_is_found_by_its_name_or_where_it_is_said_to_be(tmp_path: Path
     assert find_browser({"PATH": str(tmp_path), "CHROMIUM": "/somewhere/else"}) == "/somewhere/else"
     program = tmp_path / "chromium"
     program.touch(mode=0o755)
-    assert find_browser({"PATH": str(tmp_path), "SECEMB_BROWSER": "required"}) == str(program)
+    assert find_browser({"PATH": str(tmp_path), "BROWSER_TESTS": "required"}) == str(program)
 
 
 def test_a_browser_that_is_required_and_missing_fails_with_the_fix(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="apt-get install chromium"):
-        find_browser({"PATH": str(tmp_path), "SECEMB_BROWSER": "required"})
+        find_browser({"PATH": str(tmp_path), "BROWSER_TESTS": "required"})
 
 
 def test_what_is_merged_has_been_seen_in_a_browser() -> None:
     script = (ROOT / ".ci" / "run").read_text()
-    assert 0 < script.index("export SECEMB_BROWSER=required") < script.index("make test")
+    assert 0 < script.index("export BROWSER_TESTS=required") < script.index("make test")
+
+
+def test_what_the_tests_are_told_is_no_setting_of_a_server() -> None:
+    # Servers refuse variables with their prefix that they do not know, so that a setting is never misspelt in silence.
+    told = re.findall(r"\b([A-Z_]+)=", (ROOT / ".ci" / "run").read_text() + (ROOT / "Makefile").read_text())
+    assert "BROWSER_TESTS" in told
+    assert not [name for name in told if name.startswith("SECEMB_")]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
@@ -37,7 +45,7 @@ def test_make_stops_where_the_browser_is_required_and_cannot_be_installed(tmp_pa
         os.symlink(str(shutil.which(name)), tmp_path / name)
     (tmp_path / ".created").touch()  # stands for an environment that is there
     make = [str(shutil.which("make")), "-C", str(ROOT), f"VENV={tmp_path}", str(tmp_path / ".browser")]
-    environment = {"PATH": str(tmp_path), "SECEMB_BROWSER": wish}
+    environment = {"PATH": str(tmp_path), "BROWSER_TESTS": wish}
     run = subprocess.run(make, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == code, run.stderr
     assert "apt-get install chromium" in run.stdout + run.stderr
