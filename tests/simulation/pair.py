@@ -90,6 +90,7 @@ class Pair:
     line: Line = field(default_factory=Line)
     open_enrolment: bool = True
     choose_kind: Callable[[int], str] = always_train
+    body_seconds: float = 30.0
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
     parties: dict[int, Party] = field(default_factory=dict)
 
@@ -106,7 +107,12 @@ class Pair:
         if role == 1:
             keys = RelayKeys(self.folder / "server1" / "relay-keys.json", IDENTITY, self.task.task_id)
             token_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
-            self.server1: Server1 = create_server1(party, token_hash, relay_keys=keys if self.task.relays else None)
+            self.server1: Server1 = create_server1(
+                party,
+                token_hash,
+                body_seconds=self.body_seconds,
+                relay_keys=keys if self.task.relays else None,
+            )
             return
         client = httpx.AsyncClient(
             transport=FaultyLine(self.line, self.deliver),
@@ -118,6 +124,7 @@ class Pair:
             HttpPeer(client),
             TICKET_KEY,
             open_enrolment=self.open_enrolment,
+            body_seconds=self.body_seconds,
             choose_kind=self.choose_kind,
             relay_line=HttpRelayLine(client),
             relay_limits=Limits(gather_seconds=0.0, pause_seconds=0.0),
@@ -231,11 +238,17 @@ def new_folder() -> Path:
 
 @asynccontextmanager
 async def a_pair(
-    *, open_enrolment: bool = True, choose_kind: Callable[[int], str] = always_train, **task: object
+    *,
+    open_enrolment: bool = True,
+    choose_kind: Callable[[int], str] = always_train,
+    body_seconds: float = 30.0,
+    **task: object,
 ) -> AsyncIterator[Pair]:
     """Run a pair of servers in a folder of their own."""
     folder = new_folder()
-    pair = Pair(folder, a_task(**task), open_enrolment=open_enrolment, choose_kind=choose_kind)
+    pair = Pair(
+        folder, a_task(**task), open_enrolment=open_enrolment, choose_kind=choose_kind, body_seconds=body_seconds
+    )
     try:
         yield await pair.start()
     finally:

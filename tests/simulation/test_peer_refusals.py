@@ -32,10 +32,10 @@ async def current(pair: Pair, role: int = 1) -> RoundRecord:
     return record
 
 
-async def a_round(pair: Pair, count: int = 3) -> tuple[str, list[str]]:
+async def a_round(pair: Pair, count: int = 3, first: int = 0) -> tuple[str, list[str]]:
     """Open a round with so many complete sessions; return the path of its calls and the sessions, sorted."""
     await pair.step()
-    devices = [a_device(pair, number) for number in range(count)]
+    devices = [a_device(pair, number) for number in range(first, first + count)]
     for device in devices:
         await device.take_part()
     record = await current(pair)
@@ -177,6 +177,40 @@ async def test_a_second_round_is_not_opened_before_the_first_has_ended_nor_a_num
         assert standing is not None
         used = replace(spec, model_version=standing.version, model_digest=standing.digest)
         assert_problem(await announce(pair, used), *REFUSED)
+
+
+async def test_no_round_is_opened_beyond_the_last_of_the_task() -> None:
+    async with a_pair(rounds=2) as pair:
+        for number in (0, 1):
+            await a_round(pair, first=3 * number)
+            await pair.finish()
+        published = await pair.parties[1].ledger.published_version(pair.task.task_id)
+        assert published is not None
+        spec = RoundSpec(task=pair.task, number=2, model_version=published.version, model_digest=published.digest)
+        times = {"opened_at": 1.0, "join_until": 2.0, "upload_until": 3.0}
+        assert_problem(await call(pair, "announce", Announcement(round=spec.encode().decode(), **times)), *REFUSED)
+
+
+async def test_publishing_again_is_answered_as_the_first_time_whatever_came_since() -> None:
+    async with a_pair() as pair:
+        answers: list[bytes] = []
+        calls: list[httpx.Request] = []
+        deliver = pair.deliver
+
+        async def noted(request: httpx.Request) -> httpx.Response:
+            answer = await deliver(request)
+            if request.url.path.endswith("/publish"):
+                calls.append(request)
+                answers.append(answer.content)
+            return answer
+
+        pair.deliver = noted  # type: ignore[method-assign]
+        await pair.start_server(0)
+        for first in (0, 3):
+            await a_round(pair, first=first)
+            await pair.finish()
+        assert answers[0] != answers[1]
+        assert (await deliver(calls[0])).content == answers[0]
 
 
 async def test_a_round_of_another_task_is_not_opened() -> None:

@@ -252,6 +252,21 @@ async def test_a_server_may_die_at_every_single_write_of_a_round(role: int, afte
             assert record.sealed_sessions == tuple(sorted(device.name for device in devices))
 
 
+async def test_bodies_of_aborted_rounds_are_forgotten_as_well() -> None:
+    async with a_pair() as pair:
+        for number in range(6):
+            assert isinstance(await pair.step(), Open)
+            await a_device(pair, number).take_part()  # too few
+            await pair.finish()
+        for role in (0, 1):
+            ledger = pair.parties[role].ledger
+            rounds = await ledger.rounds(pair.task.task_id)
+            assert [one.state for one in rounds] == [RoundState.ABORTED] * 6
+            names = [(one.round_id, (await ledger.session_summaries(one.round_id))[0].session_id) for one in rounds]
+            kept = [await ledger.keys_body(*name) is not None for name in names]
+            assert sum(kept) == 3
+
+
 async def test_forgetting_bodies_changes_no_answer() -> None:
     async with a_pair() as pair:
         devices = await filled(pair)

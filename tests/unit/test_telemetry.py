@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,7 +64,8 @@ def test_everything_that_is_recorded_can_be_read() -> None:
     metrics.moved(received=10, sent=20)
     metrics.peer_call("seal", "ok")
     metrics.watch_queue(lambda: 3)
-    metrics.loop_lag(0.25)
+    metrics.loop_lag(lately=0.25, largest=0.5)
+    metrics.stranger()
     metrics.model_version(17)
     text = metrics.render().decode()
     for line in (
@@ -80,6 +82,8 @@ def test_everything_that_is_recorded_can_be_read() -> None:
         'secemb_peer_calls_total{outcome="ok",route="seal"} 1.0',
         "secemb_queue_places_taken 3.0",
         "secemb_event_loop_lag_seconds 0.25",
+        "secemb_event_loop_lag_largest_seconds 0.5",
+        "secemb_peer_strangers_total 1.0",
         "secemb_model_version 17.0",
     ):
         assert line in text.splitlines()
@@ -99,6 +103,41 @@ def test_a_label_with_an_id_in_it_is_refused(label: str) -> None:
 def test_a_path_is_not_taken_for_a_route(path: str) -> None:
     with pytest.raises(ValueError, match="by its template"):
         Metrics().request(route=path, method="GET", status=200, seconds=0.0)
+
+
+def hold_up(seconds: float) -> None:
+    """Keep the event loop from doing anything else."""
+    time.sleep(seconds)
+
+
+@pytest.mark.asyncio
+async def test_a_lag_of_the_event_loop_is_remembered_for_a_while_and_the_largest_for_ever() -> None:
+    metrics = Metrics()
+    task = asyncio.create_task(watch_event_loop(metrics, every=0.0, remembered=2))
+    await asyncio.sleep(0)
+    hold_up(0.05)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    figures = {name: value for name, _, value in metrics.figures()}
+    assert figures["secemb_event_loop_lag_largest_seconds"] >= 0.05
+    assert figures["secemb_event_loop_lag_seconds"] <= figures["secemb_event_loop_lag_largest_seconds"]
+    for _ in range(100):  # until two in a row were on time, however busy the machine is
+        await asyncio.sleep(0)
+        if {name: value for name, _, value in metrics.figures()}["secemb_event_loop_lag_seconds"] < 0.05:
+            break
+    else:
+        pytest.fail("what is long past is still shown as recent")
+    assert {name: value for name, _, value in metrics.figures()}["secemb_event_loop_lag_largest_seconds"] >= 0.05
+    task.cancel()
+
+
+def test_an_alert_sees_the_first_problem_of_its_kind() -> None:
+    metrics = Metrics()
+    metrics.expect_problems(["proof-refused"])
+    assert 'secemb_refusals_total{by="self",problem="proof-refused"} 0.0' in metrics.render().decode().splitlines()
+    assert metrics.refusals() == {}
+    metrics.refused("proof-refused")
+    assert metrics.refusals() == {"proof-refused": 1}
 
 
 @pytest.mark.asyncio

@@ -38,7 +38,7 @@ Clock = Callable[[], float]
 ReadBody = Callable[[int], Awaitable[bytes]]
 ReadUpload = Callable[[int], Awaitable[Sent]]
 Result = TypeVar("Result")
-_KEPT_EVALUATIONS = 2  # the round that is open and the one that is being added up
+_KEPT_EVALUATIONS = 4  # the round that is open, the one that is being added up, and some that devices are late for
 _SMALL_BODY = 1 << 18  # bytes that are checked and hashed faster than a thread can be asked to
 
 
@@ -245,7 +245,7 @@ class Party:
         round_id, sealed = record.round_id, record.list_digest or b""
         found = await self.workers.run(lambda: self._shares.find(round_id, sealed))
         if found is not None:
-            return found, hashlib.sha256(found).digest()
+            return found, await self.workers.run(lambda: hashlib.sha256(found).digest())
         data = await self._compute_share(record, spec)
         return data, await self.workers.run(lambda: self._shares.save(round_id, sealed, data))
 
@@ -255,7 +255,7 @@ class Party:
             sessions = [(one.session_id, one.keys, one.update) for one in batch]
             await self._compute("accumulate", partial(evaluation.add, sessions, share))
         await self._compute("noise", partial(blur, spec, share))
-        return share.encode()
+        return await self.workers.run(share.encode)
 
     async def _compute(self, operation: str, work: Callable[[], Result]) -> Result:
         """Run the kernel in a worker and count its time."""
@@ -268,17 +268,18 @@ class Party:
 
     async def _evaluation(self, round_id: bytes) -> Evaluation:
         """Return what is prepared once for all sessions of a round, however many ask for it at the same time."""
-        preparing = self._evaluations.get(round_id)
+        preparing = self._evaluations.pop(round_id, None)
         if preparing is None:
-            preparing = self._evaluations[round_id] = asyncio.ensure_future(self._prepare(round_id))
+            preparing = asyncio.ensure_future(self._prepare(round_id))
             preparing.add_done_callback(lambda done: self._forget_failed(round_id, done))
-            while len(self._evaluations) > _KEPT_EVALUATIONS:
-                self._evaluations.pop(next(iter(self._evaluations)))
+        self._evaluations[round_id] = preparing  # the last is the one that was asked for last
+        while len(self._evaluations) > _KEPT_EVALUATIONS:
+            self._evaluations.pop(next(iter(self._evaluations)))
         return preparing.result() if preparing.done() else await asyncio.shield(preparing)
 
     def _forget_failed(self, round_id: bytes, done: "asyncio.Future[Evaluation]") -> None:
-        if done.cancelled() or done.exception() is not None:
-            self._evaluations.pop(round_id, None)
+        if (done.cancelled() or done.exception() is not None) and self._evaluations.get(round_id) is done:
+            del self._evaluations[round_id]
 
     async def _prepare(self, round_id: bytes) -> Evaluation:
         """Load the model, tag its rows and deal the items; a fraction of a second, once a round."""

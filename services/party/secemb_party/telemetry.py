@@ -10,7 +10,8 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from time import perf_counter, thread_time
@@ -90,7 +91,17 @@ class Metrics:
             "secemb_peer_heard_seconds", "When the peer last called or answered, since 1970", registry=registry
         )
         self._queue = Gauge("secemb_queue_places_taken", "Places taken in the workers' queue", registry=registry)
-        self._lag = Gauge("secemb_event_loop_lag_seconds", "How late the event loop last woke up", registry=registry)
+        self._lag = Gauge(
+            "secemb_event_loop_lag_seconds",
+            "How late the event loop woke up in the last minute, at most",
+            registry=registry,
+        )
+        self._largest_lag = Gauge(
+            "secemb_event_loop_lag_largest_seconds", "How late it woke up since the start, at most", registry=registry
+        )
+        self._strangers = Counter(
+            "secemb_peer_strangers", "Calls on the peer line without the peer's bearer", registry=registry
+        )
         self._epsilon = Gauge(
             "secemb_privacy_epsilon", "ε that rounds of a kind have cost here", ["kind"], registry=registry
         )
@@ -103,6 +114,12 @@ class Metrics:
         """Count an answered request; `route` is its template."""
         labels = _template(route), method if method in _METHODS else "other", str(status)
         self._requests.labels(*labels).observe(seconds)
+
+    def expect_problems(self, slugs: Iterable[str]) -> None:
+        """Show these problems from the start: an alert sees the first one only if there was a zero before it."""
+        for slug in slugs:
+            for by in ("self", "peer"):
+                self._refusals.labels(_word(slug), by)
 
     def refused(self, slug: str) -> None:
         """Count a problem document sent."""
@@ -118,7 +135,7 @@ class Metrics:
         return {
             ("peer: " if sample.labels["by"] == "peer" else "") + sample.labels["problem"]: int(sample.value)
             for sample in samples
-            if sample.name.endswith("_total")
+            if sample.name.endswith("_total") and sample.value
         }
 
     def session(self, phase: str, count: int = 1) -> None:
@@ -164,9 +181,14 @@ class Metrics:
         """Ask for the number of places taken whenever metrics are read."""
         self._queue.set_function(taken)
 
-    def loop_lag(self, seconds: float) -> None:
-        """Record how late the event loop woke up."""
-        self._lag.set(seconds)
+    def stranger(self) -> None:
+        """Count somebody on the peer line who has the peer's certificate and not its bearer."""
+        self._strangers.inc()
+
+    def loop_lag(self, *, lately: float, largest: float) -> None:
+        """Record how late the event loop woke up at most, in the last minute and since the start."""
+        self._lag.set(lately)
+        self._largest_lag.set(largest)
 
     def model_version(self, version: int) -> None:
         """Record the version that devices see."""
@@ -182,12 +204,16 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-async def watch_event_loop(metrics: Metrics, every: float = 1.0) -> None:
-    """Measure the event loop's lag until cancelled."""
+async def watch_event_loop(metrics: Metrics, *, every: float = 0.1, remembered: int = 600) -> None:
+    """Measure the event loop's lag until cancelled; so many measurements are remembered, a minute's."""
+    recent: deque[float] = deque(maxlen=remembered)
+    largest = 0.0
     while True:
         start = perf_counter()
         await asyncio.sleep(every)
-        metrics.loop_lag(max(0.0, perf_counter() - start - every))
+        recent.append(max(0.0, perf_counter() - start - every))
+        largest = max(largest, recent[-1])
+        metrics.loop_lag(lately=max(recent), largest=largest)
 
 
 @cache  # labels are words of our own, few and always the same

@@ -55,7 +55,7 @@ def create_server0(
     door = Door(party, leader, ticket_key, open_enrolment=open_enrolment)
     line = relay_line if party.task.relays else None
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
-    app.include_router(join_routes(party, door, relay_key))
+    app.include_router(join_routes(party, door, body_seconds=body_seconds, relay_key=relay_key))
     app.include_router(device_routes(party))
     app.include_router(table_routes(party))
     app.include_router(read_routes(party, body_seconds=body_seconds))

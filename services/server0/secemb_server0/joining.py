@@ -13,6 +13,7 @@ from secemb_party.tickets import READ_DOMAIN, issue_ticket
 from secemb_server0.leader import Leader
 
 READ_SECONDS = 120  # the life of a read ticket
+_LONGEST = 60  # seconds that a device is sent away for
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Door:
         device = await self._device(token, session_id)
         record, now = self._leader.announced, self._party.clock()
         if record is None:
-            return NotNow(1)
+            return NotNow(_LONGEST if self._leader.finished else 1)
         if now >= record.join_until and not await self._party.ledger.knows_session(session_id):
             return NotNow(_until(record.upload_until, now))  # who was let in before may have lost the answer
         admission = await self._party.ledger.admit(
@@ -91,4 +92,4 @@ class Door:
 
 
 def _until(time: float, now: float) -> int:
-    return max(1, min(60, math.ceil(time - now)))
+    return max(1, min(_LONGEST, math.ceil(time - now)))

@@ -11,24 +11,22 @@ from contextlib import suppress
 from dataclasses import replace
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
-from secemb_party.evaluation import Share
 from secemb_party.http.health import Check
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
-from secemb_party.models import Model
 from secemb_party.party import Party
 from secemb_party.peer_messages import list_digest
 from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, RollBack, Wait, all_here, decide
-from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
 from secemb_server0.peer import Peer
+from secemb_server0.reconstruct import add_shares, next_model
 from secemb_server0.results import read_result
 from secemb_server0.rollback import Rollbacks
-from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
 ChooseKind = Callable[[int], str]
 
 _GATHER_SECONDS = 0.05  # what comes within this time is looked at together
+_READY_SECONDS = 5.0  # for server 1 to say where it stands
 
 
 def always_train(_: int) -> str:
@@ -43,6 +41,7 @@ class Leader:
         self._party, self._peer, self._choose_kind = party, peer, choose_kind
         self._ledger, self._task = party.ledger, party.task
         self._announced: RoundRecord | None = None
+        self.finished = False  # no round will open any more
         self.changed = asyncio.Event()  # set when a session has become complete, or something is wanted
         self.rollbacks = Rollbacks(party, peer)
         self._spent_there = False  # server 1 has refused a round because of its privacy budget
@@ -55,13 +54,15 @@ class Leader:
     async def readiness(self) -> list[Check]:
         """Return this server's checks, and whether server 1 answers and has the same model."""
         checks = await self._party.readiness()
+        if not all(check.ok for check in checks):
+            return checks  # without its own ledger and model it cannot compare anything
         try:
-            standing = await self._peer.standing()
-        except (PeerUnavailableError, PeerRefusedError) as error:
-            return [
-                *checks,
-                Check("peer", False, f"{error}; see [peer] url, certificates and token, and run secemb check"),
-            ]
+            async with asyncio.timeout(_READY_SECONDS):
+                standing = await self._peer.standing()
+        except (PeerUnavailableError, PeerRefusedError, TimeoutError) as error:
+            words = str(error) or "server 1 does not answer"
+            hint = f"{words}; see [peer] url, certificates and token, and run secemb check"
+            return [*checks, Check("peer", False, hint)]
         published = await self._ledger.published_version(self._task.task_id)
         same = published is not None and standing.task == self._task.task_id.hex()
         same = same and published is not None and standing.digest in await self._recent_digests(published.version)
@@ -89,6 +90,7 @@ class Leader:
         if record is not None and facts.complete and all_here(facts, now) and now < facts.upload_until:
             facts = replace(facts, complete_there=await self._complete_there(record))
         decision = decide(facts, now)
+        self.finished = isinstance(decision, Finished)
         match decision:
             case Open(number):
                 await self._open(number)
@@ -180,12 +182,14 @@ class Leader:
             self._spent_there, reason = True, "the privacy budget of server 1 is spent"
             now = self._party.clock()
             await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
+            await self._party.tidy()
             return False
         return True
 
     async def _abort(self, record: RoundRecord, reason: str) -> None:
         await self._peer.abort(record.round_id, reason)
         await self._party.advance(record.round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
+        await self._party.tidy()
 
     async def _advance(self, record: RoundRecord, state: RoundState) -> None:
         match state:
@@ -211,8 +215,9 @@ class Leader:
             return
         held = await self._ledger.session_summaries(record.round_id)
         both = await self._peer.prepare(record.round_id, held)
-        if not set(both) <= {one.session_id for one in held if one.complete}:
-            raise PeerRefusedError("server 1 names sessions that are not complete here")
+        complete = {one.session_id for one in held if one.complete}
+        if not set(both) <= complete or sorted(set(both)) != both:
+            raise PeerRefusedError("server 1 names sessions that are not complete here, or not in order")
         if len(both) < self._task.min_cohort:
             await self._abort(record, "too few sessions on both sides")
             return
@@ -233,10 +238,11 @@ class Leader:
         _, spec = await self._party.round(record.round_id)
         other = await self._peer.share(record.round_id, record.list_digest or b"")
         own = await self._party.share(record.round_id)
-        total = Share.decode(spec, own) + Share.decode(spec, other)
+        total = await self._party.workers.run(lambda: add_shares(spec, own, other))
         sessions, version = len(record.sealed_sessions or ()), None
         if spec.kind == TRAIN:
-            model = await self._party.workers.run(lambda: self._next_model(spec, total, sessions))
+            store = self._party.models
+            model = await self._party.workers.run(lambda: next_model(store, spec, total, sessions))
             version = model.version
             await self._ledger.record_version(self._task.task_id, version, model.digest, self._party.clock())
         else:
@@ -247,24 +253,9 @@ class Leader:
             RoundState.SHARED,
             RoundState.RECONSTRUCTED,
             self._party.clock(),
-            remarks={"peer_share": hashlib.sha256(other).hexdigest()},
+            remarks={"peer_share": await self._party.workers.run(lambda: hashlib.sha256(other).hexdigest())},
             next_version=version,
         )
-
-    def _next_model(self, spec: RoundSpec, total: Share, sessions: int) -> Model:
-        """Return the model after this round's step, which is taken once even if a crash cut it short."""
-        store, target = self._party.models, spec.model_version + 1
-        state = store.load_state()
-        if state is not None and state.version == target:
-            return store.load(target)
-        optimiser = make_optimiser(self._task)
-        if state is not None:
-            optimiser.restore(state)
-        gradient = Gradient.mean(self._task.ring, rows=total.rows, dense=total.dense, sessions=sessions)
-        model = optimiser.step(store.load(spec.model_version), gradient)
-        store.save(model)
-        store.save_state(optimiser.state())
-        return model
 
     async def _publish(self, record: RoundRecord) -> None:
         """Let devices see the version only when both servers have it."""
@@ -291,9 +282,3 @@ class Leader:
         with suppress(TimeoutError):
             await asyncio.wait_for(self.changed.wait(), min(seconds, 60.0))
             await asyncio.sleep(_GATHER_SECONDS)
-
-
-def make_optimiser(task: TaskSpec) -> Optimiser:
-    """Return the task's optimiser with its rates."""
-    kinds: dict[str, type[Adam] | type[Sgd]] = {"adam": Adam, "sgd": Sgd}
-    return kinds[task.optimiser](row_rate=decimal(task.row_rate), dense_rate=decimal(task.dense_rate))

@@ -1,5 +1,6 @@
 """Server 0's line to server 1: every call may be repeated, and a call that fails says whether repeating can help."""
 
+import asyncio
 import hashlib
 import time
 from typing import Any, Protocol, TypeVar
@@ -102,25 +103,15 @@ class HttpPeer:
 
     async def publish(self, round_id: bytes, model: Model | None) -> bytes:
         """Hand the result over; return the digest of what server 1 has published now."""
-        body, version, digest = b"", 0, bytes(32)
-        if model is not None:
-            body, version, digest = model.encode(), model.version, model.digest
-        published = Published(
-            version=version, digest_hex=digest.hex(), body_digest_hex=hashlib.sha256(body).hexdigest()
-        )
+        published, body = await asyncio.to_thread(_package, model)
         headers = BINARY | {"secemb-published": published.model_dump_json()}
         answer = await self._call("POST", f"/peer/v1/rounds/{round_id.hex()}/publish", content=body, headers=headers)
         return bytes.fromhex(_read(ListDigest, answer).digest)
 
     async def roll_back(self, model: Model, source: int) -> bytes:
         """Hand over a version with the numbers of an older one; return its digest as server 1 computed it."""
-        body = model.encode()
-        facts = RolledBack(
-            version=model.version,
-            digest_hex=model.digest.hex(),
-            body_digest_hex=hashlib.sha256(body).hexdigest(),
-            source=source,
-        )
+        published, body = await asyncio.to_thread(_package, model)
+        facts = RolledBack(**published.model_dump(), source=source)
         headers = BINARY | {"secemb-published": facts.model_dump_json()}
         answer = await self._call("POST", "/peer/v1/rollback", content=body, headers=headers)
         return bytes.fromhex(_read(ListDigest, answer).digest)
@@ -152,6 +143,13 @@ class HttpPeer:
         self._metrics.peer_call(route, "ok")
         self._metrics.heard_peer(time.time())
         return answer
+
+
+def _package(model: Model | None) -> tuple[Published, bytes]:
+    """Return what is said of a model and its numbers; without a model, of none."""
+    body, version, digest = (model.encode(), model.version, model.digest) if model is not None else (b"", 0, bytes(32))
+    body_digest = hashlib.sha256(body).hexdigest()
+    return Published(version=version, digest_hex=digest.hex(), body_digest_hex=body_digest), body
 
 
 def _triple(one: SessionSummary) -> tuple[str, str, str]:

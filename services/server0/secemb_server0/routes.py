@@ -13,12 +13,14 @@ from secemb_party.errors import (
     UnauthorizedError,
     UnknownTaskError,
 )
+from secemb_party.http.bodies import RequestInvalidError, SlowBodyError, small_body_route
 from secemb_party.http.devices import TaskHex, check_task
 from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party
 from secemb_server0.announced_key import AnnouncedKey
 from secemb_server0.joining import Door, NotNow
+from secemb_shared.errors import LengthError
 
 Token = Annotated[str | None, Header(max_length=300)]
 
@@ -48,10 +50,11 @@ class ReadAnswer(BaseModel):
     read_until: float | None = None
 
 
-def join_routes(party: Party, door: Door, relay_key: AnnouncedKey | None = None) -> APIRouter:
+def join_routes(party: Party, door: Door, *, body_seconds: float, relay_key: AnnouncedKey | None = None) -> APIRouter:
     """Return the routes by which devices get tickets."""
-    router = APIRouter(prefix="/v1", tags=["devices"])
-    refusals = problem_responses(UnauthorizedError, UnknownTaskError, SessionConflictError, LedgerUnavailableError)
+    router = APIRouter(prefix="/v1", tags=["devices"], route_class=small_body_route(body_seconds))
+    anybody = (RequestInvalidError, LengthError, SlowBodyError, UnauthorizedError, UnknownTaskError)
+    refusals = problem_responses(*anybody, SessionConflictError, LedgerUnavailableError)
     refusals[202] = {"model": JoinAnswer, "description": "nobody can join now; see Retry-After"}
 
     @router.post("/tasks/{task}/join", responses=refusals)
@@ -66,7 +69,7 @@ def join_routes(party: Party, door: Door, relay_key: AnnouncedKey | None = None)
         relay = await _shown(relay_key) if relay_key is not None else None
         return JoinAnswer(round=outcome.round, ticket=outcome.ticket, upload_until=outcome.upload_until, relay=relay)
 
-    unread = problem_responses(UnauthorizedError, UnknownTaskError, LedgerUnavailableError)
+    unread = problem_responses(*anybody, LedgerUnavailableError)
     unread[202] = {"model": ReadAnswer, "description": "there was no round yet; see Retry-After"}
 
     @router.post("/tasks/{task}/read", responses=unread)

@@ -59,6 +59,8 @@ class Responder:
         return spec.digest
 
     async def _check_next(self, spec: RoundSpec) -> None:
+        if spec.number >= self._task.rounds:
+            raise PeerRefusedError("the task has no round of this number")
         standing, last = await self.standing(), await self._ledger.last_round(self._task.task_id)
         if (spec.model_version, spec.model_digest) != (standing.version, standing.digest):
             raise PeerRefusedError("the round reads another model than the one published here")
@@ -117,7 +119,7 @@ class Responder:
         return await self._party.share(round_id)
 
     async def publish(self, round_id: bytes, published: Published, body: bytes) -> bytes:
-        """Take over the result of a round and return the digest of the model that is published now."""
+        """Take over the result of a round and return the digest of the model after it."""
         record, spec = await self._party.round(round_id)
         if record.state in (RoundState.SHARED, RoundState.RECONSTRUCTED):
             if spec.kind == TRAIN:
@@ -125,16 +127,27 @@ class Responder:
             await self._end(record, published.version if spec.kind == TRAIN else None)
         elif record.state is not RoundState.PUBLISHED:
             raise PeerRefusedError("this round has no sum to publish")
-        return (await self.standing()).digest
+        return await self._digest_after(spec)
+
+    async def _digest_after(self, spec: RoundSpec) -> bytes:
+        """Return the digest of the model that a round has led to, whatever was published since."""
+        if spec.kind != TRAIN:
+            return spec.model_digest
+        digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
+        return digests[spec.model_version + 1]
 
     async def _take_model(self, spec: RoundSpec, published: Published, body: bytes) -> None:
-        if published.version != spec.model_version + 1 or hashlib.sha256(body).digest() != published.body_digest:
-            raise PeerRefusedError("not the next version of the model, or damaged on the way")
-        shape = Shape.of(self._task)
-        model = await self._party.workers.run(lambda: Model.decode(self._task.task_id, published.version, shape, body))
+        if published.version != spec.model_version + 1:
+            raise PeerRefusedError("not the next version of the model")
+        await self._party.install(await self._party.workers.run(lambda: self._decode(published, body)))
+
+    def _decode(self, published: Published, body: bytes) -> Model:
+        if hashlib.sha256(body).digest() != published.body_digest:
+            raise PeerRefusedError("the model was damaged on the way")
+        model = Model.decode(self._task.task_id, published.version, Shape.of(self._task), body)
         if model.digest != published.digest:
             raise PeerRefusedError("the model does not have the digest that it was announced with")
-        await self._party.install(model)
+        return model
 
     async def roll_back(self, wanted: RolledBack, body: bytes) -> bytes:
         """Publish the numbers of an older version anew, if they are those that were published here before."""
@@ -175,3 +188,4 @@ class Responder:
         if record.state not in (RoundState.OPEN, RoundState.SEALING):
             raise PeerRefusedError("this round is sealed and must go on to its end")
         await self._party.advance(round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
+        await self._party.tidy()

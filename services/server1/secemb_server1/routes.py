@@ -43,6 +43,7 @@ def bearer_check(party: Party, token_hash: bytes) -> Check:
     def check_bearer(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
         given = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
         if not hmac.compare_digest(given, token_hash):
+            party.metrics.stranger()
             raise UnauthorizedError("this is not the peer's token; pair the two servers again")
         party.metrics.heard_peer(party.clock())
 

@@ -11,6 +11,7 @@ from secemb_tools.loadtest.fleet import Fleet
 from secemb_tools.local import Usage
 
 Endings = list[tuple[float, int]]
+_AFTER_SEAL = ("accumulate", "noise")  # what the kernel does between sealing and publishing
 
 
 def figure(
@@ -34,15 +35,20 @@ def figure(
     }
 
 
-def _server(sessions: int, old: Usage, new: Usage, endings: Endings) -> dict[str, float]:
-    cpu, kernel = new.cpu_seconds - old.cpu_seconds, new.kernel_seconds - old.kernel_seconds
+def _server(sessions: int, old: Usage, new: Usage, endings: Endings) -> dict[str, Any]:
+    spent = {name: seconds - old.kernel_seconds.get(name, 0.0) for name, seconds in new.kernel_seconds.items()}
+    cpu, kernel = new.cpu_seconds - old.cpu_seconds, sum(spent.values())
+    ending = max((seconds for seconds, _ in endings), default=float("nan"))
     return {
         "cpu_ms_a_session": 1e3 * cpu / max(sessions, 1),
         "kernel_ms_a_session": 1e3 * kernel / max(sessions, 1),
+        "kernel_ms_by_operation": {name: 1e3 * seconds / max(sessions, 1) for name, seconds in spent.items()},
+        "kernel_share": kernel / cpu if cpu else float("nan"),
         "beyond_kernel_ms_a_session": 1e3 * (cpu - kernel) / max(sessions, 1),
         "memory_mb": new.memory_bytes / 1e6,
         "loop_lag_ms": 1e3 * new.largest_lag_seconds,
-        "seal_to_publish_seconds": max((seconds for seconds, _ in endings), default=float("nan")),
+        "seal_to_publish_seconds": ending,
+        "seal_to_publish_in_kernel_times": ending * max(len(endings), 1) / sum(map(spent.__getitem__, _AFTER_SEAL)),
     }
 
 
@@ -52,52 +58,70 @@ def _percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def show(console: Console, figures: list[dict[str, Any]]) -> None:
-    """Print a row for each run and server."""
-    table = Table(title="Sessions against two services on loopback", title_justify="left")
-    names = ("kB up/down", "sessions/s", "failed", "keys p50/p95/p99 ms", "update p50/p95/p99 ms", "server")
-    for name in (
-        "catalogue",
-        *names,
+    """Print what devices saw, a row for each run, and what it cost, a row for each server."""
+    console.print(_devices(figures))
+    console.print(_costs(figures))
+
+
+def _devices(figures: list[dict[str, Any]]) -> Table:
+    parts = ("p50", "p95", "p99")
+    names = (
+        "sessions/s",
+        "failed",
+        "kB up",
+        "kB down",
+        *(f"{what} {part}" for what in ("keys", "update") for part in parts),
+    )
+    table = _table("Sessions against two services on loopback; times in ms", names)
+    for run in figures:
+        table.add_row(
+            _name(run),
+            f"{run['sessions_per_second']:.1f}",
+            str(run["failed"]),
+            f"{run['bytes_up_per_device'] / 1e3:.0f}",
+            f"{run['bytes_down_per_device'] / 1e3:.0f}",
+            *(f"{run[what][part]:.0f}" for what in ("keys_ms", "update_ms") for part in parts),
+        )
+    return table
+
+
+def _costs(figures: list[dict[str, Any]]) -> Table:
+    names = (
+        "server",
         "CPU ms",
         "kernel ms",
-        "beyond kernel ms",
+        "beyond",
+        "kernel share",
         "memory MB",
         "loop lag ms",
         "seal to publish s",
-    ):
-        table.add_column(name, justify="left" if name == "catalogue" else "right")
+        "× kernel",
+    )
+    table = _table("What a session costs each server", names)
     for run in figures:
         for role, server in enumerate(run["servers"]):
-            head = (
-                (
-                    f"{run['catalogue']}, {run['transport']}",
-                    _moved(run),
-                    f"{run['sessions_per_second']:.1f}",
-                    *_rest(run),
-                )
-                if role == 0
-                else ("",) * 6
-            )
             table.add_row(
-                *head,
+                "" if role else _name(run),
                 str(role),
                 f"{server['cpu_ms_a_session']:.2f}",
                 f"{server['kernel_ms_a_session']:.2f}",
                 f"{server['beyond_kernel_ms_a_session']:.2f}",
+                f"{server['kernel_share']:.0%}",
                 f"{server['memory_mb']:.0f}",
                 f"{server['loop_lag_ms']:.1f}",
                 f"{server['seal_to_publish_seconds']:.2f}",
+                f"{server['seal_to_publish_in_kernel_times']:.1f}",
                 end_section=role == 1,
             )
-    console.print(table)
+    return table
 
 
-def _moved(run: dict[str, Any]) -> str:
-    return f"{run['bytes_up_per_device'] / 1e3:.0f}/{run['bytes_down_per_device'] / 1e3:.0f}"
+def _table(title: str, names: tuple[str, ...]) -> Table:
+    table = Table("catalogue", title=title, title_justify="left")
+    for name in names:
+        table.add_column(name, justify="right")
+    return table
 
 
-def _rest(run: dict[str, Any]) -> tuple[str, str, str]:
-    def of(name: str) -> str:
-        return "/".join(f"{run[name][part]:.0f}" for part in ("p50", "p95", "p99"))
-
-    return str(run["failed"]), of("keys_ms"), of("update_ms")
+def _name(run: dict[str, Any]) -> str:
+    return f"{run['catalogue']}, {run['transport']}"

@@ -19,7 +19,7 @@ class Usage:
     """What one service has used so far."""
 
     cpu_seconds: float
-    kernel_seconds: float
+    kernel_seconds: dict[str, float]  # by operation
     memory_bytes: int
     largest_lag_seconds: float
 
@@ -89,9 +89,10 @@ class Service:
     def usage(self) -> Usage:
         """Read the process's own accounts and its metrics."""
         text = httpx.get(f"{self.url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
-        lag = re.findall(r"^secemb_event_loop_lag_seconds(?:\{[^}]*\})? (\S+)$", text, re.M)
-        kernel = re.findall(r"^secemb_kernel_seconds_sum\{[^}]*\} (\S+)$", text, re.M)
-        return Usage(self._cpu(), sum(map(float, kernel)), self._memory(), max(map(float, lag), default=0.0))
+        lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
+        kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
+        operations = {name: float(seconds) for name, seconds in kernel}
+        return Usage(self._cpu(), operations, self._memory(), float(lag[0]))
 
     def endings(self) -> list[tuple[float, int]]:
         """Return, for each published round, the seconds from sealing to published and how many sessions counted."""

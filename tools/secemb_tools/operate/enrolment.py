@@ -13,14 +13,12 @@ Row = dict[str, object]
 
 
 async def create(settings: Settings, names: list[str]) -> list[Row]:
-    """Add a token for each name and return them: the only time that they can be seen."""
-    made: list[Row] = []
+    """Add a token for each name, or none at all, and return them: the only time that they can be seen."""
+    made = {new_token(): name for name in names}
     async with await _open(settings) as ledger:
-        for name in names:
-            token = new_token()
-            await ledger.add_token(hashlib.sha256(token.encode()).digest(), name, time.time())
-            made.append({"name": name, "token": token})
-    return made
+        hashes = {hashlib.sha256(token.encode()).digest(): name for token, name in made.items()}
+        await ledger.add_tokens(hashes, time.time())
+    return [{"name": name, "token": token} for token, name in made.items()]
 
 
 async def list_all(settings: Settings) -> list[Row]:

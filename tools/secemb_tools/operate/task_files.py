@@ -6,9 +6,12 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from secemb_party.models import check_scale
 from secemb_party.privacy.spending import lines_of
+from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.layout import loss_bound, plan
 from secemb_shared.messages import Sizes, TaskSpec
+from secemb_shared.messages.canonical import decimal
 from secemb_shared.ring import Ring
 from secemb_tools.operate.home import PUBLIC, SECRET, write_new
 from secemb_tools.operate.pairing import read_pair
@@ -74,8 +77,15 @@ def make_task(wishes: Wishes) -> TaskSpec:
         relay_key=wishes.relay_key,
         privacy=read_privacy(wishes.privacy, rounds=wishes.rounds, ring=ring) if wishes.privacy is not None else None,
     )
+    check_training(task)
     check_budgets(task)
     return task
+
+
+def check_training(task: TaskSpec) -> None:
+    """Refuse what the servers could not train with: they would find out when the first round ends."""
+    make_optimiser(task)
+    check_scale(decimal(task.initial_scale))
 
 
 def check_budgets(task: TaskSpec) -> None:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from secemb_party.models import Model, Shape, initial
-from secemb_server0.leader import make_optimiser
 from secemb_server0.optimiser import Gradient
+from secemb_server0.reconstruct import make_optimiser
 from secemb_server0.results import read_result
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.canonical import decimal

@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 
 from secemb_party.models import Model, Shape, initial
-from secemb_server0.leader import make_optimiser
 from secemb_server0.optimiser import Gradient
+from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.messages import RoundSpec
 from secemb_tools.datasets import Split
 from secemb_tools.simulation.population import Counts, Device, Population

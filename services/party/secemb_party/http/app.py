@@ -12,6 +12,7 @@ from secemb_party.http.middleware import Requests
 from secemb_party.http.problems import (
     INTERNAL,
     METHOD_NOT_ALLOWED,
+    PROBLEMS,
     REQUEST_INVALID,
     SCHEMA,
     describe_problems,
@@ -68,6 +69,7 @@ def new_app(
         },
     )
     install_problems(app, metrics.refused)
+    metrics.expect_problems(PROBLEMS)
     app.add_middleware(Requests, metrics=metrics)
     app.include_router(health_router(ready, metrics))
     return app

@@ -16,7 +16,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from secemb_party.errors import OutdatedRelayKeyError, SessionConflictError, UnknownRoundError
+from secemb_party.errors import (
+    OutdatedRelayKeyError,
+    RoundClosedError,
+    SessionConflictError,
+    UnknownRoundError,
+    UnknownSessionError,
+)
 from secemb_party.http.app import Service
 from secemb_party.http.bodies import (
     BINARY,
@@ -219,6 +225,8 @@ _REFUSED = problem_responses(
     ProofError,
     TicketError,
     UnknownRoundError,
+    UnknownSessionError,
+    RoundClosedError,
     SlowBodyError,
     SessionConflictError,
     MediaTypeError,

@@ -108,6 +108,7 @@ class Ledger:
     _forget_some = _writes(bodies.forget_some)
 
     add_token = _writes(tokens.add_token)
+    add_tokens = _writes(tokens.add_tokens)
     revoke_token = _writes(tokens.revoke_token)
     token = _reads(tokens.token)
     tokens = _reads(tokens.tokens)

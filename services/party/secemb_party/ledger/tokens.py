@@ -1,6 +1,7 @@
 """Enrolment tokens of devices, by their SHA-256."""
 
 import re
+from collections.abc import Mapping
 
 from sqlalchemy import Connection, bindparam, select, update
 
@@ -29,6 +30,12 @@ def add_token(tx: Connection, token_hash: bytes, name: str, now: float) -> Token
     if held.name != name:
         raise LedgerConflictError("this token is held under another name")
     return held
+
+
+def add_tokens(tx: Connection, names: Mapping[bytes, str], now: float) -> None:
+    """Remember tokens, by their hashes, all or none."""
+    for token_hash, name in names.items():
+        add_token(tx, token_hash, name, now)
 
 
 def revoke_token(tx: Connection, name_or_prefix: str, now: float) -> Token:

@@ -9,7 +9,7 @@ from secemb_party.models.errors import (
     ModelMissingError,
     WeightsError,
 )
-from secemb_party.models.initial import initial
+from secemb_party.models.initial import check_scale, initial
 from secemb_party.models.model import Floats, Model, Shape
 from secemb_party.models.state import OptimiserState
 from secemb_party.models.store import ModelStore
@@ -27,5 +27,6 @@ __all__ = [
     "OptimiserState",
     "Shape",
     "WeightsError",
+    "check_scale",
     "initial",
 ]

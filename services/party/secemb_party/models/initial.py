@@ -29,8 +29,13 @@ def initial(
     return Model(task_id=task_id, version=0, rows=rows, dense=dense)
 
 
-def _scaled(normals: Floats, scale: float) -> Floats:
+def check_scale(scale: float) -> None:
+    """Refuse a scale that no model begins with."""
     if not 0 <= scale <= 1e6:
         raise WeightsError("the scale of the initial weights must be a number from 0 to 1,000,000")
+
+
+def _scaled(normals: Floats, scale: float) -> Floats:
+    check_scale(scale)
     normals *= np.float32(scale)
     return normals

@@ -1,0 +1,112 @@
+"""A body that is too long or does not come is refused before it is taken in, on every route that devices call."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from tests.simulation.device import KEYS, UPDATE, Device, a_device
+from tests.simulation.pair import Pair, a_pair
+from tests.simulation.test_refusals import assert_problem, joined, stored
+
+from secemb_party.http.bodies import LARGEST_SMALL_BODY
+
+pytestmark = pytest.mark.asyncio
+JSON = {"content-type": "application/json"}
+
+
+def wish(pair: Pair, route: str, content: bytes | AsyncIterator[bytes], **headers: str) -> httpx.Request:
+    """Return a request to join or to read."""
+    url = f"https://server0/v1/tasks/{pair.task.task_id.hex()}/{route}"
+    return httpx.Request("POST", url, content=content, headers=JSON | headers)
+
+
+async def endless(given: list[int]) -> AsyncIterator[bytes]:
+    """Yield for ever, and note how much was asked for."""
+    while True:
+        given.append(1024)
+        yield b" " * 1024
+
+
+async def halting(start: bytes) -> AsyncIterator[bytes]:
+    """Yield the beginning of a body and then nothing."""
+    yield start
+    await asyncio.Event().wait()
+
+
+async def put(device: Device, role: int, what: str, content: AsyncIterator[bytes]) -> httpx.Response | None:
+    """Send a message piece by piece."""
+    url = f"https://server{role}/v1/rounds/{device.spec.digest.hex()}/sessions/{device.name.hex()}/{what}"
+    headers = device.headers(role, what, b"")
+    return await device.pair.send(role, httpx.Request("PUT", url, content=content, headers=headers))
+
+
+@pytest.mark.parametrize("route", ["join", "read"])
+async def test_a_wish_that_is_too_long_is_refused_by_its_header(route: str) -> None:
+    async with a_pair() as pair:
+        await pair.step()
+        request = wish(pair, route, endless([]), **{"content-length": str(LARGEST_SMALL_BODY + 1)})
+        assert_problem(await pair.send(0, request), 400, "message-length")
+
+
+@pytest.mark.parametrize("route", ["join", "read"])
+async def test_a_wish_without_an_end_is_read_no_further_than_the_limit(route: str) -> None:
+    async with a_pair() as pair:
+        await pair.step()
+        given: list[int] = []
+        assert_problem(await pair.send(0, wish(pair, route, endless(given))), 400, "message-length")
+        assert sum(given) <= LARGEST_SMALL_BODY + 1024
+
+
+@pytest.mark.parametrize("route", ["join", "read"])
+async def test_a_wish_that_does_not_come_is_given_up(route: str) -> None:
+    async with a_pair(body_seconds=0.05) as pair:
+        await pair.step()
+        assert_problem(await pair.send(0, wish(pair, route, halting(b'{"session"'))), 408, "body-slow")
+
+
+@pytest.mark.parametrize("role", [0, 1])
+@pytest.mark.parametrize("what", [KEYS, UPDATE])
+async def test_a_message_that_does_not_come_is_given_up_and_the_session_goes_on(role: int, what: str) -> None:
+    async with a_pair(body_seconds=0.05) as pair:
+        device = await joined(pair, 1, *([KEYS] if what == UPDATE else []))
+        before = await stored(pair, role)
+        assert_problem(await put(device, role, what, halting(device.body(role, what)[:10])), 408, "body-slow")
+        assert await stored(pair, role) == before
+        answer = await device.put(role, what)
+        assert answer is not None
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("role", [0, 1])
+async def test_a_message_without_an_end_is_read_no_further_than_its_length(role: int) -> None:
+    async with a_pair() as pair:
+        device, given = await joined(pair), list[int]()
+        assert_problem(await put(device, role, KEYS, endless(given)), 400, "message-length")
+        assert sum(given) <= len(device.body(role, KEYS)) + 1024
+        assert await stored(pair, role) == (0, 0)
+
+
+async def test_keys_for_another_layout_are_refused() -> None:
+    """The same items in as many slots, dealt out in another way: the length is right and nothing else."""
+    async with a_pair() as pair, a_pair(tables=4, bins=3) as other:
+        device, foreign = await joined(pair), await joined(other)
+        keys = foreign.body(0, KEYS)
+        assert len(keys) == len(device.body(0, KEYS))
+        assert_problem(await device.put(0, KEYS, keys), 400, "message-binding")
+        assert await stored(pair, 0) == (0, 0)
+
+
+async def test_who_asks_after_the_last_round_is_sent_away_for_long() -> None:
+    async with a_pair(rounds=1) as pair:
+        await pair.step()
+        for number in range(3):
+            await a_device(pair, number).take_part()
+        await pair.finish()
+        early = await a_device(pair, 5).join()
+        await pair.step()
+        late = await a_device(pair, 5).join()
+        assert early is not None
+        assert late is not None
+        assert (early.status_code, late.status_code) == (202, 202)
+        assert int(early.headers["retry-after"]) < int(late.headers["retry-after"]) == 60
