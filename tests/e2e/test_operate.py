@@ -226,6 +226,9 @@ def test_a_task_is_the_same_for_both_and_can_be_shown(tmp_path: Path) -> None:
         (["--layout", "tree"], "binned, direct"),
         (["--join-seconds", 700], "upload_seconds at least that"),
         (["--name", "Zoë"], "printable ASCII"),
+        (["--row-rate", "2000000"], "from 0 to 1,000,000"),
+        (["--dense-rate", "1000000.5"], "from 0 to 1,000,000"),
+        (["--initial-scale", "2000000"], "from 0 to 1,000,000"),
     ],
 )
 def test_an_unsafe_task_is_refused_with_the_reason(tmp_path: Path, options: list[object], words: str) -> None:
@@ -241,7 +244,8 @@ def test_a_task_can_have_the_papers_layout(tmp_path: Path) -> None:
 
 def test_tokens_are_shown_once_and_can_be_revoked(pair: Servers) -> None:
     home = pair.pair[0].folder
-    assert "another token has this name" in refused("token", "create", "phone-0", "--config", home)
+    assert "another token has this name" in refused("token", "create", "new-1", "phone-0", "--config", home)
+    assert "new-1" not in secemb("token", "list", "--config", home)  # all of them or none
     listed = secemb("token", "list", "--config", home)
     assert "phone-0" in listed
     assert pair.tokens[0] not in listed

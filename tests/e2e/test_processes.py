@@ -173,7 +173,8 @@ async def test_sigterm_lets_a_request_in_flight_be_answered(servers: Servers, ro
     headers = device.headers(role, "update") | {"content-length": str(len(message))}
     request = asyncio.create_task(device.clients[role].put(path, content=slow_body(), headers=headers))
     await begun.wait()
-    await asyncio.sleep(0.2)  # the server has begun to read
+    while not await is_reading(server):
+        pass
     server.send(signal.SIGTERM)
     await asyncio.sleep(0.5)
     signalled.set()
@@ -192,6 +193,13 @@ def peer_context(servers: Servers, cert: Path | None, key: Path | None) -> ssl.S
     if cert is not None:
         context.load_cert_chain(cert, key)
     return context
+
+
+async def is_reading(server: Server) -> bool:
+    """Tell whether a request has a place in the server's queue: it takes one before it reads a body."""
+    async with httpx.AsyncClient() as client:
+        text = (await client.get(f"{server.url}/metrics")).text
+    return "secemb_queue_places_taken 1.0" in text.splitlines()
 
 
 async def has_seen(server: Server, method: str) -> bool:

@@ -52,7 +52,7 @@ async def test_a_whole_round_leaves_no_secret_in_anything_that_can_be_read(serve
     assert '"event": "request"' in text
     for name, secret in secret_words(servers, devices):
         assert secret not in text, f"{name} can be read"
-    hidden = message_windows(devices)
+    hidden = hidden_windows(servers, devices)
     assert not windows_of(text) & hidden, "bytes of a message can be read"
     leak = base64.b64encode(devices[0].session.keys[0][ENVELOPE_BYTES + 5 : ENVELOPE_BYTES + 35]).decode()
     assert windows_of(f"{text} {leak}") & hidden, "this test would not notice"
@@ -136,17 +136,24 @@ def secret_words(servers: Servers, devices: list[Device]) -> Iterator[tuple[str,
             yield from ((path.name, line) for line in lines if line and not line.startswith("-----"))
 
 
-def message_windows(devices: list[Device]) -> set[str]:
-    """Every stretch of every message in hexadecimal, and in base64 at each of its three alignments."""
-    found = set()
+def hidden_bytes(servers: Servers, devices: list[Device]) -> Iterator[bytes]:
+    """Yield every message without its envelope, which is public but for the session id, and every stored share."""
     for device in devices:
         assert device.updates is not None
-        for message in (*device.session.keys, *device.updates, *device.answers):
-            secret = message[ENVELOPE_BYTES:]  # the rest is public but for the session id
-            found |= windows_of(secret.hex())
-            for shift in range(3):
-                found |= windows_of(base64.b64encode(secret[shift:]).decode())
-                found |= windows_of(base64.urlsafe_b64encode(secret[shift:]).decode())
+        yield from (sent[ENVELOPE_BYTES:] for sent in (*device.session.keys, *device.updates, *device.answers))
+    shares = [path for server in servers.pair for path in server.folder.rglob("*.share")]
+    assert len(shares) == 2
+    yield from (path.read_bytes() for path in shares)
+
+
+def hidden_windows(servers: Servers, devices: list[Device]) -> set[str]:
+    """Return every stretch of them in hexadecimal, and in base64 at each of its three alignments."""
+    found = set()
+    for secret in hidden_bytes(servers, devices):
+        found |= windows_of(secret.hex())
+        for shift in range(3):
+            found |= windows_of(base64.b64encode(secret[shift:]).decode())
+            found |= windows_of(base64.urlsafe_b64encode(secret[shift:]).decode())
     return {window for window in found if len(set(window)) > 4}  # not the zeros of an empty slot
 
 

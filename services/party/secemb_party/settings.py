@@ -96,7 +96,7 @@ class Peer(Section):
     cert: PublicFile
     key: Secret
     peer_ca: PublicFile
-    retry_seconds: Seconds = 60
+    answer_seconds: Seconds = 60
 
 
 class Ledger(Section):

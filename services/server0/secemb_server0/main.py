@@ -72,7 +72,7 @@ def peer_client(settings: Settings) -> httpx.AsyncClient:
         base_url=peer.url,
         verify=context,
         headers={"authorization": f"Bearer {peer.token_file.text()}"},
-        timeout=httpx.Timeout(peer.retry_seconds, connect=5.0),
+        timeout=httpx.Timeout(peer.answer_seconds, connect=5.0),
     )
 
 

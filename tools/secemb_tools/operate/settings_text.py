@@ -39,10 +39,10 @@ def _peer(role: int, at: Addresses) -> str:
         'cert = "tls/peer.crt"                     # this server\'s certificate; the pair file carries it',
         'key = "secrets/peer.key"                  # secret',
         f'peer_ca = "tls/server{1 - role}.crt"                # the other server\'s certificate; no other is accepted',
-        "retry_seconds = 60",
         "",
     ]
     if role == 0:
+        mine.insert(-1, "answer_seconds = 60                       # a call to server 1 that takes longer is repeated")
         return "\n".join(
             [
                 "[peer]                                    # the channel to server 1: mutual TLS and a bearer",
