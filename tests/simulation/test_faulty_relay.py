@@ -3,9 +3,8 @@
 import pytest
 from tests.simulation.pair import a_pair
 from tests.simulation.phone import a_phone, contributed, until_contributed
-from tests.simulation.tampering import LONG, check_sum, comes_back, noting, refusals
+from tests.simulation.tampering import LONG, check_sum, comes_back, noting, read_replies, refusals
 
-from secemb_party.relay_frames import ReplyReader
 from secemb_sdk.outcome import NotNow
 
 pytestmark = pytest.mark.asyncio
@@ -34,7 +33,7 @@ async def test_a_frame_that_is_passed_on_twice_counts_once_and_gets_the_same_rep
         for phone in phones:
             await contributed(phone)
         for data in replies:
-            first, second = ReplyReader().feed(data)
+            first, second = read_replies(data)
             assert first.body == second.body
         await pair.finish()
         assert pair.parties[0].models.load(1).rows[0, 0] == -1.5
