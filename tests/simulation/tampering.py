@@ -8,7 +8,7 @@ import numpy as np
 from tests.simulation.pair import IDENTITY, RELAYED, Pair
 from tests.simulation.phone import Phone, until_contributed
 
-from secemb_party.relay_frames import Frame, read_frames
+from secemb_party.relay_frames import Frame, Reply, ReplyReader, read_frames
 from secemb_server1.relay_keys import RelayKeys
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relay_key import RelayKey
@@ -22,6 +22,11 @@ Thing = TypeVar("Thing")
 def each(change: Change) -> Callable[[bytes], bytes]:
     """Return what a relay does that changes every frame."""
     return lambda data: b"".join(change(frame).encode() for frame in read_frames(data))
+
+
+def read_replies(data: bytes) -> list[Reply]:
+    """Return what server 1 says to the frames of one request."""
+    return list(ReplyReader(len(data)).feed(data))
 
 
 def noting(seen: list[Thing]) -> Callable[[Thing], Thing]:

@@ -3,10 +3,12 @@
 import pytest
 from tests.simulation.pair import a_pair
 from tests.simulation.phone import a_phone, contributed, until_contributed
-from tests.simulation.tampering import LONG, check_sum, comes_back, noting, refusals
+from tests.simulation.tampering import LONG, check_sum, comes_back, noting, read_replies, refusals
 
-from secemb_party.relay_frames import ReplyReader
+from secemb_party.proofs import Sent
+from secemb_party.relay_frames import Frame, Refusal
 from secemb_sdk.outcome import NotNow
+from secemb_server1.relay_desk import RelayDesk
 
 pytestmark = pytest.mark.asyncio
 
@@ -34,7 +36,7 @@ async def test_a_frame_that_is_passed_on_twice_counts_once_and_gets_the_same_rep
         for phone in phones:
             await contributed(phone)
         for data in replies:
-            first, second = ReplyReader().feed(data)
+            first, second = read_replies(data)
             assert first.body == second.body
         await pair.finish()
         assert pair.parties[0].models.load(1).rows[0, 0] == -1.5
@@ -68,6 +70,26 @@ async def test_a_server_1_that_is_busy_says_so_to_the_device() -> None:
         assert refusals(pair, 1)["busy"] >= 1
         pair.parties[1].workers._limit = 50
         await comes_back(pair, phones)
+
+
+async def test_a_frame_that_fails_unexpectedly_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        replies: list[bytes] = []
+        pair.line.tamper, pair.line.tamper_reply = lambda data: data + data, noting(replies)
+        failures, build = [RuntimeError("what nobody has thought of")], RelayDesk._build
+
+        async def fail_once(desk: RelayDesk, frame: Frame) -> Sent:
+            if failures:
+                raise failures.pop()
+            return await build(desk, frame)
+
+        monkeypatch.setattr(RelayDesk, "_build", fail_once)
+        await a_phone(pair, 0).contribute()
+        bodies = [reply.body for reply in read_replies(replies[0])]
+        assert Refusal("internal") in bodies
+        assert any(isinstance(body, bytes) for body in bodies)
+        assert refusals(pair, 1)["internal"] == 1
 
 
 @pytest.mark.parametrize("left", [0, 3, 100, -1])

@@ -17,11 +17,12 @@ from tests.simulation.tampering import (
     newest_key,
     noting,
     only,
+    read_replies,
     refusals,
     round_of,
 )
 
-from secemb_party.relay_frames import Frame, Refusal, ReplyReader
+from secemb_party.relay_frames import Frame, Refusal
 from secemb_sdk.outcome import Contributed, NotNow
 from secemb_shared.messages import Kind
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
@@ -150,5 +151,5 @@ async def test_a_refusal_says_no_more_than_its_name() -> None:
         pair.line.tamper_reply = noting(replies)
         await phone.contribute()
         for data in replies:
-            for reply in ReplyReader().feed(data):
+            for reply in read_replies(data):
                 assert reply.body == Refusal("relay-altered", None)

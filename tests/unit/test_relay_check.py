@@ -34,13 +34,19 @@ def test_a_server_1_that_has_never_run_has_none_and_needs_none(keys: RelayKeys) 
     assert judge_held(keys.held(), NOW).status == "ok"
 
 
-@pytest.mark.parametrize(("left", "status"), [(14 * DAY, "ok"), (14 * DAY - 1, "warn"), (1, "warn")])
+@pytest.mark.parametrize(("left", "status"), [(15 * DAY, "ok"), (15 * DAY - 1, "warn"), (1, "warn")])
 def test_a_key_that_ends_soon_is_named_with_the_fix(keys: RelayKeys, left: int, status: str) -> None:
     announcement = keys.announcement(NOW)
     late = NOW + LIFE_SECONDS - left
     for finding in (judge_held(keys.held(), late), judge_shown(TASK, announcement, late)):
         assert finding.status == status
         assert ("relay-key rotate" in finding.fix) == (status == "warn")
+
+
+def test_a_short_key_is_not_late_when_it_is_new(keys: RelayKeys) -> None:
+    keys.rotate(NOW, life=6 * DAY)
+    for days, status in ((0, "ok"), (5, "ok"), (5.1, "warn")):
+        assert judge_held(keys.held(), NOW + days * DAY).status == status
 
 
 @pytest.mark.parametrize("now", [NOW - 1, NOW + LIFE_SECONDS])

@@ -72,6 +72,45 @@ def test_the_private_half_of_an_ended_key_is_erased(keys: RelayKeys, tmp_path: P
     assert keys.held()[0].private is None
 
 
+@pytest.mark.parametrize("how", ["announcement", "start"])
+def test_an_ended_key_is_erased_without_a_second_rotation(keys: RelayKeys, tmp_path: Path, how: str) -> None:
+    path = tmp_path / "data" / "relay-keys.json"
+    announced(keys, NOW)
+    keys.rotate(NOW + 1, overlap=100)
+    announced(keys, NOW + 100)
+    assert all(record["private"] for record in json.loads(path.read_text()))  # still opened
+    if how == "announcement":
+        announced(keys, NOW + 101)
+    else:
+        RelayKeys(path, IDENTITY, TASK.task_id).erase_expired(NOW + 101)
+    assert [bool(record["private"]) for record in json.loads(path.read_text())] == [False, True]
+
+
+@pytest.mark.parametrize("days", [1, 7, 30, 400])
+def test_a_key_is_used_for_two_thirds_of_its_own_life(keys: RelayKeys, days: int) -> None:
+    announced(keys, NOW)
+    made = keys.rotate(NOW + 1, life=days * 86_400).announced
+    third = days * 86_400 / 3
+    assert announced(keys, NOW + 2) == made
+    assert announced(keys, NOW + 2 * third) == made
+    assert announced(keys, NOW + 2 * third + 2) != made
+
+
+def test_of_keys_made_in_the_same_second_the_last_is_announced(keys: RelayKeys) -> None:
+    announced(keys, NOW)
+    made = [keys.rotate(NOW).announced for _ in range(2)]
+    assert announced(keys, NOW) == made[1]
+
+
+def test_the_name_of_the_file_is_on_the_disk_before_a_key_is_announced(
+    keys: RelayKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr("secemb_server1.relay_keys.sync_folder", synced.append)
+    announced(keys, NOW)
+    assert synced == [tmp_path / "data"]
+
+
 def test_the_file_is_its_owners_alone_and_nothing_secret_is_shown(keys: RelayKeys, tmp_path: Path) -> None:
     announced(keys, NOW)
     path = tmp_path / "data" / "relay-keys.json"

@@ -26,6 +26,7 @@ MOST_FRAMES = 64
 _STEPS = (Kind.KEYS, Kind.UPDATE, Kind.SUM_SHARE)
 _HEAD = 1 + 32 + 16 + TICKET_BYTES
 _LENGTH = 4
+_LONGEST_REFUSAL = 1024
 _DONE, _REFUSED = b"\x00", b"\x01"
 
 
@@ -87,16 +88,19 @@ def read_frames(data: bytes) -> Iterator[Frame]:
 
 
 class ReplyReader:
-    """Takes replies out of an answer that arrives in pieces."""
+    """Takes replies out of an answer that arrives in pieces; a reply is a refusal or at most so many bytes."""
 
-    def __init__(self) -> None:
-        self._buffer = bytearray()
+    def __init__(self, most: int) -> None:
+        self._buffer, self._most = bytearray(), max(most, _LONGEST_REFUSAL)
 
     def feed(self, piece: bytes) -> Iterator[Reply]:
         """Yield the replies that are complete now."""
         self._buffer += piece
         while len(self._buffer) >= 2 * _LENGTH:
-            end = 2 * _LENGTH + int.from_bytes(self._buffer[_LENGTH : 2 * _LENGTH], "little")
+            size = int.from_bytes(self._buffer[_LENGTH : 2 * _LENGTH], "little")
+            if size > 1 + self._most:  # refused before it is waited for: the length may claim 4 GB
+                raise LengthError("a reply is longer than any that was asked for")
+            end = 2 * _LENGTH + size
             if len(self._buffer) < end:
                 return
             place, body = int.from_bytes(self._buffer[:_LENGTH], "little"), bytes(self._buffer[2 * _LENGTH : end])

@@ -4,6 +4,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from secemb_party.durable import sync_folder
 from secemb_shared.errors import SecEmbError
 
 _SUFFIX = ".share"
@@ -31,7 +32,7 @@ class ShareStore:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync(self._folder)
+        sync_folder(self._folder)
         return hashlib.sha256(data).digest()
 
     def has(self, round_id: bytes) -> bool:
@@ -70,11 +71,3 @@ class ShareStore:
 
     def _find(self, round_id: bytes) -> Path | None:
         return next(self._folder.glob(f"{round_id.hex()}.*{_SUFFIX}"), None)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

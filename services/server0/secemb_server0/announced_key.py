@@ -10,6 +10,7 @@ from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
 
 FRESH_SECONDS = 60.0
+AWAY_SECONDS = 3.0  # after a failure, so that not every join waits for a connection that does not come
 
 
 class AnnouncedKey:
@@ -18,6 +19,7 @@ class AnnouncedKey:
     def __init__(self, task: TaskSpec, line: RelayLine, clock: Clock) -> None:
         self._task, self._line, self._clock = task, line, clock
         self._data, self._ends, self._asked = b"", 0.0, float("-inf")
+        self._failed = float("-inf")
         self._asking = asyncio.Lock()
 
     async def get(self) -> bytes:
@@ -34,10 +36,13 @@ class AnnouncedKey:
         self._asked = float("-inf")
 
     async def _ask(self) -> None:
+        if self._clock() - self._failed < AWAY_SECONDS:
+            raise PeerUnavailableError("server 1 did not answer a moment ago")
         try:
             data = await self._line.relay_key()
         except PeerUnavailableError:
             if not self._data or self._clock() >= self._ends:
+                self._failed = self._clock()
                 raise
         else:
             self._data, self._ends = data, self._check(data)

@@ -27,6 +27,8 @@ from secemb_party.telemetry import Metrics
 
 Answer = TypeVar("Answer", bound=PeerMessage)
 BINARY = {"content-type": "application/octet-stream"}
+# How a line fails. What TLS finds in a record that was altered comes through httpx as it is, an OSError.
+LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _SPENT = "privacy-spent"  # as secemb_party.http.problems calls it
 
 
@@ -128,7 +130,7 @@ class HttpPeer:
         route = path.rsplit("/", 1)[1]
         try:
             answer = await self._client.request(method, path, **request)
-        except httpx.HTTPError as error:
+        except LINE_ERRORS as error:
             self._metrics.peer_call(route, "unreachable")
             raise PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})") from error
         if answer.status_code >= 500 or answer.status_code in (408, 429):

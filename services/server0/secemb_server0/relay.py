@@ -43,6 +43,7 @@ class _Waiting:
     """A frame and whoever waits for its reply."""
 
     data: bytes
+    size: int  # bytes that a reply has, unless it is a refusal
     reply: "asyncio.Future[bytes]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -68,10 +69,10 @@ class Relay:
         finally:
             self._frames, self._bytes = self._frames - 1, self._bytes - size
 
-    def pass_on(self, frame: Frame) -> "asyncio.Future[bytes]":
-        """Return what server 1 will say to a frame, or refuse it with."""
+    def pass_on(self, frame: Frame, size: int) -> "asyncio.Future[bytes]":
+        """Return what server 1 will say to a frame, so many bytes, or refuse it with."""
         # Not a coroutine: that would hold the frame, beside its encoded bytes, until the reply is here.
-        waiting = _Waiting(frame.encode())
+        waiting = _Waiting(frame.encode(), size)
         self._gathered.append(waiting)
         if len(self._gathered) >= self._limits.frames or self._gathered_bytes() >= self._limits.batch_bytes:
             self._depart()
@@ -94,29 +95,44 @@ class Relay:
             task.add_done_callback(self._batches.discard)
 
     async def _carry(self, batch: list[_Waiting]) -> None:
-        """Send a batch until all have a reply; whoever has none after the last try hears that server 1 is away."""
+        """Bring a batch to an end: whoever has no reply hears why, whatever it was that went wrong."""
         trouble: Exception = PeerUnavailableError("server 1 does not answer")
+        try:
+            trouble = await self._try(batch) or trouble
+        except Exception as error:
+            trouble = error  # a request fails with it, and is logged as one that does
+        finally:
+            for one in batch:
+                if not one.reply.done():
+                    one.reply.set_exception(trouble)
+
+    async def _try(self, batch: list[_Waiting]) -> PeerUnavailableError | None:
+        """Send a batch until all have a reply; return why the last try failed."""
+        trouble = None
         for number in range(self._limits.tries):
             if number:
                 await asyncio.sleep(self._limits.pause_seconds * number)
             waiting = [one for one in batch if not one.reply.done()]
             if not waiting:
-                return
+                break
             try:
                 await self._send(waiting)
             except PeerUnavailableError as error:
                 trouble = error
-        for one in batch:
-            if not one.reply.done():
-                one.reply.set_exception(trouble)
+        return trouble
 
     async def _send(self, waiting: list[_Waiting]) -> None:
-        async for reply in self._line.pass_on([one.data for one in waiting]):
+        most = max(one.size for one in waiting)
+        async for reply in self._line.pass_on([one.data for one in waiting], most=most):
             if reply.place >= len(waiting) or waiting[reply.place].reply.done():
                 continue  # nobody waits for it, or no longer
-            future = waiting[reply.place].reply
-            if isinstance(reply.body, Refusal):
-                self._metrics.refused_by_peer(reply.body.slug)
-                future.set_exception(RelayRefusedError(reply.body))
-            else:
-                future.set_result(reply.body)
+            self._settle(waiting[reply.place], reply.body)
+
+    def _settle(self, one: _Waiting, body: bytes | Refusal) -> None:
+        if isinstance(body, Refusal):
+            self._metrics.refused_by_peer(body.slug)
+            one.reply.set_exception(RelayRefusedError(body))
+        elif len(body) != one.size:
+            one.reply.set_exception(PeerUnavailableError("server 1 answered with another length than the round has"))
+        else:
+            one.reply.set_result(body)

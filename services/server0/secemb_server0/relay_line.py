@@ -9,6 +9,7 @@ import httpx
 from secemb_party.errors import PeerUnavailableError
 from secemb_party.relay_frames import Reply, ReplyReader
 from secemb_party.telemetry import Metrics
+from secemb_server0.peer import LINE_ERRORS
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.relay_key import RELAY_KEY_BYTES
 
@@ -21,8 +22,8 @@ class RelayLine(Protocol):
     async def relay_key(self) -> bytes:
         """Return the signed announcement of server 1's key."""
 
-    def pass_on(self, frames: Sequence[bytes]) -> AsyncIterator[Reply]:
-        """Send frames in one request and yield the replies as they arrive."""
+    def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
+        """Send frames in one request and yield the replies, at most so many bytes each, as they arrive."""
 
 
 class HttpRelayLine:
@@ -35,17 +36,17 @@ class HttpRelayLine:
         """Return the signed announcement of server 1's key."""
         try:
             answer = await self._client.get("/peer/v1/relay-key")
-        except httpx.HTTPError as error:
+        except LINE_ERRORS as error:
             raise self._unavailable("relay-key", error) from error
         if answer.status_code != _OK or len(answer.content) != RELAY_KEY_BYTES:
             raise self._unavailable("relay-key", None)
         self._metrics.peer_call("relay-key", "ok")
         return answer.content
 
-    async def pass_on(self, frames: Sequence[bytes]) -> AsyncIterator[Reply]:
+    async def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
         """Send frames in one request, without joining them, and yield the replies as they arrive."""
         headers = {"content-type": "application/octet-stream", "content-length": str(sum(map(len, frames)))}
-        reader = ReplyReader()
+        reader = ReplyReader(most)
         try:
             async with self._client.stream("POST", "/peer/v1/relay", content=_each(frames), headers=headers) as answer:
                 if answer.status_code != _OK:
@@ -53,7 +54,7 @@ class HttpRelayLine:
                 async for piece in answer.aiter_bytes():
                     for reply in reader.feed(piece):
                         yield reply
-        except (httpx.HTTPError, httpx.StreamError) as error:
+        except LINE_ERRORS as error:
             raise self._unavailable("relay", error) from error
         except SecEmbError as error:
             raise error if isinstance(error, PeerUnavailableError) else self._unavailable("relay", error) from error

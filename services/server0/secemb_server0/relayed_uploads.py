@@ -21,7 +21,7 @@ from secemb_party.relay_frames import Frame
 from secemb_server0.announced_key import AnnouncedKey
 from secemb_server0.relay import Relay, RelayRefusedError
 from secemb_shared.messages import Kind
-from secemb_shared.messages.relayed import encode_relayed_answer, relayed_bytes, split_relayed, step_of
+from secemb_shared.messages.relayed import encode_relayed_answer, relayed_bytes, reply_bytes, split_relayed, step_of
 
 Own = TypeVar("Own")
 _OUTDATED = problem_for(OutdatedRelayKeyError).slug
@@ -89,8 +89,9 @@ class RelayedUploads:
             held.enter_context(self._relay.place(size))
             split = split_relayed(spec, came.session_id, kind, await came.read(size))
             rest = split.sealed + split.public
-            frame = Frame(step_of(spec, kind), came.round_id, came.session_id, came.ticket, rest)
-            passing.append(self._relay.pass_on(frame))
+            step = step_of(spec, kind)
+            frame = Frame(step, came.round_id, came.session_id, came.ticket, rest)
+            passing.append(self._relay.pass_on(frame, reply_bytes(spec, step)))
             return split.own
 
         with ExitStack() as held:

@@ -41,13 +41,16 @@ async def run(settings: Settings) -> None:
         raise SettingsError("peer.host, peer.port and peer.token_hash_file: server 1 needs all three")
     party = await open_party(settings)
     try:
+        keys = relay_keys(settings, party.task)
+        if keys is not None:
+            keys.erase_expired(party.clock())
         server = create_server1(
             party,
             bytes.fromhex(peer.token_hash_file.text()),
             body_seconds=devices.body_seconds,
             operator_hash=operator_hash(settings),
             surroundings=Surroundings.of(settings),
-            relay_keys=relay_keys(settings, party.task),
+            relay_keys=keys,
         )
         key = devices.tls_key.path if devices.tls_key is not None else None
         lag = asyncio.create_task(watch_event_loop(party.metrics))

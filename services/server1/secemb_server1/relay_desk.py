@@ -11,13 +11,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from secemb_party.http.problems import problem_for
+from secemb_party.http.problems import noted_problem
 from secemb_party.party import Party
 from secemb_party.proofs import Sent
 from secemb_party.relay_frames import Frame, Refusal, Reply
 from secemb_server1.relay_keys import RelayKeys
 from secemb_shared import relaying
-from secemb_shared.errors import LengthError, SecEmbError
+from secemb_shared.errors import LengthError
 from secemb_shared.holds import hold_of
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
@@ -41,13 +41,12 @@ class RelayDesk:
         return self.keys.announcement(self._party.clock())
 
     async def take(self, place: int, frame: Frame) -> Reply:
-        """Do what a frame asks for; a refusal is counted and says no more than its name."""
+        """Do what a frame asks for; a refusal is counted, says no more than its name and leaves other frames alone."""
         try:
             step = self._take_keys if frame.step is Kind.KEYS else self._take_upload
             return Reply(place, await step(frame))
-        except SecEmbError as error:
-            problem = problem_for(type(error))
-            self._party.metrics.refused(problem.slug)
+        except Exception as error:
+            problem = noted_problem(error, self._party.metrics.refused)
             return Reply(place, Refusal(problem.slug, getattr(error, "retry_after", problem.retry_after)))
 
     async def _take_keys(self, frame: Frame) -> bytes:

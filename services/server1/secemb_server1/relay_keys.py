@@ -19,6 +19,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from secemb_party.durable import sync_folder
 from secemb_party.errors import OutdatedRelayKeyError, SettingsError
 from secemb_shared.messages.relay_key import RelayKey
 
@@ -26,7 +27,7 @@ KEYS_FILE = "relay-keys.json"  # in the server's data directory
 PENDING, ACTIVE, EXPIRED = "pending", "active", "expired"
 LIFE_SECONDS = 90 * 86_400
 OVERLAP_SECONDS = 3600  # how long the key before is still opened after a rotation
-_RENEW_SECONDS = LIFE_SECONDS // 3  # left of a key when the server makes the next one by itself
+_RENEW_PARTS = 3  # when less than one of these parts of a key's life is left, the server makes the next one by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +61,19 @@ class RelayKeys:
         return list(self._keys)
 
     def announcement(self, now: float) -> bytes:
-        """Return the signed announcement of the newest active key; make one if it is time."""
+        """Return the signed announcement of the newest active key; make one, and erase others, if it is time."""
+        self.erase_expired(now)
         newest = self._newest(now)
         if newest is None or not self._lasts(now):
             newest = self._renew(now)
         return newest.announced.announce(self._identity, self._task_id)
+
+    def erase_expired(self, now: float) -> None:
+        """Let go of the private halves of keys that have ended: who finds them reads what was sealed to them."""
+        self._reload()
+        if any(key.private is not None and key.state(now) == EXPIRED for key in self._keys):
+            with self._locked():
+                self._write(self._keys, now)
 
     def private(self, key_id: bytes, now: float) -> X25519PrivateKey:
         """Return the private half of an active key."""
@@ -86,11 +95,12 @@ class RelayKeys:
     def _newest(self, now: float) -> HeldKey | None:
         self._reload()
         active = [key for key in self._keys if key.state(now) == ACTIVE]
-        return max(active, key=lambda key: key.announced.not_before, default=None)
+        return _last(active)
 
     def _lasts(self, now: float) -> bool:
-        """Tell whether there is a key for long enough, be it one whose time is still to come."""
-        return any(key.state(now) != EXPIRED and key.announced.not_after - now >= _RENEW_SECONDS for key in self._keys)
+        """Tell whether the last key has enough of its life left, be it one whose time is still to come."""
+        last = _last([key for key in self._keys if key.state(now) != EXPIRED])
+        return last is not None and last.announced.has_left(now, _RENEW_PARTS)
 
     def _renew(self, now: float) -> HeldKey:
         """Make the next key beside the old ones, unless somebody else just has."""
@@ -133,6 +143,7 @@ class RelayKeys:
             file.flush()
             os.fsync(handle)
         unfinished.replace(self._path)
+        sync_folder(self._path.parent)
         self._reload()
 
 
@@ -140,6 +151,11 @@ def _new_key(not_before: int, not_after: int) -> HeldKey:
     private = X25519PrivateKey.generate()
     public = private.public_key().public_bytes_raw()
     return HeldKey(RelayKey(public=public, not_before=not_before, not_after=not_after), private)
+
+
+def _last(keys: list[HeldKey]) -> HeldKey | None:
+    """Return the key that begins last; of those made in the same second, the one that was made last."""
+    return max(reversed(keys), key=lambda key: key.announced.not_before, default=None)
 
 
 def _ended(key: HeldKey, end: int) -> HeldKey:

@@ -46,6 +46,10 @@ class RelayKey:
         """Tell whether it is this key's time, by a clock that may be wrong by so many seconds."""
         return self.not_before - slack <= now < self.not_after + slack
 
+    def has_left(self, now: float, parts: int) -> bool:
+        """Tell whether at least one of so many equal parts of its life is still to come."""
+        return parts * (self.not_after - now) >= self.not_after - self.not_before
+
     def announce(self, identity: Ed25519PrivateKey, task_id: bytes) -> bytes:
         """Return the announcement, signed for one task."""
         fields = self.public + self.not_before.to_bytes(8, "little") + self.not_after.to_bytes(8, "little")

@@ -75,6 +75,11 @@ def public_bytes(round_: RoundSpec, step: Kind) -> int:
             return 0
 
 
+def reply_bytes(round_: RoundSpec, step: Kind) -> int:
+    """Return the length of what party 1 says to a message: masked words and two marks, or a receipt alone."""
+    return Sizes.of(round_.task).answer - ENVELOPE_BYTES + 2 * MARK_BYTES if step is Kind.KEYS else MARK_BYTES
+
+
 def box_content(round_: RoundSpec, step: Kind, message: bytes, *, proof: bytes = b"") -> bytes:
     """Return what goes into the box beside the direct message to party 1."""
     private, public = _private_and_public(step, message[ENVELOPE_BYTES:])

@@ -20,7 +20,7 @@ from secemb_tools.operate.finding import Finding, fail, ok, warn
 from secemb_tools.operate.task_files import read_task
 
 _NAME = "relay key"
-_SOON = 14 * 86_400  # seconds; a server 1 that runs makes the next key thirty days before the end
+_PARTS = 6  # of a key's life, of which the last is late: a server 1 that runs makes the next key when two are left
 
 
 async def check_relay(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]:
@@ -37,13 +37,14 @@ async def check_relay(settings: Settings, *, offline: bool) -> AsyncIterator[Fin
 
 def judge_held(held: Sequence[HeldKey], now: float) -> Finding:
     """Say how it stands with server 1's own keys."""
-    ends = max((key.announced.not_after for key in held if key.state(now) == ACTIVE), default=None)
-    if ends is None:
+    active = [key.announced for key in held if key.state(now) == ACTIVE]
+    if not active:
         return ok(_NAME, "none is active; server 1 makes one when the first device comes")
-    if ends - now < _SOON:
+    last = max(active, key=lambda key: key.not_after)
+    if not last.has_left(now, _PARTS):
         fix = "start server 1, which makes the next one; or secemb relay-key rotate"
-        return warn(_NAME, f"ends on {_day(ends)}", fix)
-    return ok(_NAME, f"valid until {_day(ends)}")
+        return warn(_NAME, f"ends on {_day(last.not_after)}", fix)
+    return ok(_NAME, f"valid until {_day(last.not_after)}")
 
 
 def judge_shown(task: TaskSpec, announcement: bytes, now: float) -> Finding:
@@ -56,7 +57,7 @@ def judge_shown(task: TaskSpec, announcement: bytes, now: float) -> Finding:
     if not key.is_current(now):
         dates = f"{_day(key.not_before)} to {_day(key.not_after)}"
         return fail(_NAME, f"server 1 announces a key for {dates}", "let both machines follow NTP")
-    if key.not_after - now < _SOON:
+    if not key.has_left(now, _PARTS):
         fix = "let server 1's operator run secemb relay-key rotate"
         return warn(_NAME, f"server 1's key ends on {_day(key.not_after)}", fix)
     return ok(_NAME, f"server 1 announces one, signed as the task says, valid until {_day(key.not_after)}")

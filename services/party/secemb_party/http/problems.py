@@ -201,13 +201,18 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
-def refusal(error: Exception, refused: Refused) -> Response:
-    """Return the document for an error of ours, counted by its slug and logged if nobody but us is to blame."""
+def noted_problem(error: Exception, refused: Refused) -> Problem:
+    """Return the entry of an error, counted by its slug and logged if nobody but us is to blame."""
     problem = problem_for(type(error))
     refused(problem.slug)
     if problem is INTERNAL:
         _log_failure(error)
-    return problem_response(problem, error)
+    return problem
+
+
+def refusal(error: Exception, refused: Refused) -> Response:
+    """Return the document for an error of ours, counted and logged as it deserves."""
+    return problem_response(noted_problem(error, refused), error)
 
 
 def install_problems(app: FastAPI, refused: Refused) -> None:

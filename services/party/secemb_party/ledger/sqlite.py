@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
+from secemb_party.durable import sync_folder
 from secemb_party.ledger.database import Work, translated
 from secemb_party.ledger.errors import LedgerSettingError, LedgerUnavailableError, SchemaMissingError
 from secemb_party.ledger.writer import Writer
@@ -95,18 +96,9 @@ def _make_file(path: Path, create: bool) -> None:
         )
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise LedgerSettingError(f"the ledger cannot be made at {path}: {error.strerror}") from None
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put the file's name on the disk as well as its content."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(engine: Engine, work: Work[T]) -> T:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from secemb_party.durable import sync_folder
 from secemb_party.models.errors import DamagedFileError, ModelFileError, ModelMissingError
 
 Tensors = Mapping[str, npt.NDArray[np.floating]]
@@ -42,7 +43,7 @@ def write(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
-    settle(path.parent)
+    sync_folder(path.parent)
 
 
 def read(path: Path, *, numbers: int, types: Collection[str], fix: str) -> Contents:
@@ -67,16 +68,7 @@ def make_folder(folder: Path) -> None:
     """Create a folder, and see to it that a crash does not take it away again."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
-        settle(folder.parent)
-
-
-def settle(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk: without it a rename may be forgotten in a crash."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(folder.parent)
 
 
 def remove_unfinished(folder: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from secemb_party.durable import sync_folder
 from secemb_party.models import files
 from secemb_party.models.errors import (
     DamagedFileError,
@@ -153,7 +154,7 @@ class ModelStore:
         """Let the optimiser start anew from the next step on."""
         with self._writing:
             (self.folder / _STATE_NAME).unlink(missing_ok=True)
-            files.settle(self.folder)
+            sync_folder(self.folder)
 
     def _path(self, version: int) -> Path:
         return self.folder / f"v{version:06d}.safetensors"

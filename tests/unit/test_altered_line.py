@@ -1,0 +1,88 @@
+"""A byte that is altered on the line to server 1: TLS notices, and server 0 takes it for a server 1 that is away."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.unit.loopback import answer, serving, write_identity
+from tests.unit.test_relay import QUICK, frame
+
+from secemb_party.errors import PeerUnavailableError
+from secemb_server0.peer import HttpPeer
+from secemb_server0.relay import Relay
+from secemb_server0.relay_line import HttpRelayLine
+
+pytestmark = pytest.mark.asyncio
+
+CALLS: dict[str, Callable[[httpx.AsyncClient], "asyncio.Future[object]"]] = {
+    "the leader": lambda client: asyncio.ensure_future(HttpPeer(client).standing()),
+    "the relay key": lambda client: asyncio.ensure_future(HttpRelayLine(client).relay_key()),
+    "the relay": lambda client: asyncio.ensure_future(Relay(HttpRelayLine(client), limits=QUICK).pass_on(frame(1), 16)),
+}
+
+
+@asynccontextmanager
+async def altering(target: int) -> AsyncIterator[int]:
+    """Run a proxy that changes the last byte of whatever comes back once the handshake is over; yield its port."""
+    carrying = set[asyncio.Task[None]]()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", target)
+        sent = 0
+
+        async def up() -> None:
+            nonlocal sent
+            while piece := await reader.read(1 << 16):
+                sent += 1
+                there_writer.write(piece)
+            there_writer.close()
+
+        async def down() -> None:
+            while piece := await there_reader.read(1 << 16):
+                writer.write(piece if sent < 2 else piece[:-1] + bytes([piece[-1] ^ 1]))
+            writer.close()
+
+        with closing(writer), closing(there_writer):
+            await asyncio.gather(up(), down(), return_exceptions=True)
+
+    def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        carrying.add(asyncio.ensure_future(carry(reader, writer)))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        async with server:
+            yield int(server.sockets[0].getsockname()[1])
+    finally:
+        for one in carrying:
+            one.cancel()
+        await asyncio.gather(*carrying, return_exceptions=True)
+        await asyncio.sleep(0)  # closed connections are gone in the loop's next turn
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_record_that_was_altered_is_a_server_1_that_is_away(call: str, tmp_path: Path) -> None:
+    both, alone, _ = write_identity(tmp_path, "server1")
+    with serving(answer(bytes(112)), identity=both) as server:
+        async with (
+            altering(int(server.url.rsplit(":", 1)[1])) as port,
+            httpx.AsyncClient(
+                base_url=f"https://127.0.0.1:{port}", verify=ssl.create_default_context(cafile=str(alone))
+            ) as client,
+        ):
+            with pytest.raises(PeerUnavailableError):
+                await CALLS[call](client)
+
+
+@pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record mac"), ConnectionResetError(), httpx.ReadError("cut")])
+@pytest.mark.parametrize("call", CALLS)
+async def test_however_the_line_fails_server_1_is_away(call: str, error: Exception) -> None:
+    def fail(_request: httpx.Request) -> httpx.Response:
+        raise error
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(fail), base_url="https://server1") as client:
+        with pytest.raises(PeerUnavailableError):
+            await CALLS[call](client)
