@@ -35,7 +35,7 @@ def watch_standing(look: Callable[[], Standing], looks: Iterable[int], *, as_jso
             for _ in looks:
                 last = look()
                 if as_json:
-                    print(json.dumps(last), flush=True)
+                    print(json.dumps(last, allow_nan=False), flush=True)
                 else:
                     console.print(picture(last))
             return last
