@@ -67,7 +67,8 @@ def _objects(path: Path, texts: tuple[str, ...], *, stars: str | None = None) ->
     number = 0
     try:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
+            for line in file:
+                number += 1
                 found = json.loads(line)
                 if not all(isinstance(found[name], str) for name in texts):
                     raise TypeError

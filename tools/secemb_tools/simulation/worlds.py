@@ -31,13 +31,13 @@ def make_world(
 
 
 def on_scale(ratings: RatingSet) -> RatingSet:
-    """Return ratings as models expect them: those from 0 to 5 as they are, others stretched to 1 to 5, which is said."""
+    """Return ratings as models expect them: those from 0 to 5 as they are, others stretched, which is said."""
     lowest, highest = float(ratings.values.min()), float(ratings.values.max())
     if lowest >= 0 and highest <= HIGHEST:
         return ratings
     answer.note(
-        f"{ratings.name} has ratings from {lowest:g} to {highest:g}: they are stretched to {LOWEST:g} to {HIGHEST:g}, and "
-        "errors are measured on that scale"
+        f"{ratings.name} has ratings from {lowest:g} to {highest:g}: they are stretched to {LOWEST:g} to {HIGHEST:g}, "
+        "and errors are measured on that scale"
     )
     parts = (ratings.values - lowest) / max(highest - lowest, 1e-6)
     return replace(ratings, values=(LOWEST + (HIGHEST - LOWEST) * parts).astype(ratings.values.dtype))
