@@ -205,7 +205,8 @@ MOMENTS: dict[str, Callable[[Demo], bool]] = {
     "the tables are printed": lambda demo: "fleet RMSE at the end" in demo.text(),
     "the report is being written": lambda demo: demo.report.exists(),
 }
-BEFORE_ANYTHING, AT_THE_END = "it is being loaded", ("the tables are printed", "the report is being written")
+BEFORE_ANYTHING = "it is being loaded"
+AT_THE_END = ("the last round has ended", "the tables are printed", "the report is being written")
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -16,6 +16,7 @@ from secemb_tools.simulation import adding, engine
 from secemb_tools.simulation.engine import PLAIN, PRIVATE, Engine, Row
 from secemb_tools.simulation.run import Run, RunError
 from secemb_tools.simulation.scenario import Scenario, ScenarioError, World
+from secemb_tools.simulation.worlds import make_world
 
 SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 7, "items": 80, "capacity": 20, "dimension": 4}
 
@@ -90,6 +91,41 @@ def test_a_damaged_state_is_refused_with_the_way_out(tmp_path: Path) -> None:
     (tmp_path / run.name / "run.json").write_text("{}")
     with pytest.raises(RunError, match="holds no run"):
         simulate(**SMALL, runs=tmp_path)
+
+
+def own_ratings(path: Path, *, highest: int = 5, change: int = 0) -> Path:
+    """Write ratings of 6 people for 12 items, from 1 to `highest`; `change` alters one of them."""
+    lines = [f"{who},{what},{1 + (who * 5 + what * 7) % highest}" for who in range(6) for what in range(12)]
+    lines[3] = f"0,3,{1 + change}"
+    path.write_text("user,item,rating\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_a_run_does_not_go_on_with_other_ratings(tmp_path: Path) -> None:
+    def pull_the_plug(row: Row) -> None:
+        if row.round == 2:
+            raise CutOffError
+
+    few: dict[str, Any] = {"data": tmp_path / "own.csv", "cohort": 2, "rounds": 4, "runs": tmp_path, "save_every": 1}
+    own_ratings(few["data"])
+    with pytest.raises(CutOffError):
+        simulate(**few, watch=pull_the_plug)
+    own_ratings(few["data"], change=1)
+    with pytest.raises(RunError, match="begun with other ratings; bring them back"):
+        simulate(**few)
+    own_ratings(few["data"])
+    assert simulate(**few).finished
+
+
+def test_ratings_on_another_scale_are_stretched_and_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    as_they_are = make_world(data=own_ratings(tmp_path / "own.csv"), rounds=3).ratings.values
+    assert set(as_they_are.tolist()) == {1, 2, 3, 4, 5}
+    assert not capsys.readouterr().err
+    stretched = make_world(data=own_ratings(tmp_path / "own.csv", highest=9), rounds=3).ratings.values
+    assert set(stretched.tolist()) == {1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5}
+    assert "own has ratings from 1 to 9: they are stretched to 1 to 5" in capsys.readouterr().err
 
 
 def test_a_run_saves_and_loads_what_it_is(tmp_path: Path) -> None:

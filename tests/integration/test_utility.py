@@ -1,6 +1,6 @@
 """Accuracy of the private protocol: it loses nothing to a plain sum, and what it trains is worth training.
 
-With SECEMB_ML100K set to the directory of MovieLens 100K the second test runs on that; the set may not travel with the
+With ML100K set to the directory of MovieLens 100K the second test runs on that; the set may not travel with the
 project, so without it ratings of the same shape are made up.
 """
 
@@ -29,7 +29,7 @@ class Case:
 
 
 def a_case_of_the_size_of_movielens() -> Case:
-    if path := os.environ.get("SECEMB_ML100K"):
+    if path := os.environ.get("ML100K"):
         recipe = recipe_for("mf", "ML100K", 100)
         assert recipe.bar == 0.944
         return Case(split(read_movielens(Path(path)), seed=1), recipe, recipe.bar)

@@ -143,6 +143,67 @@ def test_a_table_without_ratings_is_refused_with_the_line(text: str, words: str,
     assert "good" not in str(caught.value)  # what somebody thinks is not repeated
 
 
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [
+        ("user,item,rating,date\na,x,3,1970-01-02\na,y,3,1970-01-01 00:00:09\n", [86400, 9]),
+        ("user,item,rating,time\na,x,3,1970-01-01T01:00:09+01:00\na,y,3,1970-01-01T00:00:07Z\n", [9, 7]),
+        ("user,item,rating,timestamp\na,x,3,1334707200.75\na,y,3,1.5e9\n", [1334707200, 1500000000]),
+        ("user,item,rating,timestamp\na,x,3,1688767511123456789\na,y,3,\n", [1688767511123456789, 0]),
+        ("a,x,3,2018-07-07\na,y,3,2018-07-08\n", [1530921600, 1531008000]),  # no names
+    ],
+)
+def test_times_are_seconds_or_dates(text: str, times: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    ratings = read_table(path)
+    assert ratings.times is not None
+    assert ratings.times.tolist() == times
+
+
+@pytest.mark.parametrize("time", ["yesterday", "07/08/2018", "nan", "1e400", "2018-13-01", "9" * 20])
+def test_a_time_that_cannot_be_read_is_refused_with_the_line_and_how_to_write_it(time: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    for text, line in ((f"user,item,rating,date\na,x,3,{time}\n", 2), (f"a,x,3,{time}\n", 1)):
+        path.write_text(text)
+        with pytest.raises(DatasetError, match=f"line {line}: the time .* 2018-07-07"):
+            read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "order", "people"),
+    [
+        ("1234567890,x,3\n1234567890,y,4\n", "user, item, rating", 1),
+        ("1234567890,77,3\n1234567891,77,4\n1234567891,78,4\n", "user, item, rating", 2),
+        ("0439886341,77,3\n0439886341,ann,4\n", "user, item, rating", 1),
+        ("0439886341,A1N4O8VOJZTDVB,3,1\n0439886341,A2N4O8VOJZTDVB,4,2\n", "item, user, rating, time", 2),  # books
+        ("0439886341,7,3\nB00000JRSB,8,4\nB00000JRSB,9,4\n", "item, user, rating", 3),
+        ("B00000JRSB,7,3\nann,8,4\nann,9,4\n", "user, item, rating", 2),
+    ],
+)
+def test_columns_without_names_are_not_swapped_for_digits_and_their_order_is_said(
+    text: str, order: str, people: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(text)
+    assert read_table(path).person_count == people
+    said = capsys.readouterr()
+    assert said.err.strip().endswith(f"read as {order}")
+    assert not said.out
+    path.write_text("user,item,rating\n" + "1234567890,x,3\n")
+    read_table(path)
+    assert not capsys.readouterr().err  # names leave nothing to guess
+
+
+def test_a_set_has_a_name_that_tasks_and_directories_can_bear(tmp_path: Path) -> None:
+    path = tmp_path / ("Bücher\n\u202e" + 80 * "x" + ".csv")
+    path.write_text("user,item,rating\na,x,3\n")
+    name = read_table(path).name
+    assert name.startswith("B_cher__xxx")
+    assert len(name) == 80
+    assert "deepfm on " + name == ascii("deepfm on " + name)[1:-1]
+
+
 def test_made_up_ratings_have_a_long_tail_and_follow_their_seed() -> None:
     one, same, other = (make_ratings(people=150, items=500, most=60, seed=seed) for seed in (1, 1, 2))
     assert triples(one) == triples(same)

@@ -31,11 +31,19 @@ def test_what_is_merged_has_been_seen_in_a_browser() -> None:
     assert 0 < script.index("export BROWSER_TESTS=required") < script.index("make test")
 
 
+def told(text: str) -> list[str]:
+    """Return the variables that a script sets or a test reads."""
+    return re.findall(
+        r"\b([A-Z][A-Z0-9_]*)=|os\.environ(?:\.get\(|\[)\"([A-Z0-9_]+)\"|os\.getenv\(\"([A-Z0-9_]+)\"", text
+    )
+
+
 def test_what_the_tests_are_told_is_no_setting_of_a_server() -> None:
     # Servers refuse variables with their prefix that they do not know, so that a setting is never misspelt in silence.
-    told = re.findall(r"\b([A-Z_]+)=", (ROOT / ".ci" / "run").read_text() + (ROOT / "Makefile").read_text())
-    assert "BROWSER_TESTS" in told
-    assert not [name for name in told if name.startswith("SECEMB_")]
+    places = [ROOT / ".ci" / "run", ROOT / "Makefile", *(ROOT / "tests").rglob("*.py")]
+    names = {name for place in places for found in told(place.read_text(encoding="utf-8")) for name in found}
+    assert {"BROWSER_TESTS", "SOAK_TESTS", "ML100K"} <= names
+    assert not [name for name in names if name.startswith("SECEMB_")]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")

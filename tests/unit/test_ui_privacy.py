@@ -50,6 +50,17 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
         assert "all that its privacy budget allows" in await read(desk, 1, "/ui/partner")
 
 
+@pytest.mark.parametrize("role", [0, 1])
+async def test_the_live_page_promises_no_round_that_the_budget_does_not_allow(role: int) -> None:
+    async with a_desk(privacy=SMALL) as desk:
+        text = await read(desk, role, "/ui")
+        assert "The privacy budget is spent: no round is opened any more." in text
+        assert "opens by itself" not in text
+        assert "Server 0 opens rounds" not in text
+    async with a_desk(privacy=PRIVACY) as desk:
+        assert "budget is spent" not in await read(desk, role, "/ui")
+
+
 async def test_a_task_without_noise_says_so() -> None:
     async with a_desk() as desk:
         assert "its sums are exact" in await read(desk, 0, "/ui/privacy")

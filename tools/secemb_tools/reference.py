@@ -24,7 +24,7 @@ Nothing is sent to anybody but the servers you name: there is no telemetry.
 | 0 | done, and all is as it must be |
 | 1 | refused, or found faulty; the message names the fix |
 | 2 | the command was written wrongly |
-| 130 | ended by Ctrl-C, with nothing left behind |
+| 130 | ended by Ctrl-C, with nothing left behind; `demo --keep` and `status --watch` then end with their own result |
 
 ## JSON
 

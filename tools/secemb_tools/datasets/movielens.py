@@ -11,6 +11,7 @@ of them "unknown"; 18 in 1M; 20 in 10M and 25M, one of them "(no genres listed)"
 """
 
 import csv
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ Doubles = npt.NDArray[np.float64]
 GENRES_100K = 19
 OCCUPATIONS_1M = 21
 ENCODING = "latin-1"  # titles have accents
+_FIX = "unpack the whole archive of the set anew"
 
 
 def read_movielens(path: Path) -> RatingSet:
@@ -37,7 +39,10 @@ def read_movielens(path: Path) -> RatingSet:
     )
     for name, read in readers:
         if (path / name).is_file():
-            return read(path)
+            ratings = read(path)
+            if not ratings.values.size:
+                raise DatasetError(f"{path} holds no rating; {_FIX}")
+            return ratings
     raise DatasetError(
         f"{path} holds neither u.data nor ratings.dat nor ratings.csv with movies.csv; `secemb data fetch ml-100k` "
         "brings a set from grouplens.org, or give the directory of one that is unpacked"
@@ -45,18 +50,22 @@ def read_movielens(path: Path) -> RatingSet:
 
 
 def _read_100k(path: Path) -> RatingSet:
-    people, films = _lines(path / "u.user", "|"), _lines(path / "u.item", "|")
-    occupations = [line[0] for line in _lines(path / "u.occupation", "|")]
+    people = _lines(path / "u.user", "|", fields=5, numbers=(0, 1))
+    films = _lines(path / "u.item", "|", fields=5 + GENRES_100K, numbers=(0, *range(5, 5 + GENRES_100K)))
+    occupations = [line[0] for line in _lines(path / "u.occupation", "|", fields=1)]
+    ratings = _lines(path / "u.data", "\t", fields=4, numbers=range(4))
     genders, ages = [line[2] for line in people], [int(line[1]) for line in people]
     user_features = np.hstack(
         [_one_of(genders, ["F", "M"]), _one_of(ages, sorted(set(ages))), _one_of([p[3] for p in people], occupations)]
     )
-    item_features = np.array([line[-GENRES_100K:] for line in films], dtype=np.uint8)
-    return _rating_set("ML100K", _lines(path / "u.data", "\t"), people, films, user_features, item_features)
+    item_features = np.array([[genre == "1" for genre in line[-GENRES_100K:]] for line in films], dtype=np.uint8)
+    return _rating_set("ML100K", ratings, people, films, user_features, item_features)
 
 
 def _read_1m(path: Path) -> RatingSet:
-    people, films = _lines(path / "users.dat", "::"), _lines(path / "movies.dat", "::")
+    people = _lines(path / "users.dat", "::", fields=5, numbers=(0, 2, 3))
+    films = _lines(path / "movies.dat", "::", fields=3, numbers=(0,))
+    ratings = _lines(path / "ratings.dat", "::", fields=4, numbers=range(4))
     ages = [int(line[2]) for line in people]
     occupations = [int(line[3]) for line in people]
     user_features = np.hstack(
@@ -67,29 +76,44 @@ def _read_1m(path: Path) -> RatingSet:
         ]
     )
     item_features = _genres([line[2] for line in films])
-    return _rating_set("ML1M", _lines(path / "ratings.dat", "::"), people, films, user_features, item_features)
+    return _rating_set("ML1M", ratings, people, films, user_features, item_features)
 
 
 def _read_10m(path: Path) -> RatingSet:
-    films = _lines(path / "movies.dat", "::")
+    films = _lines(path / "movies.dat", "::", fields=3, numbers=(0,))
     # The separator is two characters, for this function one that is followed by an empty field.
     numbers = _load(path / "ratings.dat", delimiter=":", columns=(0, 2, 4, 6))
     return _of_strangers("ML10M", numbers, [line[0] for line in films], _genres([line[2] for line in films]))
 
 
 def _read_25m(path: Path) -> RatingSet:
-    with (path / "movies.csv").open(encoding="utf-8", newline="") as file:
-        films = list(csv.reader(file))[1:]
+    films = _films_25m(path / "movies.csv")
     numbers = _load(path / "ratings.csv", delimiter=",", columns=(0, 1, 2, 3), heads=1)
     return _of_strangers("ML25M", numbers, [line[0] for line in films], _genres([line[2] for line in films]))
+
+
+def _films_25m(path: Path) -> list[list[str]]:
+    """Return the films of a table with names in its first line; titles are in quotes where they need them."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = csv.reader(file)
+            return [_checked(path, rows.line_num, row, fields=3) for row in rows][1:]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError(f"{path} cannot be read; {_FIX}") from error
 
 
 def _load(path: Path, *, delimiter: str, columns: tuple[int, ...], heads: int = 0) -> Doubles:
     """Return columns of numbers; lists of text would need gigabytes for these sets."""
     try:
-        found: Doubles = np.loadtxt(path, delimiter=delimiter, usecols=columns, skiprows=heads, ndmin=2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a file is empty: it is refused
+            found: Doubles = np.loadtxt(path, delimiter=delimiter, usecols=columns, skiprows=heads, ndmin=2)
     except (OSError, ValueError, IndexError) as error:
-        raise DatasetError(f"{path} cannot be read; unpack the whole archive of the set anew") from error
+        raise DatasetError(f"{path} cannot be read; {_FIX}") from error
+    if not found.size:
+        raise DatasetError(f"{path} holds no rating; {_FIX}")
+    if not (np.abs(found) < 2**53).all():  # no number among them, or a number that is no id
+        raise DatasetError(f"{path} holds what is no number; {_FIX}")
     return found
 
 
@@ -133,13 +157,24 @@ def _rating_set(
     )
 
 
-def _lines(path: Path, separator: str) -> list[list[str]]:
-    """Return the fields of every line that is not empty."""
+def _lines(path: Path, separator: str, *, fields: int, numbers: Sequence[int] = ()) -> list[list[str]]:
+    """Return the fields of every line that is not empty; so many it must have, and whole numbers at these places."""
     try:
         text = path.read_text(encoding=ENCODING)
     except OSError as error:
-        raise DatasetError(f"{path} cannot be read; unpack the whole archive of the set") from error
-    return [line.split(separator) for line in text.split("\n") if line]
+        raise DatasetError(f"{path} cannot be read; {_FIX}") from error
+    return [
+        _checked(path, number, line.split(separator), fields=fields, numbers=numbers)
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line
+    ]
+
+
+def _checked(path: Path, number: int, line: list[str], *, fields: int, numbers: Sequence[int] = ()) -> list[str]:
+    """Return a line that is whole, or refuse the file."""
+    if len(line) < fields or not all(line[place].isdecimal() for place in numbers):
+        raise DatasetError(f"{path}, line {number}: cut off or damaged; {_FIX}")
+    return line
 
 
 def _positions(wanted: Sequence[object], known: Sequence[object]) -> Indices:

@@ -1,5 +1,6 @@
 """Who rated what, with the features of both, and how it is split into training and test."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -34,6 +35,14 @@ class RatingSet:
     def item_count(self) -> int:
         """Return how many items there are, rated or not."""
         return len(self.item_features)
+
+    @property
+    def digest(self) -> str:
+        """Return what tells these ratings and features from any others."""
+        found = hashlib.sha256()
+        for part in (self.people, self.items, self.values, self.user_features, self.item_features):
+            found.update(f"{part.dtype.str} {part.shape} ".encode() + part.tobytes())
+        return found.hexdigest()
 
     def only(self, chosen: Indices) -> "RatingSet":
         """Return these ratings of the same people and items, in the order of the person and then of the item."""

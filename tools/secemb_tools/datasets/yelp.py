@@ -7,6 +7,7 @@ As in the paper only the most active people count, 10,000 of them, and the busin
 """
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,11 +23,12 @@ from secemb_tools.datasets.tables import Line, collect
 
 REVIEWS, BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
 MOST_ACTIVE = 10_000
+_REVIEW, _BUSINESS = ("user_id", "business_id"), ("business_id", "state")  # what is text in a line
 
 
 def read_yelp(path: Path, *, people: int = MOST_ACTIVE) -> RatingSet:
     """Return the ratings of the most active people."""
-    rated = Counter(person for person, _ in {(one["user_id"], one["business_id"]) for one in _objects(path / REVIEWS)})
+    rated = Counter(person for person, _ in {(one["user_id"], one["business_id"]) for one in _reviews(path / REVIEWS)})
     chosen = set(sorted(rated, key=lambda person: (-rated[person], person))[:people])
     names: list[str] = []
     ratings = collect("Yelp", _remember(names, _ratings(path / REVIEWS, chosen)))
@@ -34,7 +36,7 @@ def read_yelp(path: Path, *, people: int = MOST_ACTIVE) -> RatingSet:
 
 
 def _ratings(path: Path, chosen: set[str]) -> Iterator[Line]:
-    for one in _objects(path):
+    for one in _reviews(path):
         if one["user_id"] in chosen:
             yield one["user_id"], one["business_id"], float(one["stars"]), _time(one.get("date", ""))
 
@@ -47,7 +49,7 @@ def _remember(names: list[str], lines: Iterator[Line]) -> Iterator[Line]:
 
 def _states(path: Path, items: list[str]) -> Features:
     """Return one column for each state in which one of the items is."""
-    states = {one["business_id"]: one["state"] for one in _objects(path)}
+    states = {one["business_id"]: one["state"] for one in _objects(path, _BUSINESS)}
     try:
         own = [states[item] for item in items]
     except KeyError as error:
@@ -56,16 +58,26 @@ def _states(path: Path, items: list[str]) -> Features:
     return np.eye(len(columns), dtype=np.uint8)[[columns[state] for state in own]]
 
 
-def _objects(path: Path) -> Iterator[dict[str, Any]]:
+def _reviews(path: Path) -> Iterator[dict[str, Any]]:
+    return _objects(path, _REVIEW, stars="stars")
+
+
+def _objects(path: Path, texts: tuple[str, ...], *, stars: str | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a file; each has these texts, and stars where they are asked for."""
+    number = 0
     try:
         with path.open(encoding="utf-8") as file:
             for line in file:
+                number += 1
                 found = json.loads(line)
-                if not {"business_id"} <= found.keys():
+                if not all(isinstance(found[name], str) for name in texts):
+                    raise TypeError
+                if stars is not None and not math.isfinite(found[stars]):
                     raise ValueError
                 yield found
-    except (OSError, ValueError, AttributeError) as error:
-        raise DatasetError(f"{path} cannot be read; unpack Yelp's archive and give its directory") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        where = f"{path}, line {number}: cut off or damaged" if number else f"{path} cannot be read"
+        raise DatasetError(f"{where}; unpack Yelp's archive and give its directory") from error
 
 
 def _time(date: str) -> int:

@@ -10,6 +10,13 @@ _FIX = "write one `item,rating` a line, items as their rows in the catalogue"
 
 def read_own_ratings(path: Path) -> dict[int, float]:
     """Return item and rating of each line; a first line of names is left out."""
+    try:
+        return _read(path)
+    except (UnicodeDecodeError, csv.Error):
+        raise OperationError(f"{path} is no CSV file in UTF-8; save it as one, and {_FIX}") from None
+
+
+def _read(path: Path) -> dict[int, float]:
     found: dict[int, float] = {}
     with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.reader(file), start=1):

@@ -39,7 +39,7 @@ def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -
 
 def show_json(data: Any) -> None:
     """Print JSON, and nothing else, to stdout."""
-    print(json.dumps(data, indent=2))
+    print(json.dumps(data, indent=2, allow_nan=False))
 
 
 def show(picture: RenderableType) -> None:

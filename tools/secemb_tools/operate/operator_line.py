@@ -13,6 +13,10 @@ VARIABLE = "OPERATOR_TOKEN"  # tokens in the order of the servers, separated by 
 _SECONDS = 15.0
 
 
+class AwayError(OperationError):
+    """A server does not answer; it may a little later."""
+
+
 @dataclass(slots=True)
 class OperatorLine:
     """A connection to one server's operator interface."""
@@ -63,19 +67,26 @@ class OperatorLine:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
         return answer.json()
 
-    def _away(self, error: Exception) -> OperationError:
-        return OperationError(
+    def _away(self, error: Exception) -> AwayError:
+        return AwayError(
             f"{self.url} does not answer ({type(error).__name__}); is the server up, and is --server right?"
         )
 
 
 def tokens_for(count: int, files: list[Path]) -> list[str]:
     """Return a token for each server, from files or from the variable: others can see what is on a command line."""
-    found = [path.read_text().strip() for path in files] or os.environ.get(VARIABLE, "").split()
+    found = [path.read_text(encoding="utf-8", errors="replace").strip() for path in files] or os.environ.get(
+        VARIABLE, ""
+    ).split()
     if len(found) != count:
         raise OperationError(
             f"{count} tokens are needed and {len(found)} are here; give one --token-file for each --server, or put the "
             f"tokens into {VARIABLE}, separated by spaces"
+        )
+    if not all(token.isascii() and token.isprintable() for token in found):
+        raise OperationError(
+            "a token has characters that no token has; copy it again, as `secemb init` printed it, into --token-file "
+            f"or {VARIABLE}"
         )
     return found
 

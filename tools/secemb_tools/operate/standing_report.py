@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 from rich.console import Console, Group
@@ -9,7 +10,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from secemb_tools.operate import answer
+from secemb_tools.operate.operator_line import AwayError
+
 Standing = dict[str, Any]
+_NOBODY: Standing = {"servers": [], "same_task": None, "digests_equal": None}
 _EQUAL = "the models are equal"
 _DIFFERENT = "the models differ: a version is being published just now, or look at /readyz of server 0"
 
@@ -26,26 +31,45 @@ def picture(standing: Standing) -> Group:
     return Group(table, *(Text(words) for words in _words(standing)))
 
 
-def watch_standing(look: Callable[[], Standing], looks: Iterable[int], *, as_json: bool) -> Standing:
-    """Show where servers stand again and again; with JSON one object a line. Return what was seen last."""
-    last: Standing = {"servers": [], "same_task": None, "digests_equal": None}
+def watch_standing(look: Callable[[], Standing], looks: Iterable[int], *, as_json: bool) -> Standing | None:
+    """Show where servers stand again and again; with JSON one object a line.
+
+    A server that does not answer is said, and asked again. Return what was seen last: no server where that failed, and
+    nothing where Ctrl-C came before.
+    """
+    last: Standing | None = None
     console = Console(highlight=False)
     try:
-        if as_json or not console.is_terminal:
+        with (
+            Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live
+        ):
             for _ in looks:
-                last = look()
-                if as_json:
-                    print(json.dumps(last), flush=True)
+                try:
+                    last = look()
+                except AwayError as error:
+                    last = dict(_NOBODY)
+                    _say_away(live, str(error))
                 else:
-                    console.print(picture(last))
-            return last
-        with Live(console=console, auto_refresh=False) as live:
-            for _ in looks:
-                last = look()
-                live.update(picture(last), refresh=True)
+                    _show(live, console, last, as_json=as_json)
     except KeyboardInterrupt:
         pass
     return last
+
+
+def _say_away(live: Live | None, words: str) -> None:
+    if live is None:
+        answer.note(words)
+    else:
+        live.update(Text(words), refresh=True)
+
+
+def _show(live: Live | None, console: Console, standing: Standing, *, as_json: bool) -> None:
+    if live is not None:
+        live.update(picture(standing), refresh=True)
+    elif as_json:
+        print(json.dumps(standing, allow_nan=False), flush=True)
+    else:
+        console.print(picture(standing))
 
 
 def _words(standing: Standing) -> Iterable[str]:

@@ -12,6 +12,7 @@ from secemb_tools.operate import answer
 from secemb_tools.operate.options import AsJson
 from secemb_tools.operate.refusal import REFUSED, refusals
 
+INTERRUPTED = 130
 Servers = Annotated[list[str], typer.Option("--server", help="A server's address; give it twice for both.")]
 TokenFiles = Annotated[
     list[Path] | None,
@@ -43,14 +44,21 @@ def status(
                 answer.show(picture(standing))
         else:
             looks = _looks(every, times)
-            standing = watch_standing(lambda: standing_of(lines), looks, as_json=json)
+            seen = watch_standing(lambda: standing_of(lines), looks, as_json=json)
+            if seen is None:
+                raise typer.Exit(INTERRUPTED)
+            standing = seen
     raise typer.Exit(0 if is_sound(standing) else REFUSED)
 
 
 def is_sound(standing: dict[str, Any]) -> bool:
     """Tell whether every server is ready and two agree."""
-    ready = all(one["ready"] for one in standing["servers"])
-    return ready and standing["same_task"] is not False
+    servers = standing["servers"]
+    ready = bool(servers) and all(one["ready"] for one in servers)
+    # While a version is being published one server is ahead for a moment; the same version is the same everywhere.
+    same_version = len({one["model_version"] for one in servers}) == 1
+    differ = standing["digests_equal"] is False and same_version
+    return ready and standing["same_task"] is not False and not differ
 
 
 def _looks(every: float, times: int | None) -> Iterator[int]:

@@ -29,6 +29,7 @@ def save_state(path: Path, engines: Sequence[Engine], tables: Tables) -> None:
         tensors |= {f"{engine.way} {name}": value for name, value in _tensors_of(engine)}
     facts = {
         "task": engines[0].world.task.task_id.hex(),
+        "ratings": engines[0].world.ratings.digest,
         "rounds": engines[0].rounds,
         "versions": [engine.model.version for engine in engines],
         "tables": [[row.as_json() for row in table] for table in tables],
@@ -46,6 +47,8 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
         if facts["task"] != engines[0].world.task.task_id.hex():
             raise RunError(f"{path} is of another task; name another run, or remove it")
+        if facts["ratings"] != engines[0].world.ratings.digest:
+            raise RunError(f"{path} was begun with other ratings; bring them back, name another run, or remove it")
         if len(facts["versions"]) != len(engines):
             raise RunError(f"{path} was begun with another --compare; say it as before, or name another run")
         for engine, version in zip(engines, facts["versions"], strict=True):

@@ -33,6 +33,7 @@ class Views:
             "current": None if current is None else await round_facts(self._party, current),
             "before": [await round_facts(self._party, one) for one in rounds if one.ended][:5],
             "finished": current is None and bool(rounds) and rounds[0].number + 1 >= self._party.task.rounds,
+            "spent": current is None and not await self._party.spending.affords(TRAIN),
             "published": await self._ledger.published_version(self._task_id),
             "waiting": await self._ledger.open_rollback(self._task_id),
             "rates": self._throughput.measure(figures),
