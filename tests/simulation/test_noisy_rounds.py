@@ -343,6 +343,21 @@ async def test_server_0_ends_the_task_where_server_1_has_nothing_left() -> None:
         assert pair.line.broken == []
 
 
+async def test_an_evaluation_that_server_1_cannot_afford_does_not_end_training() -> None:
+    line = BudgetLine(clip=2**16, multiplier="3", epsilon="2")
+    privacy = replace(PRIVACY, evaluate=line)
+    async with a_pair(privacy=privacy, choose_kind=lambda _: EVALUATE, cohort=2) as pair:
+        party = pair.parties[1]
+        poorer = replace(pair.task, privacy=replace(privacy, evaluate=replace(line, epsilon="0.001")))
+        party.spending = Spending(poorer, party.ledger, party.workers, party.metrics)
+        assert isinstance(await pair.step(), Open)
+        assert (await last(pair, 0)).reason == "the privacy budget of server 1 is spent"
+        for number in (1, 2):  # nor is it asked again
+            await run_round(pair)
+            assert ((await last(pair, 0)).number, (await last(pair, 0)).kind) == (number, TRAIN)
+            assert (await last(pair, 0)).state is RoundState.PUBLISHED
+
+
 async def test_surveys_and_evaluations_have_budgets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     line = BudgetLine(clip=2**16, multiplier="3", epsilon="2")
     kinds = [SURVEY, EVALUATE, EVALUATE, EVALUATE, TRAIN]
