@@ -72,11 +72,11 @@ async def test_without_privacy_only_the_bound_counts(monkeypatch: pytest.MonkeyP
 
 
 async def test_rows_and_dense_part_may_be_cut_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with a_pair(privacy=replace(PRIVACY, dense_clip=5), cohort=2) as pair:
+    async with a_pair(privacy=replace(PRIVACY, dense_clip=64), cohort=2) as pair:
         with watched(monkeypatch, no_noise) as draws:
             rows, dense = lengths(pair, await plain_sum(pair, loud(pair, 500), draws))
         assert CLIP - 2 < rows <= CLIP
-        assert 4 <= dense <= 5
+        assert 62 < dense <= 64
 
 
 async def test_each_rating_is_cut_where_the_record_is_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,9 +35,9 @@ pytestmark = pytest.mark.asyncio
 
 Noise = npt.NDArray[np.int64]
 
-TRAINING = BudgetLine(clip=16, multiplier="3", epsilon="4")
+TRAINING = BudgetLine(clip=256, multiplier="3", epsilon="4")
 PRIVACY = Privacy(unit="user", delta="0.00001", train=TRAINING)
-VARIANCE = (3 * 16) ** 2
+VARIANCE = (3 * 256) ** 2
 LARGE: dict[str, Any] = {"items": 1000, "row_width": 8, "dense_size": 400, "tables": 3, "bins": 40}
 
 
@@ -123,13 +123,13 @@ async def test_half_the_variance_from_each_server_would_be_noticed(monkeypatch: 
 
 async def test_rows_and_dense_part_that_are_cut_apart_get_noise_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     shape: dict[str, Any] = {**LARGE, "dense_size": 9000}
-    async with a_pair(privacy=replace(PRIVACY, dense_clip=4), cohort=2, **shape) as pair:
+    async with a_pair(privacy=replace(PRIVACY, dense_clip=64), cohort=2, **shape) as pair:
         with watched(monkeypatch) as draws:
             await filled(pair, 2)
             await pair.finish()
         rows, dense = np.split(in_ring(draws.noise(1)), [8000])
         assert_noise(np.concatenate([rows, in_ring(draws.noise(0))[:8000]]), 2 * VARIANCE)
-        assert_noise(dense, 2 * (3 * 4) ** 2)
+        assert_noise(dense, 2 * (3 * 64) ** 2)
 
 
 async def test_a_task_without_privacy_has_exact_sums(monkeypatch: pytest.MonkeyPatch) -> None:

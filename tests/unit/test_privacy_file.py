@@ -154,7 +154,7 @@ def test_a_budget_that_no_round_fits_into_makes_no_task(tmp_path: Path) -> None:
 
 
 def test_a_check_says_what_a_task_promises_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    privacy = Privacy(unit="user", delta="0.1", train=BudgetLine(clip=64, epsilon="4", multiplier="2"))
+    privacy = Privacy(unit="user", delta="0.1", train=BudgetLine(clip=128, epsilon="4", multiplier="2"))
     task = a_task(privacy=privacy)
     (finding,) = preflight._check_privacy(task)
     assert finding.status == "ok"

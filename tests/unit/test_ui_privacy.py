@@ -32,7 +32,7 @@ async def test_the_page_shows_what_is_spent_projected_and_left(role: int) -> Non
         assert f"Budget ε {spent.budget:.3f}" in text
         assert f"When all rounds have been ε {spent.projected:.3f}" in text
         assert f"Rounds left {spent.remaining} after 1" in text
-        assert "cut to a length of 16" in text
+        assert "cut to a length of 256" in text
         assert "Nothing is assumed about who takes part" in text
         assert "those who know" not in text
         assert f"1 {spent.epsilon:.4f} {spent.budget:.4f} here" in text  # a line of the table that the chart is made of
