@@ -53,9 +53,7 @@ def drawn(kind: str, unit: str, part: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("unit", [USER, RECORD])
-@pytest.mark.parametrize(
-    ("kind", "part"), [(TRAIN, "rows"), (TRAIN, "dense"), (SURVEY, "sums"), (EVALUATE, "sums")]
-)
+@pytest.mark.parametrize(("kind", "part"), [(TRAIN, "rows"), (TRAIN, "dense"), (SURVEY, "sums"), (EVALUATE, "sums")])
 def test_every_number_of_a_share_gets_the_promised_noise(
     monkeypatch: pytest.MonkeyPatch, kind: str, part: str, unit: str
 ) -> None:

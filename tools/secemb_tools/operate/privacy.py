@@ -24,7 +24,7 @@ class Wish:
 
 
 def project_costs(wish: Wish) -> dict[str, object]:
-    """Return ε after all rounds, by two accountants, ε against whoever knows who took part, and how many rounds the budget has room for."""
+    """Return ε after all rounds, in three ways, and how many rounds the budget has room for."""
     multiplier = wish.multiplier
     if multiplier is None:
         solved = solve_multiplier(budget=wish.budget or 0.0, delta=wish.delta, rounds=wish.rounds, rate=wish.rate)
