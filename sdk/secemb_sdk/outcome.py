@@ -11,7 +11,7 @@ class Contributed:
     """Both servers have everything; this is the receipt."""
 
     receipt: Receipt
-    trouble: str | None = None  # the name of the error that let the device upload zeros; the servers do not see it
+    trouble: str | None = None  # of the error that let the device upload zeros, or less: its name; no server sees it
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,12 @@
 """What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything went wrong."""
 
-from contextlib import suppress
-
 import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.errors import MisfitError, RefusedError
 from secemb_sdk.evaluating import measure
 from secemb_sdk.flow import DeviceSession, Messages
-from secemb_sdk.models import Floats, Model, NotFiniteLossError, PrivateState, Ratings, fit_bound, learn
+from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
 from secemb_sdk.models.clipping import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.parts import Parts
 from secemb_sdk.ranking import CopyError
@@ -34,11 +32,10 @@ def make_upload(
 ) -> Upload:
     """Spend the session's path: on what the device has to say, or on zeros, because absence must not speak."""
     try:
-        messages, private = _say(parts, session, selection, answers, dense, random_bytes)
+        return _say(parts, session, selection, answers, dense, random_bytes)
     except Exception as error:
         # Whatever it is: a wrong tag, a model that fails, numbers that are none. The owner learns its name.
         return session.write_nothing(), None, type(error).__name__
-    return messages, private, None
 
 
 def _say(
@@ -48,22 +45,23 @@ def _say(
     answers: Answers,
     dense: Floats | None,
     random_bytes: RandomBytes,
-) -> tuple[Messages, PrivateState | None]:
+) -> Upload:
     round_ = session.round
     if round_.kind == SURVEY:
-        return session.write_sums(_cut_sums(round_, np.array([float(selection.items.size)]))), None
+        return session.write_sums(_cut_sums(round_, np.array([float(selection.items.size)]))), None, None
     items, rows = session.read_relayed(answers) if isinstance(answers, bytes) else session.read(answers)
     if dense is None:
         raise CopyError("the two servers do not agree on the dense part")
     if items.size == 0:
-        return session.write_nothing(), None
+        return session.write_nothing(), None, None
     model = parts.model_for(round_.task)
     private = current_private(parts, model, random_bytes)
     if round_.kind != TRAIN:
         measured = measure(model, private.values, selection, items, rows, dense)
-        return session.write_sums(_cut_sums(round_, measured)), None
-    by_row, by_dense, moved = _learn(parts, round_.task, model, private, rows, dense, selection.ratings_of(items))
-    return session.write(items, by_row, by_dense), moved
+        return session.write_sums(_cut_sums(round_, measured)), None, None
+    ratings = selection.ratings_of(items)
+    by_row, by_dense, moved, trouble = _learn(parts, round_.task, model, private, rows, dense, ratings)
+    return session.write(items, by_row, by_dense), moved, trouble
 
 
 def _learn(
@@ -74,19 +72,21 @@ def _learn(
     rows: Floats,
     dense: Floats,
     ratings: Ratings,
-) -> tuple[Numbers, Numbers, PrivateState]:
-    """Return the updates within all limits of the task, and the private part after the round."""
+) -> tuple[Numbers, Numbers, PrivateState, str | None]:
+    """Return the updates within all limits of the task, the private part after the round, and trouble by name."""
     rate, clip = parts.rate_for(task), Clip.of(task)
     if clip is not None and clip.unit == RECORD:
         update = _fit(clip_records(model, rows, dense, private.values, ratings, clip), task)
-        # One rating that cannot be learned from must not silence the others: the private part then stays as it is.
-        with suppress(NotFiniteLossError):
-            private = learn(model, private, rows, dense, ratings, rate=rate)[2]
-        return *update, private
+        try:
+            moved = learn(model, private, rows, dense, ratings, rate=rate)[2]
+        except Exception as error:
+            # One rating that cannot be learned from must not silence the others: the private part stays as it is.
+            return *update, private, type(error).__name__
+        return *update, moved, None
     by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
     if clip is None:
-        return *_fit((by_row, by_dense), task), moved
-    return *_fit(clip_update(by_row, by_dense, clip), task), moved
+        return *_fit((by_row, by_dense), task), moved, None
+    return *_fit(clip_update(by_row, by_dense, clip), task), moved, None
 
 
 def _fit(update: tuple[Numbers, Numbers], task: TaskSpec) -> tuple[Numbers, Numbers]:

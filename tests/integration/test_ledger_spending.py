@@ -40,7 +40,7 @@ async def test_nothing_is_spent_before_a_share_is_recorded(ledger: Ledger) -> No
     await ledger.add_task(TASK, b"s", NOW)
     await run_round(ledger, 1, until=SEALED)
     assert await ledger.shares_by_kind(TASK) == {}
-    assert spent(LINE, {}).epsilon == 0.0
+    assert spent(LINE, 0).epsilon == 0.0
 
 
 async def test_an_aborted_round_costs_nothing(ledger: Ledger) -> None:
@@ -74,7 +74,7 @@ async def test_what_is_spent_only_grows_and_ends_at_the_budget(ledger: Ledger) -
     standings = []
     for number in range(1, LINE.rounds() + 1):
         await run_round(ledger, number)
-        standings.append(spent(LINE, await ledger.shares_by_kind(TASK)))
+        standings.append(spent(LINE, (await ledger.shares_by_kind(TASK))["train"]))
     costs = [one.epsilon for one in standings]
     assert costs == sorted(set(costs))
     assert costs[-1] <= LINE.budget < epsilon(LINE.terms, LINE.rounds() + 1)
@@ -82,4 +82,4 @@ async def test_what_is_spent_only_grows_and_ends_at_the_budget(ledger: Ledger) -
 
 
 async def test_a_ledger_that_went_further_than_its_budget_has_nothing_left(ledger: Ledger) -> None:
-    assert spent(LINE, {"train": LINE.rounds() + 5}).remaining == 0
+    assert spent(LINE, LINE.rounds() + 5).remaining == 0

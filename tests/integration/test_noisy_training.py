@@ -3,10 +3,12 @@
 import json
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.unit.made_up_ratings import made_up_ratings
+from typer import BadParameter
 
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import RECORD, USER
@@ -92,6 +94,28 @@ def test_the_report_writes_a_table_and_curves(tmp_path: Path, monkeypatch: pytes
         (LOCAL, 8.0),
     ]
     assert {path.name for path in tmp_path.glob("*.svg")} == {"dp-models-20.svg", "dp-local-20.svg"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"cohorts": text} for text in ("abc", "0", "1", "100,", "10001")]
+    + [{"budgets": text} for text in ("x", "0", "-1", "nan", "inf", "1,,2")]
+    + [{"delta": number} for number in (0.0, 1e-11, 1.0, 2.0, float("nan"))],
+    ids=str,
+)
+def test_what_cannot_be_planned_is_refused_before_anything_is_read(tmp_path: Path, change: dict[str, Any]) -> None:
+    fields: dict[str, Any] = {
+        "models": "mf",
+        "cohorts": "20",
+        "budgets": "4",
+        "unit": USER,
+        "delta": 1e-4,
+        "rounds": 3,
+        "seed": 1,
+    }
+    request = dp.Request(path=tmp_path / "nowhere", out=tmp_path / "dp.json", **(fields | change))
+    with pytest.raises(BadParameter, match=f"--{next(iter(change))}"):
+        dp.run(request)
 
 
 def test_every_model_is_planned_with_central_noise_and_the_first_with_local_noise_too() -> None:

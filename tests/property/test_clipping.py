@@ -170,7 +170,7 @@ def test_simulations_cut_records_as_devices_do(name: str, seed: int, scale: floa
 @given(
     arrays.arrays(np.float64, 6, elements=st.floats(0, 1e4)),
     arrays.arrays(np.float64, 6, elements=st.floats(0, 1e4)),
-    st.integers(64, 2**24),
+    st.integers(256, 2**24),
 )
 def test_a_rating_more_moves_what_a_device_says_by_less_than_two_parts(
     said: np.ndarray, more: np.ndarray, limit: int

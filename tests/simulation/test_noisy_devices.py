@@ -9,6 +9,7 @@ from tests.simulation.pair import RELAYED, Pair, a_pair, a_task
 from tests.simulation.phone import Marking, Phone, a_phone, contributed, until_contributed
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, Draws, watched
 from tests.simulation.test_scenarios import last
+from tests.unit.noise_bytes import SeededSource
 
 from secemb_party.evaluation import Share
 from secemb_sdk.errors import MisfitError
@@ -71,11 +72,11 @@ async def test_without_privacy_only_the_bound_counts(monkeypatch: pytest.MonkeyP
 
 
 async def test_rows_and_dense_part_may_be_cut_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with a_pair(privacy=replace(PRIVACY, dense_clip=5), cohort=2) as pair:
+    async with a_pair(privacy=replace(PRIVACY, dense_clip=64), cohort=2) as pair:
         with watched(monkeypatch, no_noise) as draws:
             rows, dense = lengths(pair, await plain_sum(pair, loud(pair, 500), draws))
         assert CLIP - 2 < rows <= CLIP
-        assert 4 <= dense <= 5
+        assert 62 < dense <= 64
 
 
 async def test_each_rating_is_cut_where_the_record_is_the_unit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,28 +161,43 @@ async def test_without_privacy_nobody_counts_how_often_a_device_takes_part() -> 
         await contributed(phone)
 
 
+class Choking(Marking):
+    """Gets no finite gradient where one of the ratings is beyond measure."""
+
+    def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
+        found = super().gradients(rows, dense, private, ratings)
+        choked = bool((ratings.values > 1e30).any())
+        return replace(found, loss=np.inf, rows=found.rows * np.inf) if choked else found
+
+
+class Raising(Marking):
+    """Fails in a way of its own at such a rating."""
+
+    def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
+        if (ratings.values > 1e30).any():
+            raise IndexError("an item without features")
+        return super().gradients(rows, dense, private, ratings)
+
+
+@pytest.mark.parametrize(("model", "trouble"), [(Choking, "NotFiniteLossError"), (Raising, "IndexError")])
 async def test_a_rating_that_cannot_be_learned_from_does_not_silence_the_others(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, model: type[Marking], trouble: str
 ) -> None:
-    class Choking(Marking):
-        """Gets no finite gradient where one of the ratings is beyond measure."""
-
-        def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
-            found = super().gradients(rows, dense, private, ratings)
-            choked = bool((ratings.values > 1e30).any())
-            return replace(found, loss=np.inf, rows=found.rows * np.inf) if choked else found
-
     async with a_pair(privacy=replace(PRIVACY, unit="record"), cohort=2) as pair:
         phones = loud(pair, 500)
-        phones[0].model = Choking(500)
+        phones[0].model = model(500)
         phones[0].log({3: 3e38})
         with watched(monkeypatch, no_noise) as draws:
-            total = await plain_sum(pair, phones, draws)
+            await pair.step()
+            outcomes = [await phone.contribute() for phone in phones]
+            await pair.finish()
+        total = draws.before[0] + draws.before[1]
         by_row = pair.task.ring.decode(total.rows)
         assert (
             CLIP - 3 < np.hypot(np.linalg.norm(by_row[0]), np.linalg.norm(pair.task.ring.decode(total.dense))) <= CLIP
         )
         assert not by_row[3].any()
+        assert [one.trouble for one in outcomes if isinstance(one, Contributed)] == [trouble, None]  # the owner hears
 
 
 # Chance.
@@ -206,8 +222,10 @@ async def test_a_device_that_sits_a_round_out_does_not_join(changes: dict[str, A
 @pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
 async def test_who_sits_one_round_out_takes_part_in_another(changes: dict[str, Any]) -> None:
     async with a_pair(privacy=sampled("0.5"), cohort=2, **changes) as pair:
-        outcomes = await until_contributed([a_phone(pair, number) for number in (0, 1)])
+        phones = [a_phone(pair, number, random_bytes=SeededSource(number)) for number in (0, 1)]
+        outcomes = await until_contributed(phones)
         assert len(outcomes) == 2
+        assert (await last(pair, 0)).number > 0
 
 
 async def test_the_coin_falls_at_the_stated_rate_and_anew_in_each_round() -> None:

@@ -35,9 +35,9 @@ pytestmark = pytest.mark.asyncio
 
 Noise = npt.NDArray[np.int64]
 
-TRAINING = BudgetLine(clip=16, multiplier="3", epsilon="4")
+TRAINING = BudgetLine(clip=256, multiplier="3", epsilon="4")
 PRIVACY = Privacy(unit="user", delta="0.00001", train=TRAINING)
-VARIANCE = (3 * 16) ** 2
+VARIANCE = (3 * 256) ** 2
 LARGE: dict[str, Any] = {"items": 1000, "row_width": 8, "dense_size": 400, "tables": 3, "bins": 40}
 
 
@@ -123,13 +123,13 @@ async def test_half_the_variance_from_each_server_would_be_noticed(monkeypatch: 
 
 async def test_rows_and_dense_part_that_are_cut_apart_get_noise_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     shape: dict[str, Any] = {**LARGE, "dense_size": 9000}
-    async with a_pair(privacy=replace(PRIVACY, dense_clip=4), cohort=2, **shape) as pair:
+    async with a_pair(privacy=replace(PRIVACY, dense_clip=64), cohort=2, **shape) as pair:
         with watched(monkeypatch) as draws:
             await filled(pair, 2)
             await pair.finish()
         rows, dense = np.split(in_ring(draws.noise(1)), [8000])
         assert_noise(np.concatenate([rows, in_ring(draws.noise(0))[:8000]]), 2 * VARIANCE)
-        assert_noise(dense, 2 * (3 * 4) ** 2)
+        assert_noise(dense, 2 * (3 * 64) ** 2)
 
 
 async def test_a_task_without_privacy_has_exact_sums(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +341,21 @@ async def test_server_0_ends_the_task_where_server_1_has_nothing_left() -> None:
         assert (await last(pair, 0)).state is RoundState.ABORTED
         assert await pair.step() == Finished()
         assert pair.line.broken == []
+
+
+async def test_an_evaluation_that_server_1_cannot_afford_does_not_end_training() -> None:
+    line = BudgetLine(clip=2**16, multiplier="3", epsilon="2")
+    privacy = replace(PRIVACY, evaluate=line)
+    async with a_pair(privacy=privacy, choose_kind=lambda _: EVALUATE, cohort=2) as pair:
+        party = pair.parties[1]
+        poorer = replace(pair.task, privacy=replace(privacy, evaluate=replace(line, epsilon="0.001")))
+        party.spending = Spending(poorer, party.ledger, party.workers, party.metrics)
+        assert isinstance(await pair.step(), Open)
+        assert (await last(pair, 0)).reason == "the privacy budget of server 1 is spent"
+        for number in (1, 2):  # nor is it asked again
+            await run_round(pair)
+            assert ((await last(pair, 0)).number, (await last(pair, 0)).kind) == (number, TRAIN)
+            assert (await last(pair, 0)).state is RoundState.PUBLISHED
 
 
 async def test_surveys_and_evaluations_have_budgets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

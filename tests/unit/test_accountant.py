@@ -12,7 +12,14 @@ from opacus.accountants.analysis import rdp
 from scipy import optimize, stats
 
 from secemb_party.privacy import accountant
-from secemb_party.privacy.accountant import Terms, epsilon, epsilon_by_divergence, rounds_within, solve_multiplier
+from secemb_party.privacy.accountant import (
+    Terms,
+    epsilon,
+    epsilon_by_divergence,
+    epsilon_known,
+    rounds_within,
+    solve_multiplier,
+)
 from secemb_party.privacy.errors import AccountantMissingError, AccountingError
 from secemb_tools.operate.privacy import Wish, project_costs
 
@@ -152,3 +159,18 @@ def test_a_projection_solves_for_the_noise_or_says_what_it_costs() -> None:
     assert 3.99 < float(str(told["epsilon"])) <= 4.0
     assert solved["rounds_within_budget"] == 100
     assert told["rounds_within_budget"] is None
+    assert told["epsilon_known"] == told["epsilon"]
+
+
+def test_a_projection_with_a_rate_says_what_it_costs_against_those_who_know_who_took_part() -> None:
+    plain, sampled = (
+        project_costs(Wish(rounds=100, multiplier=2.0, budget=None, delta=DELTA, rate=rate)) for rate in (None, 0.05)
+    )
+    assert float(str(sampled["epsilon"])) < float(str(plain["epsilon"])) == sampled["epsilon_known"]
+
+
+def test_little_noise_over_many_rounds_has_a_cost_too() -> None:
+    # Against those who know who took part, a task that counts on chance may promise next to nothing; it is told.
+    rounds, least = accountant.MOST_ROUNDS, accountant.SMALLEST_MULTIPLIER
+    found = epsilon_known(Terms(multiplier=least, delta=DELTA, rate=1e-6), rounds)
+    assert found == pytest.approx(rounds / (2 * least**2), rel=0.01)

@@ -4,10 +4,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import optimize, stats
 from tests.unit.noise_bytes import SeededSource
 
 from secemb_shared.errors import OverflowBudgetError, RingError
 from secemb_shared.privacy import Mechanism, add_noise
+from secemb_shared.privacy.mechanism import SMALLEST_DEVIATION
 from secemb_shared.ring import Ring
 
 ELEMENTS = 200_000
@@ -48,8 +50,8 @@ def test_half_the_noise_from_each_as_in_the_paper_is_too_little_against_a_server
 
 
 def test_the_variance_is_rounded_up_and_never_down() -> None:
-    assert Mechanism(clip=10, multiplier=Fraction("1.23")).variance == 152  # 151.29
-    assert Mechanism(clip=10, multiplier=Fraction(2)).variance == 400
+    assert Mechanism(clip=301, multiplier=Fraction("1.23")).variance == 137_071  # 137,070.25…
+    assert Mechanism(clip=300, multiplier=Fraction(2)).variance == 360_000
 
 
 def test_parts_with_their_own_clips_need_noise_for_both_at_once() -> None:
@@ -73,8 +75,49 @@ def test_the_overflow_budget_counts_the_tail() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clip", "multiplier", "parts"), [(0, 1, 1), (2**53, 1, 1), (100, 0, 1), (100, -1, 1), (100, 1, 0), (7, 1, 1)]
+    ("clip", "multiplier", "parts"), [(0, 1, 1), (2**53, 1, 1), (100, 0, 1), (100, -1, 1), (100, 1, 0), (255, 1, 1)]
 )
 def test_noise_that_promises_nothing_is_refused(clip: int, multiplier: int, parts: int) -> None:
     with pytest.raises(RingError):
         Mechanism(clip=clip, multiplier=Fraction(multiplier), parts=parts)
+
+
+# The accountant's Gaussian is continuous; the one that is drawn is not.
+
+
+def delta_of_steps(deviation: int, clip: int, epsilon: float) -> float:
+    """Return the smallest δ of the discrete Gaussian for this ε, by a sum over every number that counts."""
+    far = 40 * deviation + clip
+    numbers = np.arange(-far, far + 1, dtype=np.float64)
+    weights = np.exp(-(numbers**2) / (2 * deviation**2))
+    losses = (clip**2 - 2 * clip * numbers) / (2 * deviation**2)
+    worse = losses > epsilon
+    return float((weights[worse] * -np.expm1(epsilon - losses[worse])).sum() / weights.sum())
+
+
+def delta_of_gaussian(multiplier: float, epsilon: float) -> float:
+    near, far = 1 / (2 * multiplier) - epsilon * multiplier, -1 / (2 * multiplier) - epsilon * multiplier
+    return float(stats.norm.cdf(near) - np.exp(epsilon + stats.norm.logcdf(far)))
+
+
+def largest_excess(deviation: int, multiplier: float) -> float:
+    """Return by how much, relatively, the discrete δ is larger at most, over ε with δ from 10^−12 to 10^−3."""
+    clip = round(deviation / multiplier)
+    exact = deviation / clip
+    found = []
+    for delta in (1e-3, 1e-5, 1e-6, 1e-8, 1e-10, 1e-12):
+        middle = optimize.brentq(lambda e, d=delta: delta_of_gaussian(exact, e) - d, 0, 200)
+        step = clip / deviation**2  # of losses; between two of them the excess goes up and down once
+        around = [middle + step * at / 10 for at in range(-10, 11)]
+        found += [delta_of_steps(deviation, clip, e) / delta_of_gaussian(exact, e) - 1 for e in around if e > 0]
+    return max(found)
+
+
+@pytest.mark.parametrize("multiplier", [0.2, 0.5, 1.0, 3.0, 10.0])
+def test_the_smallest_noise_is_as_good_as_the_accountants(multiplier: float) -> None:
+    assert largest_excess(SMALLEST_DEVIATION, multiplier) < 6e-5
+
+
+def test_finer_noise_would_not_be() -> None:
+    assert 0.05 < largest_excess(8, 0.2) < 0.06
+    assert 0.003 < largest_excess(32, 0.2) < 0.004

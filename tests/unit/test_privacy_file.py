@@ -9,14 +9,18 @@ import pytest
 from tests.e2e.commands import refused
 from tests.e2e.servers import secemb
 from tests.simulation.pair import a_task
+from typer.testing import CliRunner
 
 from secemb_party.privacy import accountant
 from secemb_party.privacy.accountant import Terms, epsilon
+from secemb_party.privacy.spending import lines_of
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
+from secemb_tools.__main__ import app
 from secemb_tools.operate import preflight
 from secemb_tools.operate.privacy_file import read_privacy
 from secemb_tools.operate.refusal import OperationError
+from secemb_tools.operate.task_files import describe_task, read_task, warning_of
 
 RING = Ring(bits=32, fraction_bits=16)
 WHOLE = """
@@ -123,6 +127,25 @@ def test_a_task_is_made_with_a_promise_and_says_what_it_costs(tmp_path: Path) ->
     assert shown == made
 
 
+def test_a_task_that_counts_on_chance_says_against_whom(tmp_path: Path) -> None:
+    (tmp_path / "privacy.toml").write_text("rate = 0.1\n" + SHORT)
+    words = ("task", "create", "--out", tmp_path / "t", *TASK, "--privacy", tmp_path / "privacy.toml", "--json")
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    made = json.loads(done.stdout)
+    line = lines_of(read_task(tmp_path / "t" / "server0" / "task.json"))["train"]
+    known = epsilon(replace(line.terms, rate=None), 20)
+    assert known > 4 * 4
+    assert f"train: ε {known:.3g}, against whoever knows who took part: server 0" in made["privacy_known"]
+    assert "well above --min-cohort (2)" in done.stderr
+
+
+def test_a_task_that_does_not_says_that_it_is_the_same(tmp_path: Path) -> None:
+    (tmp_path / "privacy.toml").write_text(SHORT)
+    task = a_task(privacy=read(tmp_path, SHORT))
+    assert describe_task(task)["privacy_known"] == "the same: nothing is assumed about who takes part"
+    assert warning_of(task) is None
+
+
 def test_a_budget_that_no_round_fits_into_makes_no_task(tmp_path: Path) -> None:
     (tmp_path / "privacy.toml").write_text(SHORT + "multiplier = 0.3\n")
     said = refused("task", "create", "--out", tmp_path / "t", *TASK, "--privacy", tmp_path / "privacy.toml")
@@ -131,7 +154,7 @@ def test_a_budget_that_no_round_fits_into_makes_no_task(tmp_path: Path) -> None:
 
 
 def test_a_check_says_what_a_task_promises_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    privacy = Privacy(unit="user", delta="0.1", train=BudgetLine(clip=64, epsilon="4", multiplier="2"))
+    privacy = Privacy(unit="user", delta="0.1", train=BudgetLine(clip=128, epsilon="4", multiplier="2"))
     task = a_task(privacy=privacy)
     (finding,) = preflight._check_privacy(task)
     assert finding.status == "ok"

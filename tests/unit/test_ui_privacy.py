@@ -32,8 +32,9 @@ async def test_the_page_shows_what_is_spent_projected_and_left(role: int) -> Non
         assert f"Budget ε {spent.budget:.3f}" in text
         assert f"When all rounds have been ε {spent.projected:.3f}" in text
         assert f"Rounds left {spent.remaining} after 1" in text
-        assert "cut to a length of 16" in text
+        assert "cut to a length of 256" in text
         assert "Nothing is assumed about who takes part" in text
+        assert "those who know" not in text
         assert f"1 {spent.epsilon:.4f} {spent.budget:.4f} here" in text  # a line of the table that the chart is made of
         assert "Surveys" not in text
 
@@ -45,7 +46,9 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
         assert "The task is over: no round is opened any more." in text
         assert "Rounds left 0 after 1" in text
         assert "one rating" in text
-        assert "with probability 0.5" in text
+        assert "with probability 0.5, and holds against whoever does not know which did" in text
+        known = (await training(desk, 1)).epsilon_known
+        assert f"Spent, to those who know who took part ε {known:.3f}" in text
         assert "Evaluations Spent ε 0.000" in text
         assert "all that its privacy budget allows" in await read(desk, 1, "/ui/partner")
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.models.errors import ModelError, NotFiniteLossError
-from secemb_sdk.models.interface import Floats, Gradients, Model, Ratings
+from secemb_sdk.models.interface import Floats, Model, Ratings
 from secemb_shared.errors import NotFiniteError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
@@ -64,18 +64,14 @@ def clip_records(
     """Return the sum over a device's ratings of what each alone adds, each within the limits.
 
     Each rating is asked for its own gradient, so a penalty that a model counts once for a device counts here once for
-    each rating. One whose gradient is not finite adds nothing, and takes nothing from the others: if it silenced the
-    whole device, one rating could change more than its clip.
+    each rating. One that cannot be learned from, whatever the model says about it, adds nothing and takes nothing from
+    the others: if it silenced the whole device, one rating could change more than its clip.
     """
     by_row = np.zeros(rows.shape, dtype=np.int64)
     by_dense = np.zeros(dense.shape, dtype=np.int64)
     for place in range(ratings.items.size):
-        found = _gradients_of_one(model, rows, dense, private, ratings, place)
-        try:
-            own_row, own_dense = _cut(found.rows, found.dense, clip)
-        except NotFiniteLossError:
-            continue
-        by_row[place] += own_row[0]
+        own_row, own_dense = _steps_of_one(model, rows, dense, private, ratings, place, clip)
+        by_row[place] += own_row
         by_dense += own_dense
     return _numbers(by_row, clip), _numbers(by_dense, clip)
 
@@ -86,12 +82,18 @@ def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
     return steps / 2.0**SUM_RING.fraction_bits
 
 
-def _gradients_of_one(
-    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, place: int
-) -> Gradients:
+def _steps_of_one(
+    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, place: int, clip: Clip
+) -> tuple[Steps, Steps]:
+    """Return what one rating adds to its row and to the dense part; zeros if anything goes wrong."""
     one = slice(place, place + 1)
-    with np.errstate(all="ignore"):  # what overflows is refused when its length is asked for
-        return model.gradients(rows[one], dense, private, Ratings(ratings.items[one], ratings.values[one]))
+    try:
+        with np.errstate(all="ignore"):  # what overflows is refused when its length is asked for
+            found = model.gradients(rows[one], dense, private, Ratings(ratings.items[one], ratings.values[one]))
+        by_row, by_dense = _cut(found.rows, found.dense, clip)
+        return by_row.reshape(rows.shape[1:]), by_dense.reshape(dense.shape)
+    except Exception:  # an app's own model may fail in any way, and whether it does must not count for the others
+        return np.zeros(rows.shape[1:], dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
 
 
 def _cut(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:

@@ -105,8 +105,14 @@ class Metrics:
         self._epsilon = Gauge(
             "secemb_privacy_epsilon", "ε that rounds of a kind have cost here", ["kind"], registry=registry
         )
+        self._epsilon_known = Gauge(
+            "secemb_privacy_epsilon_known",
+            "The same against whoever knows who took part: without amplification by sampling",
+            ["kind"],
+            registry=registry,
+        )
         self._rounds_left = Gauge(
-            "secemb_privacy_rounds_left", "Rounds of a kind that the budget has room for", ["kind"], registry=registry
+            "secemb_privacy_rounds_left", "Rounds of a kind that may still come", ["kind"], registry=registry
         )
         self._version = Gauge("secemb_model_version", "Version of the model that devices see", registry=registry)
 
@@ -146,9 +152,10 @@ class Metrics:
         """Count a round that was `published` or `aborted`."""
         self._rounds.labels(_word(outcome)).inc()
 
-    def privacy(self, kind: str, *, epsilon: float, remaining: int) -> None:
+    def privacy(self, kind: str, *, epsilon: float, epsilon_known: float, remaining: int) -> None:
         """Record where the budget of a kind of round stands."""
         self._epsilon.labels(_word(kind)).set(epsilon)
+        self._epsilon_known.labels(_word(kind)).set(epsilon_known)
         self._rounds_left.labels(_word(kind)).set(remaining)
 
     def round_phase(self, phase: str, seconds: float) -> None:

@@ -44,7 +44,7 @@ class Leader:
         self.finished = False  # no round will open any more
         self.changed = asyncio.Event()  # set when a session has become complete, or something is wanted
         self.rollbacks = Rollbacks(party, peer)
-        self._spent_there = False  # server 1 has refused a round because of its privacy budget
+        self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
 
     @property
     def announced(self) -> RoundRecord | None:
@@ -117,7 +117,7 @@ class Leader:
                 cohort=task.cohort,
                 min_cohort=task.min_cohort,
                 wanted=wish.source if wish is not None else None,
-                affordable=not self._spent_there and await self._party.spending.affords(TRAIN),
+                affordable=TRAIN not in self._spent_there and await self._party.spending.affords(TRAIN),
             )
         counts = await self._ledger.counts(record.round_id)
         return Facts(
@@ -166,7 +166,8 @@ class Leader:
     async def _kind(self, number: int) -> str:
         """Return the kind of a round; where the privacy budget has no room for a survey or evaluation, training."""
         wished = self._choose_kind(number)
-        return wished if await self._party.spending.affords(wished) else TRAIN
+        affordable = wished not in self._spent_there and await self._party.spending.affords(wished)
+        return wished if affordable else TRAIN
 
     async def _announce(self, record: RoundRecord) -> None:
         """Make sure that server 1 knows the open round; nobody joins before it does."""
@@ -179,8 +180,8 @@ class Leader:
         try:
             await self._peer.announce(record)
         except PeerSpentError:
-            self._spent_there, reason = True, "the privacy budget of server 1 is spent"
-            now = self._party.clock()
+            self._spent_there.add(record.kind)
+            now, reason = self._party.clock(), "the privacy budget of server 1 is spent"
             await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
             await self._party.tidy()
             return False

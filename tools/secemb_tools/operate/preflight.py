@@ -62,7 +62,9 @@ def _check_privacy(task: TaskSpec) -> Iterator[Finding]:
     except (AccountingError, OperationError) as error:
         yield fail("privacy", str(error), "make the task anew: secemb task create --privacy")
     else:
-        yield ok("privacy", f"for each {task.privacy.unit}: ε {task.privacy.train.epsilon}, δ {task.privacy.delta}")
+        chance = " against whoever does not know who took part" if task.privacy.rate else ""
+        promise = f"for each {task.privacy.unit}: ε {task.privacy.train.epsilon}, δ {task.privacy.delta}"
+        yield ok("privacy", promise + chance)
 
 
 def _check_task(settings: Settings) -> Iterator[Finding]:

@@ -2,7 +2,14 @@
 
 from dataclasses import dataclass
 
-from secemb_party.privacy.accountant import Terms, epsilon, epsilon_by_divergence, rounds_within, solve_multiplier
+from secemb_party.privacy.accountant import (
+    Terms,
+    epsilon,
+    epsilon_by_divergence,
+    epsilon_known,
+    rounds_within,
+    solve_multiplier,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +24,7 @@ class Wish:
 
 
 def project_costs(wish: Wish) -> dict[str, object]:
-    """Return ε after all rounds, by two accountants, and how many rounds the budget has room for."""
+    """Return ε after all rounds, in three ways, and how many rounds the budget has room for."""
     multiplier = wish.multiplier
     if multiplier is None:
         solved = solve_multiplier(budget=wish.budget or 0.0, delta=wish.delta, rounds=wish.rounds, rate=wish.rate)
@@ -29,6 +36,7 @@ def project_costs(wish: Wish) -> dict[str, object]:
         "rate": wish.rate,
         "rounds": wish.rounds,
         "epsilon": epsilon(terms, wish.rounds),
+        "epsilon_known": epsilon_known(terms, wish.rounds),
         "epsilon_by_divergence": epsilon_by_divergence(terms, wish.rounds),
         "budget": wish.budget,
         "rounds_within_budget": None if wish.budget is None else rounds_within(terms, wish.budget),

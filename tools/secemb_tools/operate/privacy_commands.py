@@ -11,7 +11,18 @@ from secemb_tools.operate.refusal import OperationError, refusals
 
 app = typer.Typer(help="What rounds cost in privacy.", no_args_is_help=True)
 
-_COLUMNS = ("kind", "shares", "epsilon", "delta", "budget", "projected", "remaining")
+_COLUMNS = (
+    "kind",
+    "shares",
+    "epsilon",
+    "epsilon_known",
+    "delta",
+    "budget",
+    "projected",
+    "projected_known",
+    "remaining",
+    "exhausted",
+)
 
 
 @app.callback()
@@ -25,7 +36,11 @@ def show(
     token_file: Annotated[Path | None, typer.Option(help="A file with its operator token; or OPERATOR_TOKEN.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what a server's task has spent of its privacy budget, and what is left."""
+    """Say what a server's task has spent of its privacy budget, and what is left.
+
+    With a rate, epsilon and budget hold against whoever does not know who took part; epsilon_known holds against
+    server 0 too, which knows where devices show it enrolment tokens.
+    """
     from secemb_tools.operate.operator_line import OperatorLine, tokens_for
 
     with refusals(), OperatorLine(server, tokens_for(1, [token_file] if token_file else [])[0]) as line:
@@ -47,7 +62,11 @@ def project(
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what rounds with noise promise against each single server, or how much noise a budget needs."""
+    """Say what rounds with noise promise against each single server, or how much noise a budget needs.
+
+    With a rate, epsilon holds against whoever does not know who took part; epsilon_known holds against server 0 too,
+    which knows where devices show it enrolment tokens.
+    """
     from secemb_tools.operate.privacy import Wish, project_costs
 
     with refusals(), answer.busy("accounting"):

@@ -44,7 +44,14 @@ def create(
     json: AsJson = False,
 ) -> None:
     """Make a task, or say why it would not be safe."""
-    from secemb_tools.operate.task_files import Wishes, describe_task, make_task, relay_key_of, write_task
+    from secemb_tools.operate.task_files import (
+        Wishes,
+        describe_task,
+        make_task,
+        relay_key_of,
+        warning_of,
+        write_task,
+    )
 
     with refusals():
         wishes = Wishes(
@@ -74,6 +81,8 @@ def create(
         task = make_task(wishes)
         write_task(task, out)
         answer.show_facts(describe_task(task), as_json=json)
+        if warning := warning_of(task):
+            answer.note(warning)
 
 
 @app.command()

@@ -7,6 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from secemb_party.models import check_scale
+from secemb_party.privacy.accountant import epsilon_known
 from secemb_party.privacy.spending import lines_of
 from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.layout import loss_bound, plan
@@ -148,6 +149,7 @@ def describe_task(task: TaskSpec) -> dict[str, object]:
         "seed": task.seed,
         "initial_scale": task.initial_scale,
         "privacy": _describe_privacy(task),
+        "privacy_known": _describe_known(task),
     }
 
 
@@ -160,6 +162,25 @@ def _describe_privacy(task: TaskSpec) -> str:
         for line in lines_of(task).values()
     ]
     return f"for each {task.privacy.unit}, δ {task.privacy.delta}{chance}; {'; '.join(lines)}"
+
+
+def _describe_known(task: TaskSpec) -> str:
+    """Return what the same rounds promise against somebody from whom chance hides nothing."""
+    if task.privacy is None or not task.privacy.rate:
+        return "the same: nothing is assumed about who takes part"
+    costs = [f"{line.kind}: ε {epsilon_known(line.terms, line.rounds()):.3g}" for line in lines_of(task).values()]
+    return f"{'; '.join(costs)}, against whoever knows who took part: server 0 with enrolment tokens"
+
+
+def warning_of(task: TaskSpec) -> str | None:
+    """Return what an operator should know who counts on chance."""
+    if task.privacy is None or not task.privacy.rate:
+        return None
+    return (
+        f"with a rate, ε holds in a large fleet only, of which {task.privacy.rate} is well above --min-cohort "
+        f"({task.min_cohort:,}): rounds with fewer are aborted and cost nothing, and who sees the number of sessions "
+        "learns a little more than is accounted for (docs/privacy.md)"
+    )
 
 
 def _describe_relay(task: TaskSpec, sizes: Sizes) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,16 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from secemb_shared.messages.privacy import RECORD, USER
+from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
 from secemb_tools.charts import line_chart
 from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
 from secemb_tools.operate.answer import show_json
 from secemb_tools.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_tools.simulation.control import bias_only_rmse
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL
+
+# What the accountant and the ring of a simulated task have room for.
+_SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +43,10 @@ class Request:
 def run(request: Request) -> int:
     """Train every plan, print the table, write JSON and curves."""
     console = Console(stderr=request.as_json)
+    wanted = _plans(request)
     ratings = _read(request.path)
     data = split(ratings, seed=request.seed)
     control = bias_only_rmse(data)
-    wanted = list(_plans(request))
     console.print(f"{ratings.name}, unit {request.unit}, δ {request.delta:g}: {len(wanted)} runs")
     found: list[Outcome] = []
     for number, plan in enumerate(wanted, 1):
@@ -102,16 +106,33 @@ def _plans(request: Request) -> list[Plan]:
         raise typer.BadParameter("record by record deepfm is too slow to be simulated: --models mf,ncf,fm")
     if unknown := set(models) - {"mf", "ncf", "fm", "deepfm"}:
         raise typer.BadParameter(f"no model {min(unknown)!r}; there are mf, ncf, fm and deepfm")
+    if not _SMALLEST_DELTA <= request.delta < 1:
+        raise typer.BadParameter(f"--delta must be {_SMALLEST_DELTA:g} or more, and below 1")
     return list(
         plans(
             models=models,
-            cohorts=[int(text) for text in request.cohorts.split(",")],
-            budgets=[float(text) for text in request.budgets.split(",")],
+            cohorts=[_whole(text) for text in request.cohorts.split(",")],
+            budgets=[_epsilon(text) for text in request.budgets.split(",")],
             unit=request.unit,
             delta=request.delta,
             rounds=request.rounds,
         )
     )
+
+
+def _whole(text: str) -> int:
+    with suppress(ValueError):
+        if 2 <= (found := int(text)) <= _LARGEST_COHORT:
+            return found
+    raise typer.BadParameter(f"--cohorts are whole numbers, 2 to {_LARGEST_COHORT:,}, separated by commas: {text!r}")
+
+
+def _epsilon(text: str) -> float:
+    with suppress(ValueError):
+        if _SMALLEST_EPSILON <= (found := float(text)) <= LARGEST_EPSILON:
+            return found
+    between = f"{_SMALLEST_EPSILON:g} to {LARGEST_EPSILON:,}"
+    raise typer.BadParameter(f"--budgets are values of ε, {between}, separated by commas: {text!r}")
 
 
 def _read(path: Path) -> RatingSet:

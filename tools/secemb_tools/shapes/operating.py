@@ -37,21 +37,22 @@ TASK: dict[str, Shape] = {
     **every(int, "cohort", "min_cohort", "rounds", "join_seconds", "upload_seconds"),
     "optimiser": str,
     "seed": int,
-    **every(str, "initial_scale", "privacy"),
+    **every(str, "initial_scale", "privacy", "privacy_known"),
 }
 PROJECTION: dict[str, Shape] = {
     **every(float, "multiplier", "delta"),
     "rate": float | None,
     "rounds": int,
-    **every(float, "epsilon", "epsilon_by_divergence"),
+    **every(float, "epsilon", "epsilon_known", "epsilon_by_divergence"),
     "budget": float | None,
     "rounds_within_budget": int | None,
 }
 SPENT: dict[str, Shape] = {
     "kind": str,
     "shares": int,
-    **every(float, "epsilon", "delta", "budget", "projected"),
+    **every(float, "epsilon", "epsilon_known", "delta", "budget", "projected", "projected_known"),
     "remaining": int,
+    "exhausted": bool,
 }
 VERSION: dict[str, Shape] = {"version": int, "digest": str, "published": bool, "file": bool}
 WEIGHTS: dict[str, Shape] = {

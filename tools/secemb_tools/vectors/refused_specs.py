@@ -30,7 +30,7 @@ _CHANGED_PRIVACY: dict[str, dict[str, Any]] = {
 }
 _CHANGED_LINES: dict[str, dict[str, Any]] = {
     "of clip 0": {"clip": 0},
-    "of noise finer than 8 steps": {"clip": 7},
+    "of noise finer than 256 steps": {"clip": 255},
     "of multiplier 0": {"multiplier": "0"},
     "of epsilon 0": {"epsilon": "0"},
     "of epsilon above a thousand": {"epsilon": "1001"},

@@ -77,11 +77,14 @@ class PrivacyView(BaseModel):
 
     kind: str
     shares: int  # sums that this server has given its part of
-    epsilon: float
+    epsilon: float  # with a rate: against whoever does not know who took part
+    epsilon_known: float  # against whoever knows, as server 0 does where devices show it enrolment tokens
     delta: float
-    budget: float
+    budget: float  # of epsilon
     projected: float  # ε when all rounds that may still come have been
-    remaining: int  # rounds
+    projected_known: float
+    remaining: int  # rounds that may still come
+    exhausted: bool  # one more round would go beyond the budget
 
 
 def operator_router(token_hash: bytes) -> APIRouter:

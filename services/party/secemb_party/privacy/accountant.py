@@ -2,8 +2,9 @@
 
     fixed cohort     nothing is assumed about who takes part. Gaussians compose to a Gaussian of multiplier z/√n, whose
                      ε(δ) is known in closed form (Balle and Wang 2018).
-    Poisson rate q   each device takes part in a round with probability q, on its own, and neither server knows which
-                     did beforehand: the loss of one sampled round, composed n times.
+    Poisson rate q   each device takes part in a round with probability q, on its own, and whoever attacks does not
+                     know which did: the loss of one sampled round, composed n times. Who knows, as server 0 does where
+                     devices show it enrolment tokens, is bounded by `epsilon_known`: the same rounds without chance.
 
 Neighbours differ by one unit that is there or not. Rounds are counted, never composed one by one: ε is a function of
 how many there were, so two servers with the same count have the same ε. The library is imported when it is first
@@ -26,7 +27,6 @@ _LOW_ORDERS = tuple(1 + step / 100 for step in range(1, 100))
 # Of losses, always rounded against us: ε comes out a little too large, by thousandths over thousands of rounds. Sums of
 # probabilities are found by Fourier transforms, whose own error is felt below this δ.
 _GRID, _SMALLEST_DELTA = 1e-3, 1e-10
-_LARGEST_EPSILON = 10.0**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,11 @@ def epsilon(terms: Terms, rounds: int) -> float:
     if terms.rate is None or terms.rate == 1:
         return _epsilon_of_gaussian(terms.multiplier / math.sqrt(rounds), terms.delta)
     return float(_loss_of_one_round(terms).self_compose(rounds).get_epsilon_for_delta(terms.delta))
+
+
+def epsilon_known(terms: Terms, rounds: int) -> float:
+    """Return what so many rounds have cost against somebody who knows who took part: chance then hides nothing."""
+    return epsilon(replace(terms, rate=None), rounds)
 
 
 @lru_cache(maxsize=4096)
@@ -112,8 +117,6 @@ def _epsilon_of_gaussian(multiplier: float, delta: float) -> float:
         return 0.0
     while loss.get_delta_for_epsilon(high) > delta:
         low, high = high, 2 * high
-        if high > _LARGEST_EPSILON:
-            raise AccountingError("so little noise promises nothing; use a larger multiplier or fewer rounds")
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if loss.get_delta_for_epsilon(middle) <= delta else (middle, high)

@@ -7,8 +7,8 @@ server: a crash before the record has shown nothing to anybody, and sending the 
 
 from dataclasses import dataclass
 
-from secemb_party.ledger import Ledger
-from secemb_party.privacy.accountant import MOST_ROUNDS, Terms, epsilon, rounds_within
+from secemb_party.ledger import Ledger, RoundRecord
+from secemb_party.privacy.accountant import MOST_ROUNDS, Terms, epsilon, epsilon_known, rounds_within
 from secemb_party.privacy.errors import BudgetSpentError
 from secemb_party.telemetry import Metrics
 from secemb_party.workers import Workers
@@ -37,29 +37,31 @@ class Spent:
 
     kind: str
     shares: int
-    epsilon: float
+    epsilon: float  # with a rate: against whoever does not know who took part
+    epsilon_known: float  # against whoever knows, as server 0 does where devices show it enrolment tokens
     delta: float
-    budget: float
+    budget: float  # of `epsilon`
     projected: float  # ε when all rounds that may still come have been
-    remaining: int  # rounds
-
-    @property
-    def exhausted(self) -> bool:
-        """Tell whether one more round would go beyond the budget."""
-        return self.remaining == 0
+    projected_known: float
+    remaining: int  # rounds that may still come
+    exhausted: bool  # one more round would go beyond the budget
 
 
-def spent(line: Line, shares: dict[str, int]) -> Spent:
-    """Return where a line stands after so many shares of each kind."""
-    given, limit = shares.get(line.kind, 0), line.rounds()
+def spent(line: Line, given: int, *, ahead: int = MOST_ROUNDS) -> Spent:
+    """Return where a line stands after so many shares, with so many rounds of the task ahead."""
+    room = max(0, line.rounds() - given)
+    remaining = min(room, ahead)
     return Spent(
         kind=line.kind,
         shares=given,
         epsilon=epsilon(line.terms, given),
+        epsilon_known=epsilon_known(line.terms, given),
         delta=line.terms.delta,
         budget=line.budget,
-        projected=epsilon(line.terms, max(given, limit)),
-        remaining=max(0, limit - given),
+        projected=epsilon(line.terms, given + remaining),
+        projected_known=epsilon_known(line.terms, given + remaining),
+        remaining=remaining,
+        exhausted=room == 0,
     )
 
 
@@ -80,6 +82,14 @@ def lines_of(task: TaskSpec) -> dict[str, Line]:
     }
 
 
+def _rounds_ahead(task: TaskSpec, last: RoundRecord | None, kind: str) -> int:
+    """Return how many rounds of a kind there can still be: aborted ones and those of other kinds use up numbers too."""
+    if last is None:
+        return task.rounds
+    running = last.kind == kind and not last.ended and last.share_digest is None
+    return max(0, task.rounds - last.number - 1) + running
+
+
 class Spending:
     """One server's own count, from its own ledger."""
 
@@ -92,9 +102,17 @@ class Spending:
         if not self._lines:
             return []
         shares = await self._ledger.shares_by_kind(self._task.task_id)
-        found = await self._workers.run(lambda: [spent(line, shares) for line in self._lines.values()])
+        last = await self._ledger.last_round(self._task.task_id)
+        found = await self._workers.run(
+            lambda: [
+                spent(line, shares.get(kind, 0), ahead=_rounds_ahead(self._task, last, kind))
+                for kind, line in self._lines.items()
+            ]
+        )
         for one in found:
-            self._metrics.privacy(one.kind, epsilon=one.epsilon, remaining=one.remaining)
+            self._metrics.privacy(
+                one.kind, epsilon=one.epsilon, epsilon_known=one.epsilon_known, remaining=one.remaining
+            )
         return found
 
     async def affords(self, kind: str) -> bool:

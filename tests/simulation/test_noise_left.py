@@ -1,0 +1,86 @@
+"""What a server says is left of a budget: rounds that can still come, and what they cost against whom."""
+
+from dataclasses import replace
+
+import pytest
+from tests.simulation.pair import Pair, a_pair
+from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, run_round
+from tests.simulation.test_scenarios import last
+
+from secemb_party.ledger import RoundState
+from secemb_party.privacy.accountant import Terms, epsilon
+from secemb_party.privacy.spending import Spent
+from secemb_server0.conductor import Finished
+from secemb_shared.messages.privacy import BudgetLine
+from secemb_shared.messages.spec import EVALUATE, TRAIN
+
+pytestmark = pytest.mark.asyncio
+
+PLENTY = replace(PRIVACY, train=replace(TRAINING, epsilon="100"))
+TERMS = Terms(multiplier=3.0, delta=1e-5)
+
+
+async def standing(pair: Pair, kind: str = TRAIN) -> Spent:
+    """Return where a line stands, on which both servers agree."""
+    found = [{one.kind: one for one in await pair.parties[role].spending.standing()}[kind] for role in (0, 1)]
+    assert found[0] == found[1]
+    return found[0]
+
+
+async def let_one_pass(pair: Pair) -> None:
+    """Let a round end in which nobody takes part."""
+    await pair.step()
+    pair.clock.now += pair.task.upload_seconds + 1
+    await pair.finish()
+    assert (await last(pair, 0)).state is RoundState.ABORTED
+
+
+async def test_a_round_that_is_aborted_costs_nothing_and_does_not_come_again() -> None:
+    async with a_pair(privacy=PLENTY, rounds=4) as pair:
+        assert (await standing(pair)).remaining == 4
+        for gone in (1, 2):
+            await let_one_pass(pair)
+            found = await standing(pair)
+            assert (found.shares, found.remaining, found.exhausted) == (0, 4 - gone, False)
+            assert found.projected == epsilon(TERMS, 4 - gone)
+        await run_round(pair)
+        assert (await standing(pair)).remaining == 1
+        await run_round(pair)
+        found = await standing(pair)
+        assert (found.shares, found.remaining, found.exhausted) == (2, 0, False)
+        assert found.projected == found.epsilon == epsilon(TERMS, 2)
+        assert await pair.step() == Finished()
+
+
+async def test_a_round_that_runs_may_still_cost() -> None:
+    async with a_pair(privacy=PLENTY, rounds=2) as pair:
+        await run_round(pair)
+        await pair.step()  # the second one is open: it is the last, and counts until its share is made or it is over
+        assert (await standing(pair)).remaining == 1
+        pair.clock.now += pair.task.upload_seconds + 1
+        await pair.finish()
+        assert (await standing(pair)).remaining == 0
+
+
+async def test_rounds_of_other_kinds_use_up_numbers_too() -> None:
+    line = BudgetLine(clip=2**16, multiplier="3", epsilon="100")
+    privacy = replace(PLENTY, evaluate=line)
+    async with a_pair(privacy=privacy, choose_kind=lambda _: EVALUATE, cohort=2, rounds=3) as pair:
+        await run_round(pair)
+        assert [(await standing(pair, kind)).remaining for kind in (TRAIN, EVALUATE)] == [2, 2]
+        await pair.step()
+        assert [(await standing(pair, kind)).remaining for kind in (TRAIN, EVALUATE)] == [1, 2]
+
+
+async def test_with_a_rate_both_costs_are_told_and_without_one_they_are_the_same() -> None:
+    for rate in ("", "0.5"):
+        async with a_pair(privacy=replace(PLENTY, rate=rate), rounds=4) as pair:
+            await run_round(pair)
+            found = await standing(pair)
+            assert found.epsilon_known == epsilon(TERMS, 1)
+            assert found.projected_known == epsilon(TERMS, 4)
+            assert (found.epsilon < found.epsilon_known, found.projected < found.projected_known) == (bool(rate),) * 2
+            assert rate or (found.epsilon, found.projected) == (found.epsilon_known, found.projected_known)
+            for role in (0, 1):
+                shown = pair.parties[role].metrics.render().decode()
+                assert f'secemb_privacy_epsilon_known{{kind="train"}} {found.epsilon_known}' in shown
