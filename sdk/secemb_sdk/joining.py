@@ -10,7 +10,7 @@ from secemb_sdk.exchange import Exchange, server_time
 from secemb_sdk.parts import Parts
 from secemb_sdk.problems import retry_after
 from secemb_sdk.ranking import Published
-from secemb_sdk.relay_trust import fetch_announcement, take_key
+from secemb_sdk.relay_trust import expect_key, fetch_announcement, take_key
 from secemb_sdk.sampling import takes_part
 from secemb_sdk.seeded import session_id_of
 from secemb_shared.errors import SecEmbError
@@ -93,6 +93,7 @@ def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes)
     """Take a place in the round that server 0 announces; server 1 refuses what was sealed for any other."""
     if task.privacy is not None:
         yield from _find_round(parts, exchange, task, seed, server=0)
+    yield from expect_key(parts, exchange, task)
     found = yield from _enter(parts, exchange, session_id_of(seed))
     round_, shown = _decode_round(_text(found, "round"), task), found.get("relay")
     if isinstance(shown, str):

@@ -7,7 +7,7 @@
     session     the session that is under way
     receipts    what was sent in each round
     rounds      the newest round that this device has been in
-    relay       since when the newest relay key of server 1 is used that this device has seen
+    relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
     public/     that copy: a cache, not encrypted
 
@@ -32,6 +32,7 @@ from secemb_sdk.receipts import Receipt
 from secemb_sdk.record import Record
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
 _LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
@@ -154,14 +155,22 @@ class Vault:
 
     # The relay.
 
-    def see_relay_key(self, not_before: int) -> bool:
-        """Remember since when the newest relay key is used; tell whether this one is not older than that."""
+    def relay_key(self) -> RelayKey | None:
+        """Return the newest relay key that was seen."""
+        found = self._read_copy("relay")
+        if found is None:
+            return None
+        times = {name: int(found.fields[name]) for name in ("not_before", "not_after")}
+        return RelayKey(public=found.parts["public"], **times)
+
+    def see_relay_key(self, key: RelayKey) -> bool:
+        """Remember the newest relay key; tell whether this one is not older than that."""
         with self._home.lock:
-            found = self._read_copy("relay")
-            newest = -1 if found is None else int(found.fields["not_before"])
-            if not_before > newest:
-                self._home.write("relay", Record({"not_before": not_before}))
-            return not_before >= newest
+            newest = self.relay_key()
+            if newest is None or key.not_before > newest.not_before:
+                times = {"not_before": key.not_before, "not_after": key.not_after}
+                self._home.write("relay", Record(times, {"public": key.public}))
+            return newest is None or key.not_before >= newest.not_before
 
     # The dense part, which is public.
 
