@@ -116,7 +116,9 @@ def _heed_privacy(parts: Parts, task: TaskSpec, round_: RoundSpec, seed: bytes) 
     if task.privacy is None:
         return
     newest = yield from work(parts.vault.newest_round)
-    if round_.number <= newest:
+    if newest is None:  # nobody knows whether it was this one; sitting it out, the device knows again
+        yield from work(lambda: parts.vault.enter_round(round_.number))
+    if newest is None or round_.number <= newest:
         raise UnavailableError("this device has been in this round, and once is what it promises", seconds=_ONCE)
     if not takes_part(task, round_.encode(), seed):
         raise UnavailableError("this device sits the round out, by chance", seconds=task.join_seconds)
