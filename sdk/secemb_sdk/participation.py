@@ -114,14 +114,14 @@ class Participation:
     def _resume(self, stage: Keyed | Written, *, elsewhere: bool) -> Steps[Outcome]:
         self._stage = stage
         self._exchange.traffic.add(stage.ticket.traffic)
+        if elsewhere:
+            raise RefusedError("the home was copied or restored in the middle of a session")
         left = yield from work(lambda: self._vault.receipt_at(stage.ticket.receipts))
         if left is not None:  # killed while the session ended; what is left to do needs no server
             yield from self._finish(stage, left)
             if left.complete and isinstance(stage, Written):
                 return Contributed(left, stage.trouble)
             raise OverError("the session was given up before")
-        if elsewhere:
-            raise RefusedError("the home was copied or restored in the middle of a session")
         if isinstance(stage, Written):
             return (yield from self._send_update(stage))
         opened = yield from work(lambda: _build(self._round(stage.ticket), stage))

@@ -205,8 +205,7 @@ async def test_an_old_session_that_is_put_back_alone_is_dropped() -> None:
         for phone in phones:
             await contributed(phone)
         (phones[0].folder / "session").write_bytes(kept)
-        sent = puts(phones[0])
-        outcome = await phones[0].contribute()
-        assert isinstance(outcome, Dropped | Contributed)
-        assert puts(phones[0])[: len(sent)] == sent
-        phones[0].seen.check()
+        before = puts(phones[0]), receipts(phones[0])
+        assert isinstance(await phones[0].contribute(), Dropped)
+        assert (puts(phones[0]), receipts(phones[0])) == before
+        assert steps_of(phones[0]) == 2  # not back to what the old session would have left
