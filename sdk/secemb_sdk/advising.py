@@ -53,7 +53,7 @@ def rank_candidates(parts: Parts, candidates: Iterable[int], *, include_rated: b
         random_bytes=parts.random_bytes,
     )
     # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
-    rated = set(_rated(parts, include_rated=include_rated).tolist())
+    rated = set((yield from work(lambda: _rated(parts, include_rated=include_rated))).tolist())
     return [(item, score) for item, score in ranked if item not in rated]
 
 

@@ -12,6 +12,7 @@ from secemb_sdk.receipts import Traffic
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
 _POLICY_SECONDS = 60.0  # until a policy that says no may say yes
+_OVER = "the time for this call is over"
 _ANSWERED = (200, 202, 206, 304)
 
 Accept = Callable[[Request, Answer], bool]
@@ -36,8 +37,10 @@ class Exchange:
         self._ends = min(self._ends, self._parts.clock() + seconds)
 
     def wait_until(self, time: float) -> Steps[None]:
-        """Let time pass until the clock shows `time`."""
+        """Let time pass until the clock shows `time`; where that is after the end, end now."""
         seconds = time - self._parts.clock()
+        if seconds > 0 and time >= self._ends:
+            raise UnavailableError(_OVER, seconds=max(seconds, _FIRST_PAUSE))
         if seconds > 0:
             yield from pause(seconds)
 
@@ -84,7 +87,7 @@ class Exchange:
             raise UnavailableError("the policy does not allow it now", seconds=_POLICY_SECONDS)
         left = self._ends - self._parts.clock()
         if left <= 0:
-            raise UnavailableError("the time for this call is over", seconds=_FIRST_PAUSE)
+            raise UnavailableError(_OVER, seconds=_FIRST_PAUSE)
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
         if self._most_bytes is not None and moved > self._most_bytes:
             raise RefusedError("sending this again would move more bytes than the policy allows")

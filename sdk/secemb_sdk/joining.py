@@ -10,9 +10,10 @@ from secemb_sdk.exchange import Exchange, server_time
 from secemb_sdk.parts import Parts
 from secemb_sdk.problems import retry_after
 from secemb_sdk.ranking import Published
-from secemb_sdk.relay_trust import fetch_announcement, take_key
+from secemb_sdk.relay_trust import expect_key, fetch_announcement, take_key
 from secemb_sdk.sampling import takes_part
 from secemb_sdk.seeded import session_id_of
+from secemb_sdk.tickets import read_ticket
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import digest
@@ -21,7 +22,6 @@ _BETWEEN_ROUNDS = 2.0  # seconds until there may be a round again
 _ONCE = 5.0  # seconds until a round may have ended that this device has been in
 _JOINED = 200
 _LATEST = 1e12  # seconds since 1970 that no deadline reaches
-_LONGEST_TICKET = 128
 _MOST = 1 << 16  # bytes of a task with its round, or of a ticket
 
 
@@ -86,20 +86,21 @@ def _join_directly(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes
         announced = yield from _announced(parts, exchange)
     if announced != found.get("round"):
         raise UnavailableError("the two servers announce different rounds", seconds=_BETWEEN_ROUNDS)
-    return Joined(round=_decode_round(_text(found, "round"), task), ticket=_ticket(found))
+    return Joined(round=_decode_round(_text(found, "round"), task), ticket=read_ticket(found.get("ticket")))
 
 
 def _join_relayed(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes) -> Steps[Joined]:
     """Take a place in the round that server 0 announces; server 1 refuses what was sealed for any other."""
     if task.privacy is not None:
         yield from _find_round(parts, exchange, task, seed, server=0)
+    yield from expect_key(parts, exchange, task)
     found = yield from _enter(parts, exchange, session_id_of(seed))
     round_, shown = _decode_round(_text(found, "round"), task), found.get("relay")
     if isinstance(shown, str):
         relay = yield from take_key(parts, task, shown)
     else:
         relay = yield from fetch_announcement(parts, exchange, task)
-    return Joined(round=round_, ticket=_ticket(found), relay=relay)
+    return Joined(round=round_, ticket=read_ticket(found.get("ticket")), relay=relay)
 
 
 def _find_round(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes, *, server: int) -> Steps[str]:
@@ -115,7 +116,9 @@ def _heed_privacy(parts: Parts, task: TaskSpec, round_: RoundSpec, seed: bytes) 
     if task.privacy is None:
         return
     newest = yield from work(parts.vault.newest_round)
-    if round_.number <= newest:
+    if newest is None:  # nobody knows whether it was this one; sitting it out, the device knows again
+        yield from work(lambda: parts.vault.enter_round(round_.number))
+    if newest is None or round_.number <= newest:
         raise UnavailableError("this device has been in this round, and once is what it promises", seconds=_ONCE)
     if not takes_part(task, round_.encode(), seed):
         raise UnavailableError("this device sits the round out, by chance", seconds=task.join_seconds)
@@ -174,14 +177,6 @@ def _text(found: dict[str, Any], name: str) -> str:
     if not isinstance(text, str) or not text.isascii() or not text.isprintable():
         raise UnavailableError("a server's answer is not what this app understands; update the app")
     return text
-
-
-def _ticket(found: dict[str, Any]) -> str:
-    """Return the ticket, if it can travel in a header: it is stored, and would be tried again and again."""
-    ticket = _text(found, "ticket")
-    if len(ticket) > _LONGEST_TICKET:
-        raise UnavailableError("a server's answer is not what this app understands; update the app")
-    return ticket
 
 
 def _decode_task(text: str) -> TaskSpec:

@@ -4,6 +4,7 @@
     Wish                   the wish to join               joins again, as the same session
     Keyed                  keys                           builds the same keys again, or drops the session
     Written                the update                     sends the same update again
+    a receipt              nothing                        ends the session that the receipt is of
     a receipt, no session  nothing                        begins a new session
 
 How messages travel, to both servers or all through server 0, is decided when a session begins and stays with it.
@@ -73,12 +74,13 @@ class Participation:
         except DamagedError:
             yield from work(self._vault.drop_session)
             return Dropped("the session in the home is damaged", _UNTIL_NEXT)
+        elsewhere = yield from work(self._vault.session_is_elsewhere)
         if isinstance(stage, Keyed | Written):
             try:
-                return (yield from self._guarded(self._resume(stage), resumed=True))
+                return (yield from self._guarded(self._resume(stage, elsewhere=elsewhere), resumed=True))
             except OverError:
                 self._exchange.traffic = Traffic()
-        seed = stage.seed if isinstance(stage, Wish) else (yield from self._wish())
+        seed = stage.seed if isinstance(stage, Wish) and not elsewhere else (yield from self._wish())
         return (yield from self._guarded(self._begin(seed), resumed=False))
 
     def _guarded(self, steps: Steps[Outcome], *, resumed: bool) -> Steps[Outcome]:
@@ -109,9 +111,17 @@ class Participation:
         yield from self._exchange.wait_until(joined_at + self._parts.policy.keys_seconds)
         return (yield from self._send_keys(keyed, opened))
 
-    def _resume(self, stage: Keyed | Written) -> Steps[Outcome]:
+    def _resume(self, stage: Keyed | Written, *, elsewhere: bool) -> Steps[Outcome]:
         self._stage = stage
         self._exchange.traffic.add(stage.ticket.traffic)
+        if elsewhere:
+            raise RefusedError("the home was copied or restored in the middle of a session")
+        left = yield from work(lambda: self._vault.receipt_at(stage.ticket.receipts))
+        if left is not None:  # killed while the session ended; what is left to do needs no server
+            yield from self._finish(stage, left)
+            if left.complete and isinstance(stage, Written):
+                return Contributed(left, stage.trouble)
+            raise OverError("the session was given up before")
         if isinstance(stage, Written):
             return (yield from self._send_update(stage))
         opened = yield from work(lambda: _build(self._round(stage.ticket), stage))
@@ -184,14 +194,17 @@ class Participation:
             wall_time=self._parts.wall_clock(),
             transport=DIRECT if stage.ticket.relay is None else RELAYED,
         )
-        private = stage.private if complete and isinstance(stage, Written) else None
+        yield from self._finish(stage, receipt)
+        return receipt
+
+    def _finish(self, stage: Keyed | Written, receipt: Receipt) -> Steps[None]:
+        private = stage.private if receipt.complete and isinstance(stage, Written) else None
         yield from work(
             lambda: self._vault.end_session(
                 receipt, receipts=stage.ticket.receipts, private=private, forgotten=self._forgotten
             )
         )
         self._stage = None
-        return receipt
 
     def _way(self, ticket: Ticket) -> Way:
         """Return how the messages of a session travel."""

@@ -32,6 +32,16 @@ def is_current(parts: Parts, key: RelayKey) -> bool:
     return key.is_current(parts.wall_clock(), slack=_CLOCK_SLACK)
 
 
+def expect_key(parts: Parts, exchange: Exchange, task: TaskSpec) -> Steps[None]:
+    """Raise unless there is a key that this device can seal to: who takes a place in a round must be able to upload.
+
+    By the key that was seen last; server 0 is asked only where that will not do.
+    """
+    seen = yield from work(parts.vault.relay_key)
+    if seen is None or not is_current(parts, seen):
+        yield from fetch_announcement(parts, exchange, task)
+
+
 def take_key(parts: Parts, task: TaskSpec, shown: str) -> Steps[bytes]:
     """Return an announcement as it came with a ticket, checked."""
     try:
@@ -59,5 +69,5 @@ def _remember(parts: Parts, key: RelayKey) -> Steps[None]:
     """Refuse a key whose time it is not, or from before the newest that was seen: it may have been given up."""
     if not is_current(parts, key):
         raise UnavailableError("server 0 shows a relay key of server 1 whose time it is not; check this device's clock")
-    if not (yield from work(lambda: parts.vault.see_relay_key(key.not_before))):
+    if not (yield from work(lambda: parts.vault.see_relay_key(key))):
         raise UnavailableError("server 0 shows an older relay key of server 1 than it did before")

@@ -7,12 +7,13 @@
     session     the session that is under way
     receipts    what was sent in each round
     rounds      the newest round that this device has been in
-    relay       since when the newest relay key of server 1 is used that this device has seen
+    relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
     public/     that copy: a cache, not encrypted
 
-Leave the home out of backups. One that is restored in the middle of a session goes on from there, and a path that was
-used is used again; with the same ratings, as they are kept with the session, for the same update.
+A session belongs to the place where it began: in a home that was copied, moved to another disk or restored since then
+it is dropped, or a path could be used a second time. What no program can notice is the whole disk being set back, or
+the file `session` alone while its session is under way. Leave the home out of backups.
 """
 
 import math
@@ -32,10 +33,12 @@ from secemb_sdk.receipts import Receipt
 from secemb_sdk.record import Record
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
 _LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
 _PRIVATE_NAMES = ("session", "private", "ratings")
+_PLACE = "place"  # where a session has begun
 
 
 class Vault:
@@ -120,13 +123,31 @@ class Vault:
         """Let the session be at this stage, in this round, unless its device was told to forget meanwhile."""
         with self._home.lock:
             self._check_remembers(forgotten)
-            self._home.write("session", encode_stage(stage))
-            if round_ is not None and round_ > self.newest_round():
-                self._home.write("rounds", Record({"newest": round_}))
+            if round_ is not None:
+                # First: a device that dies in between sits the round out, rather than being in it a second time.
+                self.enter_round(round_)
+            record = encode_stage(stage)
+            place = self._home.place(renew=isinstance(stage, Wish))
+            self._home.write("session", Record({**record.fields, _PLACE: place}, record.parts))
 
-    def newest_round(self) -> int:
-        """Return the number of the newest round that this device has been in, or -1."""
-        found = self._read_copy("rounds")
+    def session_is_elsewhere(self) -> bool:
+        """Tell whether the session under way has begun in another place: this home is a copy, or was restored."""
+        found = self._home.read("session")
+        return found is not None and found.fields.get(_PLACE) != self._home.place()
+
+    def enter_round(self, number: int) -> None:
+        """Remember that this device has been in a round."""
+        with self._home.lock:
+            newest = self.newest_round()
+            if newest is None or number > newest:
+                self._home.write("rounds", Record({"newest": number}))
+
+    def newest_round(self) -> int | None:
+        """Return the newest round that this device has been in: -1 if it was in none, nothing if nobody can tell."""
+        try:
+            found = self._home.read("rounds")
+        except DamagedError:
+            return None
         return -1 if found is None else int(found.fields["newest"])
 
     def end_session(
@@ -135,11 +156,11 @@ class Vault:
         """Take over what a session leaves, and end it. To do this twice is to do it once."""
         with self._home.lock:
             self._check_remembers(forgotten)
+            if self.receipt_at(receipts) is None:
+                # First: it says whether both servers have acknowledged, and then nobody is asked again.
+                self._keep_receipts([*self.receipts(), receipt])
             if private is not None:
                 self._home.write("private", encode_private(private))
-            before = self.receipts()
-            if len(before) == receipts:
-                self._keep_receipts([*before, receipt])
             self._home.remove("session")
 
     # Receipts.
@@ -149,19 +170,32 @@ class Vault:
         found = self._home.read("receipts")
         return [] if found is None else [Receipt.from_json(one) for one in found.fields["receipts"]]
 
+    def receipt_at(self, place: int) -> Receipt | None:
+        """Return a receipt, counted from 0, if it is there."""
+        found = self.receipts()
+        return found[place] if place < len(found) else None
+
     def _keep_receipts(self, receipts: list[Receipt]) -> None:
         self._home.write("receipts", Record({"receipts": [one.as_json() for one in receipts]}))
 
     # The relay.
 
-    def see_relay_key(self, not_before: int) -> bool:
-        """Remember since when the newest relay key is used; tell whether this one is not older than that."""
+    def relay_key(self) -> RelayKey | None:
+        """Return the newest relay key that was seen."""
+        found = self._read_copy("relay")
+        if found is None:
+            return None
+        times = {name: int(found.fields[name]) for name in ("not_before", "not_after")}
+        return RelayKey(public=found.parts["public"], **times)
+
+    def see_relay_key(self, key: RelayKey) -> bool:
+        """Remember the newest relay key; tell whether this one is not older than that."""
         with self._home.lock:
-            found = self._read_copy("relay")
-            newest = -1 if found is None else int(found.fields["not_before"])
-            if not_before > newest:
-                self._home.write("relay", Record({"not_before": not_before}))
-            return not_before >= newest
+            newest = self.relay_key()
+            if newest is None or key.not_before > newest.not_before:
+                times = {"not_before": key.not_before, "not_after": key.not_after}
+                self._home.write("relay", Record(times, {"public": key.public}))
+            return newest is None or key.not_before >= newest.not_before
 
     # The dense part, which is public.
 

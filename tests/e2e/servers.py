@@ -156,6 +156,8 @@ class Servers:
         for server in self.pair:
             server.await_alive()
         wait_for("both servers are ready", lambda: all(server.get("/readyz") == 200 for server in self.pair))
+        # Server 0 lets devices in once server 1 knows the round; who asks before that is told to come back.
+        wait_for("a round is open", lambda: self.pair[1].state(0) != "")
 
     def end(self) -> None:
         """Leave no process behind, whatever happened."""

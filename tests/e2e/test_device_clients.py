@@ -158,7 +158,7 @@ def test_a_token_that_nobody_knows_is_an_error(servers: Servers, tmp_path: Path)
 def test_the_servers_in_the_wrong_order_are_noticed(servers: Servers, tmp_path: Path) -> None:
     """Nobody joins at server 1: there is no such route."""
     reversed_ = (servers.pair[1].url, servers.pair[0].url)
-    policy = Policy(pace_seconds=0.0, seconds=1.0)
+    policy = Policy(pace_seconds=0.0, seconds=5.0)
     with Device.open_blocking(**options(servers, tmp_path / "home", 5, servers=reversed_, policy=policy)) as device:
         outcome = device.contribute()
     assert isinstance(outcome, NotNow)

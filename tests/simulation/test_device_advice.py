@@ -1,5 +1,10 @@
 """What a device recommends and ranks: without a network by the copy it has, and without showing how much it asks."""
 
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.simulation.carrier import train
@@ -7,9 +12,10 @@ from tests.simulation.pair import a_pair
 from tests.simulation.phone import Phone, a_phone
 
 from secemb_sdk.advising import rank_candidates, recommend_items
-from secemb_sdk.effects import Answer
+from secemb_sdk.effects import Answer, Pause, Request, Send, Work
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.ranking import Scored, TableFormat
+from secemb_sdk.vault import Vault
 
 pytestmark = pytest.mark.asyncio
 
@@ -58,3 +64,50 @@ async def test_the_time_between_ticket_and_keys_does_not_depend_on_the_candidate
         times = dict(phone.sent_at)
         assert len(found) == count
         assert times["rows"] - times["read"] == pytest.approx(0.3)
+
+
+async def ranked(phone: Phone) -> Scored:
+    parts = phone.open()
+    try:
+        return await phone.drive(rank_candidates(parts, [20, 21], include_rated=False))
+    finally:
+        parts.vault.close()
+
+
+@pytest.mark.parametrize("ticket", ["two\r\nlines", "é", "x" * 129, 7, None])
+async def test_a_ticket_that_cannot_travel_in_a_header_is_not_sent(ticket: object) -> None:
+    async with a_pair(items=40, initial_scale="1") as pair:
+        await pair.step()
+        phone = a_phone(pair, 0)
+
+        def alter(request: Request, answer: Answer) -> Answer:
+            if not request.path.endswith("/read"):
+                return answer
+            return replace(answer, body=json.dumps({**json.loads(answer.body), "ticket": ticket}).encode())
+
+        phone.alter = alter
+        with pytest.raises(UnavailableError, match="update the app"):
+            await ranked(phone)
+        assert "rows" not in {what for _, _, what in phone.seen.requests}
+
+
+async def test_ratings_are_read_where_an_event_loop_does_not_wait_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with a_pair(items=40, initial_scale="1") as pair:
+        await pair.step()
+        phone, working = a_phone(pair, 0), [False]
+        honest_work, honest_ratings = Phone.carry_out, Vault.ratings
+
+        async def carry_out(self: Phone, effect: Send | Pause | Work) -> Any:
+            working[0] = isinstance(effect, Work)
+            try:
+                return await honest_work(self, effect)
+            finally:
+                working[0] = False
+
+        def ratings(self: Vault) -> Mapping[int, float]:
+            assert working[0]
+            return honest_ratings(self)
+
+        monkeypatch.setattr(Phone, "carry_out", carry_out)
+        monkeypatch.setattr(Vault, "ratings", ratings)
+        assert len(await ranked(phone)) == 2

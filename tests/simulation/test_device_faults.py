@@ -31,7 +31,7 @@ from secemb_shared.randomness import secure_bytes
 SOAK = bool(os.environ.get("SOAK_TESTS"))
 EXAMPLES = 2000 if SOAK else 30
 PHONES = 2
-MOMENTS = 60  # of a device's first round
+MOMENTS = 70  # of a device's first round
 WAYS = DIRECT, RELAYING, MIXED = "direct", "relayed", "mixed"  # mixed: one device directly, the other relayed
 
 # What happens, in order; when it is used up nothing goes wrong any more.
@@ -184,8 +184,8 @@ def test_no_path_is_used_twice_and_the_device_comes_back(way: str) -> None:
 
 
 def die_at_every_moment(way: str = DIRECT) -> None:
-    """Kill an app once at each moment of a round, the last first: before and after every effect and every write."""
-    for moment in reversed(range(MOMENTS)):
+    """Kill an app once at each moment of a round, in order: before and after every effect and every write."""
+    for moment in range(MOMENTS):
         asyncio.run(live_through({"turns": ["0"], "faults": [], "lives": [moment]}, way))
 
 

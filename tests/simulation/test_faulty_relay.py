@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio
 async def test_a_line_that_loses_or_delays_changes_nothing(fault: str, moment: int) -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
-        phones = [a_phone(pair, number) for number in range(2)]
+        phones = [a_phone(pair, number, seconds=200.0) for number in range(2)]  # both get into the first round
         setattr(pair.line, fault, moment)
         await until_contributed(phones)
         while pair.line.held:

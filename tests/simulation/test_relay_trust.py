@@ -88,6 +88,21 @@ async def test_a_key_whose_time_it_is_not_is_not_sealed_to(wrong: int) -> None:
         assert isinstance(outcome, NotNow)
         assert "check this device's clock" in outcome.reason
         assert not phone.seen.bodies
+        assert "join" not in {what for _, _, what in phone.seen.requests}  # a place would be one without an upload
+
+
+async def test_a_clock_that_goes_wrong_between_two_rounds_takes_no_place() -> None:
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+        for phone in phones:
+            await contributed(phone)
+        await pair.finish()
+        await pair.step()
+        phones[0].seen.requests.clear()
+        phones[0].wall_clock = lambda: newest_key(pair).not_before + 400 * DAY
+        assert isinstance(await phones[0].contribute(), NotNow)
+        assert [what for _, _, what in phones[0].seen.requests] == ["relay"]
 
 
 @pytest.mark.parametrize("wrong", [-DAY, 0, 90 * DAY + DAY - 1])

@@ -181,6 +181,16 @@ def test_what_a_server_asks_for_is_passed_on_when_there_is_no_time_for_it() -> N
     assert raised.value.seconds == 300.0
 
 
+def test_a_wait_that_would_pass_the_deadline_is_not_begun() -> None:
+    exchange, now = an_exchange(bytes(4), seconds=10.0)
+    assert next(exchange.wait_until(9.0)) == Pause(9.0)
+    now[0] = 4.0
+    with pytest.raises(UnavailableError, match="time for this call") as raised:
+        next(exchange.wait_until(10.0))
+    assert raised.value.seconds == 6.0
+    assert list(exchange.wait_until(4.0)) == []
+
+
 def test_a_request_never_lasts_longer_than_the_call() -> None:
     exchange, _ = an_exchange(bytes(4), seconds=10.0)
     exchange.end_within(4.0)

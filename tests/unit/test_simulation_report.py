@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 from tests.unit.made_up_ratings import made_up_ratings, write_as_movielens
 from typer.testing import CliRunner, Result
 
@@ -59,6 +60,13 @@ def test_a_report_without_a_private_run_has_no_difference() -> None:
 )
 def test_a_bar_must_be_reached_by_both_runs(plain: float, private: float | None, good: bool) -> None:
     assert figures(Point(1400, plain, private)).good is good
+
+
+@pytest.mark.parametrize(("private_rounds", "mark"), [(None, "good"), (2, "good, plain run"), (0, "good, plain run")])
+def test_the_mark_says_which_run_was_judged_at_the_end(private_rounds: int | None, mark: str) -> None:
+    found = small(private_rounds)
+    cells = list(table([found], control=1.0).columns[-1].cells)
+    assert [Text.from_markup(str(cell)).plain for cell in cells] == [mark]
 
 
 def test_a_private_run_that_is_worse_than_the_plain_one_is_not_good() -> None:

@@ -21,6 +21,7 @@ from secemb_sdk.models.interface import Floats
 from secemb_sdk.problems import error_for, retry_after
 from secemb_sdk.ranking.asking import Ask
 from secemb_sdk.seeded import SEED_BYTES, SeededBytes, session_id_of
+from secemb_sdk.tickets import read_ticket
 from secemb_shared.errors import MessageError, RowTagError, SpecError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
@@ -157,7 +158,7 @@ def _leave_steps(task: TaskSpec, token: str | None, ask: Ask, random_bytes: Rand
         raise error_for(0, answer)
     try:
         found = json.loads(answer.body)
-        return _Leave(seed, RoundSpec.decode(found["round"].encode(), task), str(found["ticket"]))
+        return _Leave(seed, RoundSpec.decode(found["round"].encode(), task), read_ticket(found["ticket"]))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError, MessageError):
         raise RefusedError("server 0 gave no leave that can be read; update this app or the server") from None
 

@@ -60,7 +60,7 @@ class Figures:
 
     @property
     def good(self) -> bool:
-        """Tell whether the bar is reached and the private run is as good as the plain one."""
+        """Tell whether the bar is reached, as far as each run went, and the private run is as good as the plain one."""
         lossless = self.difference is None or abs(self.difference) < LARGEST_DIFFERENCE
         reached = max(self.plain, self.curve[-1].private or 0.0)
         return lossless and (self.bar is None or reached <= self.bar)
@@ -111,10 +111,18 @@ def table(found: list[Figures], control: float) -> Table:
             _number(one.paper),
             _number(one.bar),
             f"{one.private_seconds:.0f} + {one.plain_seconds:.0f}",
-            "[green]good[/green]" if one.good else "[red]missed[/red]",
+            _mark(one),
         )
     result.caption = f"RMSE on the test ratings; the bias-only model has {control:.4f}"
     return result
+
+
+def _mark(one: Figures) -> str:
+    """Say whether it is good, and of which run that is known where the private one did not go to the end."""
+    if not one.good:
+        return "[red]missed[/red]"
+    whole = one.compared is not None and one.compared.round == one.rounds
+    return "[green]good[/green]" if whole else "[yellow]good, plain run[/yellow]"
 
 
 def _private(one: Figures) -> str:

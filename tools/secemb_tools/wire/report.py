@@ -25,7 +25,7 @@ def keeps(one: dict[str, Any]) -> bool:
 def _bytes(found: list[dict[str, Any]]) -> Table:
     table = _table(
         "Bytes of a device in a round, HTTP headers included (up / down)",
-        *("catalogue", "direct", "relayed", "of it HTTP", "limit", "kept", "the task, once in its life"),
+        *("catalogue", "direct", "relayed", "of it HTTP", "limit", "kept", "task and key, once in its life"),
     )
     for one in found:
         relayed = one["relayed"]

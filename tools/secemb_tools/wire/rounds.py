@@ -18,7 +18,8 @@ from secemb_tools.wire.proxy import HERE, Bytes, Passed, proxy
 Transport = Literal["direct", "relayed"]
 
 _TRIES = 400
-_TASK = "task"  # fetched once in a device's life; a direct device also asks server 1 for its round there
+# Fetched once in a device's life: the task, where a direct device also asks server 1 for its round, and server 1's key.
+_ONCE = ("task", "relay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class Moved:
 
     def figures(self) -> dict[str, Bytes]:
         """Return totals; what is fetched once in a device's life stands apart from its first round."""
-        whole, usual = self.first.get(_TASK, (0, 0)), self.later.get(_TASK, (0, 0))
+        whole, usual = (total({name: one.get(name, (0, 0)) for name in _ONCE}) for one in (self.first, self.later))
         once, first = _less(whole, usual), total(self.first)
         return {"once": once, "first": _less(first, once), "later": total(self.later), "anew": total(self.anew)}
 

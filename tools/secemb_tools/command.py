@@ -1,0 +1,20 @@
+"""What `secemb` starts: the command line, or one line about what to install where something is missing."""
+
+import sys
+
+_EXTRAS = {"torch": "train", "dp_accounting": "dp", "asyncpg": "postgres"}
+_USUAL = "tools,server"  # where everything else is
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        from secemb_tools.__main__ import main as run
+
+        run()
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing.startswith("secemb") or not missing:
+            raise
+        extra = _EXTRAS.get(missing, _USUAL)
+        sys.exit(f"this needs {missing}, which is not installed: pip install 'secemb[{extra}]'")
