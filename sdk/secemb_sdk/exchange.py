@@ -14,13 +14,12 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
 _POLICY_SECONDS = 60.0  # until a policy that says no may say yes
 _ANSWERED = (200, 202, 206, 304)
 
-Accept = Callable[[Request, Answer], bool]
+Accept = Callable[[Request, Answer], str | None]  # what is wrong with an answer, in words
 Judge = Callable[[Request, Answer | Lost], UnavailableError | None]  # what stands against an answer, to ask again
 
 
-def anything(_request: Request, _answer: Answer) -> bool:
+def anything(_request: Request, _answer: Answer) -> None:
     """Accept every answer."""
-    return True
 
 
 class Exchange:
@@ -116,6 +115,5 @@ def _trouble(request: Request, found: Answer | Lost, accept: Accept) -> DeviceEr
         return UnavailableError(f"server {request.server} does not answer ({found.reason})")
     if found.status not in _ANSWERED:
         return error_for(request.server, found)
-    if not accept(request, found):
-        return UnavailableError(f"server {request.server} answers with something else than was asked for")
-    return None
+    wrong = accept(request, found)
+    return None if wrong is None else UnavailableError(wrong)

@@ -34,18 +34,40 @@ async def test_a_receipt_that_server_0_claims_is_none(claimed: object) -> None:
             return Answer(status=200, headers={}, body=json.dumps({"sha256": own, "receipt": claimed}).encode())
 
         phones[0].alter = alter
-        assert isinstance(await phones[0].contribute(), NotNow)
+        assert await reason_of(phones[0]) == "server 0 does not show server 1's receipt for the update"
         await comes_back(pair, phones)
 
 
-async def test_keys_without_server_1s_receipt_are_sent_again() -> None:
+async def test_an_update_that_server_0_does_not_show_to_hold_is_sent_again() -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
         phones = [a_phone(pair, number) for number in range(2)]
         phones[0].alter = lambda request, answer: (
-            without_receipt(answer) if request.path.endswith("relayed-keys") else answer
+            replace(answer, body=answer.body.replace(b"sha256", b"sha512"))
+            if request.path.endswith("relayed-update")
+            else answer
         )
-        assert isinstance(await phones[0].contribute(), NotNow)
+        assert await reason_of(phones[0]) == "server 0 does not show that it holds the update"
+        await comes_back(pair, phones)
+
+
+KEYS = {
+    "no receipt": (without_receipt, "server 0 does not show server 1's receipt for the keys"),
+    "no answer": (
+        lambda answer: replace(answer, body=answer.body[:-1]),
+        "server 0 answers the keys with something that is no answer to them",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", KEYS)
+async def test_keys_without_server_1s_receipt_are_sent_again(fault: str) -> None:
+    change, words = KEYS[fault]
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+        phones[0].alter = lambda request, answer: change(answer) if request.path.endswith("relayed-keys") else answer
+        assert await reason_of(phones[0]) == words
         assert phones[0].model.trained == 0
         await comes_back(pair, phones)
 
@@ -89,6 +111,13 @@ async def current_evaluation(pair: Pair) -> Evaluation:
     record = await pair.parties[0].ledger.current_round(pair.task.task_id)
     assert record is not None
     return await pair.parties[0]._evaluation(record.round_id)
+
+
+async def reason_of(phone: Phone) -> str:
+    """Let a device try in vain; return what it tells its owner."""
+    outcome = await phone.contribute()
+    assert isinstance(outcome, NotNow)
+    return outcome.reason
 
 
 async def uploads_zeros(phone: Phone) -> None:

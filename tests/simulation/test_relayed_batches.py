@@ -45,20 +45,21 @@ def rotate_bodies(replies: list[Reply]) -> list[Reply]:
     return [replace(one, body=ordered[one.place - 1].body) for one in ordered]
 
 
-# What server 0 does to frames and to replies, and how many devices of the batch cannot go on.
+NO_RECEIPT, NOT_PASSED_ON = "does not show server 1's receipt", "does not pass on to server 1 what it was sent"
+# What server 0 does to frames and to replies, and what devices that cannot go on say, one by one.
 CASES = {
-    "nothing": (keep_frames, keep_replies, 0),
-    "frames reversed": (reverse_frames, keep_replies, PHONES),
-    "replies reversed": (keep_frames, reverse_replies, 0),
-    "bodies rotated": (keep_frames, rotate_bodies, PHONES),
-    "one frame altered": (alter_one, keep_replies, 1),
+    "nothing": (keep_frames, keep_replies, []),
+    "frames reversed": (reverse_frames, keep_replies, [NO_RECEIPT] * PHONES),
+    "replies reversed": (keep_frames, reverse_replies, []),
+    "bodies rotated": (keep_frames, rotate_bodies, [NO_RECEIPT] * PHONES),
+    "one frame altered": (alter_one, keep_replies, [NOT_PASSED_ON]),
 }
 
 
 @pytest.mark.parametrize("step", [Kind.KEYS, Kind.UPDATE])
 @pytest.mark.parametrize("name", CASES)
 async def test_a_batch_that_is_mixed_up_fails_whom_it_must_and_spoils_no_sum(name: str, step: Kind) -> None:
-    change_frames, change_replies, failing = CASES[name]
+    change_frames, change_replies, words = CASES[name]
     async with a_pair(**LONG, relay_limits=TOGETHER) as pair:
         await pair.step()
         # One go each: with no time to ask again, whoever fails says why and leaves.
@@ -83,8 +84,10 @@ async def test_a_batch_that_is_mixed_up_fails_whom_it_must_and_spoils_no_sum(nam
             phone.allowed = lambda: not passed  # nobody goes on from here: the next batch would not be full
         outcomes = await asyncio.gather(*map(Phone.contribute, phones))
         reasons = [outcome.reason for outcome in outcomes if isinstance(outcome, NotNow)]
+        said = [reason for reason in reasons if "the policy" not in reason]
         assert passed == [PHONES]
-        assert len([reason for reason in reasons if "policy" not in reason]) == failing
+        assert len(said) == len(words)
+        assert all(one in reason for one, reason in zip(words, said, strict=True))
         assert refusals(pair, 1) == ({"relay-altered": 1} if change_frames is alter_one else {})
         pair.line.tamper = pair.line.tamper_reply = None
         done = [isinstance(outcome, Contributed) for outcome in outcomes]
