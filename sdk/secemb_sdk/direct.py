@@ -40,10 +40,12 @@ class DirectWay:
             yield from self._exchange.ask(request, accept=_acknowledges)
 
 
-def _acknowledges(request: Request, answer: Answer) -> bool:
-    """Tell whether a server says that it holds exactly what was sent."""
+def _acknowledges(request: Request, answer: Answer) -> str | None:
+    """Return None if a server says that it holds exactly what was sent."""
     try:
         found = json.loads(answer.body)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("sha256") == hashlib.sha256(request.body).hexdigest()
+        found = None
+    if isinstance(found, dict) and found.get("sha256") == hashlib.sha256(request.body).hexdigest():
+        return None
+    return f"server {request.server} does not show that it holds the update"

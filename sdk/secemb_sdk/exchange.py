@@ -15,13 +15,12 @@ _POLICY_SECONDS = 60.0  # until a policy that says no may say yes
 _OVER = "the time for this call is over"
 _ANSWERED = (200, 202, 206, 304)
 
-Accept = Callable[[Request, Answer], bool]
+Accept = Callable[[Request, Answer], str | None]  # what is wrong with an answer, in words
 Judge = Callable[[Request, Answer | Lost], UnavailableError | None]  # what stands against an answer, to ask again
 
 
-def anything(_request: Request, _answer: Answer) -> bool:
+def anything(_request: Request, _answer: Answer) -> None:
     """Accept every answer."""
-    return True
 
 
 class Exchange:
@@ -119,6 +118,5 @@ def _trouble(request: Request, found: Answer | Lost, accept: Accept) -> DeviceEr
         return UnavailableError(f"server {request.server} does not answer ({found.reason})")
     if found.status not in _ANSWERED:
         return error_for(request.server, found)
-    if not accept(request, found):
-        return UnavailableError(f"server {request.server} answers with something else than was asked for")
-    return None
+    wrong = accept(request, found)
+    return None if wrong is None else UnavailableError(wrong)

@@ -26,6 +26,7 @@ from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import box_content, decode_relayed_answer, encode_relayed, step_of
 
 _MOST_KEYS = 3  # that are tried for one message: the one of the ticket, and those fetched in its place
+_NO_RECEIPT = "server 0 does not show server 1's receipt for the {}"
 
 Make = Callable[[RelayKey], Request]
 
@@ -47,11 +48,12 @@ class RelayedWay:
             body = encode_relayed(round_, session_id, Kind.RELAYED_KEYS, session.keys[0], content, key)
             return put(round_, session_id, ticket, "relayed-keys", body, 0, most=most)
 
-        def shows_receipt(_request: Request, answer: Answer) -> bool:
+        def shows_receipt(_request: Request, answer: Answer) -> str | None:
             try:
-                return same_mark(decode_relayed_answer(round_, session_id, answer.body)[1], expected)
+                shown = decode_relayed_answer(round_, session_id, answer.body)[1]
             except MessageError:
-                return False
+                return "server 0 answers the keys with something that is no answer to them"
+            return None if same_mark(shown, expected) else _NO_RECEIPT.format("keys")
 
         return (yield from self._send(round_, ticket, make, shows_receipt)).body
 
@@ -77,10 +79,12 @@ class RelayedWay:
             ticket, proof = written.ticket, marks.proofs[0]
             return put(round_, written.session_id, ticket, "relayed-update", body, 0, proof=proof)
 
-        def acknowledges(_request: Request, answer: Answer) -> bool:
+        def acknowledges(_request: Request, answer: Answer) -> str | None:
             found = _read_object(answer.body)
+            if found.get("sha256") != digest(own).hex():
+                return "server 0 does not show that it holds the update"
             shown = str(found.get("receipt", "")).encode("utf-8", "replace")
-            return found.get("sha256") == digest(own).hex() and same_mark(shown, marks.receipt.hex().encode())
+            return None if same_mark(shown, marks.receipt.hex().encode()) else _NO_RECEIPT.format("update")
 
         yield from self._send(round_, written.ticket, make, acknowledges)
 

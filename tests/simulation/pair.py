@@ -42,6 +42,7 @@ PEER_TOKEN = "peer token of the tests"
 TICKET_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 IDENTITY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))  # server 1's, as relayed tasks name it
 RELAYED: dict[str, Any] = {"relay_key": IDENTITY.public_key().public_bytes_raw().hex()}
+AT_ONCE = Limits(gather_seconds=0.0, pause_seconds=0.0)
 
 
 def a_task(**changes: object) -> TaskSpec:
@@ -91,6 +92,7 @@ class Pair:
     open_enrolment: bool = True
     choose_kind: Callable[[int], str] = always_train
     body_seconds: float = 30.0
+    relay_limits: Limits = AT_ONCE
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
     parties: dict[int, Party] = field(default_factory=dict)
 
@@ -127,7 +129,7 @@ class Pair:
             body_seconds=self.body_seconds,
             choose_kind=self.choose_kind,
             relay_line=HttpRelayLine(client),
-            relay_limits=Limits(gather_seconds=0.0, pause_seconds=0.0),
+            relay_limits=self.relay_limits,
         )
 
     async def crash(self, role: int) -> None:
@@ -242,12 +244,18 @@ async def a_pair(
     open_enrolment: bool = True,
     choose_kind: Callable[[int], str] = always_train,
     body_seconds: float = 30.0,
+    relay_limits: Limits = AT_ONCE,
     **task: object,
 ) -> AsyncIterator[Pair]:
     """Run a pair of servers in a folder of their own."""
     folder = new_folder()
     pair = Pair(
-        folder, a_task(**task), open_enrolment=open_enrolment, choose_kind=choose_kind, body_seconds=body_seconds
+        folder,
+        a_task(**task),
+        open_enrolment=open_enrolment,
+        choose_kind=choose_kind,
+        body_seconds=body_seconds,
+        relay_limits=relay_limits,
     )
     try:
         yield await pair.start()

@@ -181,11 +181,8 @@ async def test_servers_that_announce_different_rounds_get_no_keys() -> None:
         await pair.step()
 
         def alter(request: Request, answer: Answer) -> Answer:
-            return (
-                replace(answer, body=answer.body.replace(b'\\"round\\":0', b'\\"round\\":1'))
-                if request.server
-                else answer
-            )
+            altered = replace(answer, body=answer.body.replace(b'\\"round\\":0', b'\\"round\\":1'))
+            return altered if request.server else answer
 
         phone = a_phone(pair, 0, alter=alter)
         outcome = await phone.contribute()
@@ -227,7 +224,9 @@ async def test_an_answer_that_makes_no_sense_is_not_now(body: bytes, where: str)
             return replace(answer, body=body) if hit else answer
 
         phone = a_phone(pair, 0, alter=alter, seconds=5.0)
-        assert isinstance(await phone.contribute(), NotNow)
+        outcome = await phone.contribute()
+        assert isinstance(outcome, NotNow)
+        assert ("server 1 does not show that it holds the update" in outcome.reason) == (where == "update")
         phone.alter = lambda _, answer: answer
         assert (await contributed(phone)).complete
 

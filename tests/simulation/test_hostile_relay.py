@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.simulation.pair import Pair, a_pair
-from tests.simulation.phone import a_phone, contributed, until_contributed
+from tests.simulation.phone import a_phone, contributed, puts, until_contributed
 from tests.simulation.tampering import (
     LONG,
     Change,
@@ -23,8 +23,8 @@ from tests.simulation.tampering import (
 )
 
 from secemb_party.relay_frames import Frame, Refusal
-from secemb_sdk.outcome import Contributed, NotNow
-from secemb_shared.messages import Kind
+from secemb_sdk.outcome import Contributed, Dropped, NotNow
+from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
 from secemb_shared.messages.relayed import box_content, encode_relayed, sealed_bytes, split_relayed
 
@@ -129,17 +129,38 @@ async def test_a_server_0_that_tells_devices_another_round_is_refused_by_server_
         await pair.step()
         phone = a_phone(pair, 0)
         told = round_of(pair, model_digest=bytes(32))
-
-        def passed_on(frame: Frame) -> Frame:
-            seeds = bytes(24) + bytes(16) + frame.rest[sealed_bytes(Kind.KEYS) :]
-            content = box_content(told, Kind.KEYS, seeds)
-            message = encode_relayed(told, frame.session_id, Kind.RELAYED_KEYS, seeds, content, newest_key(pair))
-            split = split_relayed(told, frame.session_id, Kind.RELAYED_KEYS, message)
-            return replace(frame, rest=split.sealed + split.public)
-
-        pair.line.tamper = each(only(Kind.KEYS, passed_on))
+        pair.line.tamper = each(only(Kind.KEYS, lambda frame: resealed(pair, told, frame)))
         assert isinstance(await phone.contribute(), NotNow)
         assert refusals(pair, 1)["relay-round"] >= 1
+
+
+async def test_a_box_of_server_0s_own_in_the_place_of_the_keys_gives_the_device_no_receipt() -> None:
+    """Server 1 takes it, as it cannot know better; but what it then holds says nothing of the device, nor counts."""
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(3)]
+        pair.line.tamper = each(only(Kind.KEYS, lambda frame: resealed(pair, round_of(pair), frame)))
+        outcome = await phones[0].contribute()
+        assert isinstance(outcome, NotNow)
+        assert outcome.reason == "server 0 does not show server 1's receipt for the keys"
+        assert phones[0].model.trained == 0
+        assert set(puts(phones[0])) == {(0, "relayed-keys")}
+        pair.line.tamper = None
+        outcome = await phones[0].contribute()
+        assert isinstance(outcome, Dropped)
+        assert refusals(pair, 1)["session-conflict"] == 1
+        for phone in phones[1:]:
+            await contributed(phone)
+        await check_sum(pair, phones[1:])
+
+
+def resealed(pair: Pair, round_: RoundSpec, frame: Frame) -> Frame:
+    """Return a frame of keys with a box that server 0 has made: a seed of its own beside the device's public part."""
+    keys = bytes(24) + bytes(16) + frame.rest[sealed_bytes(Kind.KEYS) :]
+    content = box_content(round_, Kind.KEYS, keys)
+    message = encode_relayed(round_, frame.session_id, Kind.RELAYED_KEYS, keys, content, newest_key(pair))
+    split = split_relayed(round_, frame.session_id, Kind.RELAYED_KEYS, message)
+    return replace(frame, rest=split.sealed + split.public)
 
 
 async def test_a_refusal_says_no_more_than_its_name() -> None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.simulation.pair import a_pair
-from tests.simulation.phone import a_phone, contributed
-from tests.simulation.tampering import LONG, comes_back, noting, round_of
+from tests.simulation.pair import Pair, a_pair
+from tests.simulation.phone import Phone, a_phone, contributed
+from tests.simulation.tampering import LONG, comes_back, noting
 
+from secemb_party.evaluation import Evaluation
 from secemb_sdk.effects import Answer, Request
 from secemb_sdk.outcome import Contributed, NotNow
 
@@ -33,33 +34,51 @@ async def test_a_receipt_that_server_0_claims_is_none(claimed: object) -> None:
             return Answer(status=200, headers={}, body=json.dumps({"sha256": own, "receipt": claimed}).encode())
 
         phones[0].alter = alter
-        assert isinstance(await phones[0].contribute(), NotNow)
+        assert await reason_of(phones[0]) == "server 0 does not show server 1's receipt for the update"
         await comes_back(pair, phones)
 
 
-async def test_keys_without_server_1s_receipt_are_sent_again() -> None:
+async def test_an_update_that_server_0_does_not_show_to_hold_is_sent_again() -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
         phones = [a_phone(pair, number) for number in range(2)]
         phones[0].alter = lambda request, answer: (
-            without_receipt(answer) if request.path.endswith("relayed-keys") else answer
+            replace(answer, body=answer.body.replace(b"sha256", b"sha512"))
+            if request.path.endswith("relayed-update")
+            else answer
         )
-        assert isinstance(await phones[0].contribute(), NotNow)
+        assert await reason_of(phones[0]) == "server 0 does not show that it holds the update"
+        await comes_back(pair, phones)
+
+
+KEYS = {
+    "no receipt": (without_receipt, "server 0 does not show server 1's receipt for the keys"),
+    "no answer": (
+        lambda answer: replace(answer, body=answer.body[:-1]),
+        "server 0 answers the keys with something that is no answer to them",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", KEYS)
+async def test_keys_without_server_1s_receipt_are_sent_again(fault: str) -> None:
+    change, words = KEYS[fault]
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+        phones[0].alter = lambda request, answer: change(answer) if request.path.endswith("relayed-keys") else answer
+        assert await reason_of(phones[0]) == words
         assert phones[0].model.trained == 0
         await comes_back(pair, phones)
 
 
-@pytest.mark.parametrize("fault", ["own rows", "server 1's rows", "stale"])
+@pytest.mark.parametrize("fault", ["own rows", "server 1's rows"])
 async def test_wrong_rows_show_in_the_tag_and_the_device_uploads_zeros(fault: str) -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
         phones = [a_phone(pair, number) for number in range(2)]
         phones[0].log({5: 1.0, 6: 1.0})  # so that no answer is right by chance
-        if fault == "stale":
-            await phones[1].contribute()  # prepares the round
-            evaluation = await pair.parties[0]._evaluation(round_of(pair).digest)
-            evaluation.tagged[:] = np.random.default_rng(1).integers(0, 2**32, evaluation.tagged.shape, np.uint32)
-        elif fault == "server 1's rows":
+        if fault == "server 1's rows":
             pair.line.tamper_reply = lambda data: data if len(data) < 100 else data[:9] + flipped(data[9:])
         else:
             phones[0].alter = lambda request, answer: (
@@ -67,10 +86,44 @@ async def test_wrong_rows_show_in_the_tag_and_the_device_uploads_zeros(fault: st
                 if request.path.endswith("relayed-keys")
                 else answer
             )
-        outcome = await phones[0].contribute()
-        assert isinstance(outcome, Contributed)
-        assert outcome.trouble == "RowTagError"
+        await uploads_zeros(phones[0])
         assert phones[0].model.trained == 0
+
+
+async def test_rows_of_the_version_before_show_in_the_tag() -> None:
+    """They are rows that server 0 has published itself, with tags that were right a round ago."""
+    async with a_pair(**LONG) as pair:
+        await pair.step()
+        phones = [a_phone(pair, number) for number in range(2)]
+        for phone in phones:
+            await contributed(phone)
+        before = await current_evaluation(pair)
+        await pair.finish()
+        await pair.step()
+        (await current_evaluation(pair)).tagged[:] = before.tagged
+        phones[0].log({5: 1.0, 6: 1.0})
+        await uploads_zeros(phones[0])
+        assert phones[0].model.trained == 1  # in the round before
+
+
+async def current_evaluation(pair: Pair) -> Evaluation:
+    """Return what server 0 answers from in the round that is open."""
+    record = await pair.parties[0].ledger.current_round(pair.task.task_id)
+    assert record is not None
+    return await pair.parties[0]._evaluation(record.round_id)
+
+
+async def reason_of(phone: Phone) -> str:
+    """Let a device try in vain; return what it tells its owner."""
+    outcome = await phone.contribute()
+    assert isinstance(outcome, NotNow)
+    return outcome.reason
+
+
+async def uploads_zeros(phone: Phone) -> None:
+    outcome = await phone.contribute()
+    assert isinstance(outcome, Contributed)
+    assert outcome.trouble == "RowTagError"
 
 
 def flipped(data: bytes) -> bytes:

@@ -10,7 +10,7 @@ from secemb_tools.device.commands import app as device_app
 from secemb_tools.operate import answer
 from secemb_tools.operate import commands as operating
 from secemb_tools.operate.options import AsJson
-from secemb_tools.operate.refusal import refusals
+from secemb_tools.operate.refusal import REFUSED, refusals
 from secemb_tools.planning.commands import plan
 from secemb_tools.report import commands as reporting
 from secemb_tools.simulation import commands as simulating
@@ -76,12 +76,16 @@ def wire(
     catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Count the bytes of a device's round on the wire, and time reads, directly and through server 0 alone."""
+    """Count the bytes of a device's round on the wire, and time reads, directly and through server 0 alone.
+
+    Exit code 1 if a device with the relayed transport moves more than its catalogue's limit.
+    """
     from secemb_tools.bench.catalogues import choose
-    from secemb_tools.wire import run
+    from secemb_tools.wire import keeps, run
 
     with refusals():
-        run(output, choose(catalogue or []), sessions=sessions, as_json=json)
+        figures = run(output, choose(catalogue or []), sessions=sessions, as_json=json)
+    raise typer.Exit(0 if all(map(keeps, figures["bytes"])) else REFUSED)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from secemb_tools.operate.privacy_file import read_privacy
 from secemb_tools.operate.refusal import OperationError
 
 LAYOUTS = ("binned", "direct")
+BYTES_ARE = "messages of a round, without HTTP headers: those are less than 1,024 a request, each way"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +191,7 @@ def _describe_relay(task: TaskSpec, sizes: Sizes) -> dict[str, object]:
         "relay_key": task.relay_key or "none: made without --server1",
         "bytes_up_relayed": sizes.relayed_upload,
         "bytes_down_relayed": sizes.relayed_download + 4 * task.dense_size,
+        "bytes_are": BYTES_ARE,
     }
 
 

@@ -16,6 +16,7 @@ from secemb_tools.bench.catalogues import CATALOGUES
 from secemb_tools.bench.timing import fastest
 from secemb_tools.kernel import describe
 from secemb_tools.operate.refusal import OperationError
+from secemb_tools.operate.task_files import BYTES_ARE
 
 _SAMPLE = 8  # sessions that are added together in the measurement
 _KEPT_VERSIONS = 2  # tagged tables in memory: the open round's, and the one that is being added up
@@ -68,6 +69,7 @@ def cost(wish: Wish, *, seconds: float) -> dict[str, Any]:
         "bytes_down_per_device": sizes.download + 4 * wish.dense_size,
         "bytes_up_relayed": sizes.relayed_upload,
         "bytes_down_relayed": sizes.relayed_download + 4 * wish.dense_size,
+        "bytes_are": BYTES_ARE,
         "bytes_up_whole_table": 2 * whole,
         "bytes_down_whole_table": whole,
         "kernel_seconds_per_device": answering + adding,

@@ -8,6 +8,7 @@ PLAN: dict[str, Shape] = {
     "slots": int,
     "loss_bound": float,
     **every(int, "bytes_up_per_device", "bytes_down_per_device", "bytes_up_relayed", "bytes_down_relayed"),
+    "bytes_are": str,
     **every(int, "bytes_up_whole_table", "bytes_down_whole_table"),
     **every(float, "kernel_seconds_per_device", "kernel_seconds_per_round"),
     "rounds_until_everybody_took_part": int,
@@ -75,7 +76,7 @@ _MOVED: dict[str, Shape] = {
 }
 _TIMED: dict[str, Shape] = {
     **every(every(float, "p50", "p95"), "keys_ms", "update_ms"),
-    "cpu_ms_a_session": Many(float),
+    **every(Many(float), "cpu_ms_a_session", "peer_bytes_a_session"),
 }
 WIRE: dict[str, Shape] = {
     "machine": MACHINE,

@@ -32,6 +32,7 @@ TASK: dict[str, Shape] = {
     **every(int, "bytes_up_per_device", "bytes_down_per_device"),
     **every(str, "transport", "relay_key"),
     **every(int, "bytes_up_relayed", "bytes_down_relayed"),
+    "bytes_are": str,
     **every(float, "clip", "precision"),
     "overflow_budget": str,
     **every(int, "cohort", "min_cohort", "rounds", "join_seconds", "upload_seconds"),

@@ -22,8 +22,10 @@ from secemb_tools.loadtest.task import task_for
 from secemb_tools.local import Pair
 from secemb_tools.wire.proxy import proxy
 from secemb_tools.wire.reads import Reads, measure_reads
-from secemb_tools.wire.report import show
+from secemb_tools.wire.report import keeps, show
 from secemb_tools.wire.rounds import Transport, measure_rounds
+
+__all__ = ["LIMITS", "keeps", "run"]
 
 # What a device may move in a round, in bytes up and down, by catalogue.
 LIMITS = {
@@ -97,15 +99,15 @@ def _reads(catalogue: Catalogue, seconds: float, sessions: int) -> dict[str, Any
 
 
 async def _run_reads(pair: Pair, seconds: float, sessions: int) -> dict[str, Reads]:
-    async with proxy(pair.peer_port, seconds=seconds) as (port, _):
+    async with proxy(pair.peer_port, seconds=seconds) as (port, between):
         pair.peer_via = port
         try:
             await asyncio.to_thread(_start, pair)  # its questions pass through this loop's proxy
-            await measure_reads(pair, "relayed", sessions=sessions)  # prepares what later rounds find ready
+            await measure_reads(pair, "relayed", between, sessions=sessions)  # prepares what later rounds find ready
             found = {}
             for name, at_once in {"": 1, ", 16 at once": 16}.items():
                 for way in WAYS:
-                    found[way + name] = await measure_reads(pair, way, sessions=sessions, at_once=at_once)
+                    found[way + name] = await measure_reads(pair, way, between, sessions=sessions, at_once=at_once)
             return found
         finally:
             await asyncio.to_thread(pair.stop)

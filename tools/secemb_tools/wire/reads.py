@@ -15,7 +15,8 @@ from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_tools.loadtest.sending import Sending, keys_of, update_of
 from secemb_tools.local import Pair
-from secemb_tools.wire.rounds import Transport
+from secemb_tools.wire.proxy import Passed
+from secemb_tools.wire.rounds import Transport, total
 
 _TRIES = 400
 _PARTS = {"p50": 50, "p95": 95}
@@ -28,6 +29,7 @@ class Reads:
     keys_ms: list[float] = field(default_factory=list)
     update_ms: list[float] = field(default_factory=list)
     cpu_ms: list[float] = field(default_factory=list)  # a session, by server
+    peer_bytes: list[float] = field(default_factory=list)  # a session, from server 0 to server 1 and back
 
     def summary(self) -> dict[str, Any]:
         """Return what is told of them."""
@@ -35,24 +37,27 @@ class Reads:
             "keys_ms": {name: float(np.percentile(self.keys_ms, part)) for name, part in _PARTS.items()},
             "update_ms": {name: float(np.percentile(self.update_ms, part)) for name, part in _PARTS.items()},
             "cpu_ms_a_session": self.cpu_ms,
+            "peer_bytes_a_session": self.peer_bytes,
         }
 
 
-async def measure_reads(pair: Pair, transport: Transport, *, sessions: int, at_once: int = 1) -> Reads:
-    """Take so many sessions through one round, so many at a time."""
+async def measure_reads(pair: Pair, transport: Transport, between: Passed, *, sessions: int, at_once: int = 1) -> Reads:
+    """Take so many sessions through one round, so many at a time, and count what passes between the servers."""
     reads, gate = Reads(), asyncio.Semaphore(at_once)
     async with httpx.AsyncClient(timeout=120.0) as client:
         version = await _version(client, pair)
         before = [server.usage().cpu_seconds for server in pair.servers]
+        between.take()
 
         async def one(_number: int) -> None:
             async with gate:
                 await _session(client, pair, transport, reads)
 
         await asyncio.gather(*map(one, range(sessions)))
-        after = [server.usage().cpu_seconds for server in pair.servers]
+        moved, after = total(between.take()), [server.usage().cpu_seconds for server in pair.servers]
         await _await_next(client, pair, version)
     reads.cpu_ms = [1e3 * (late - early) / sessions for early, late in zip(before, after, strict=True)]
+    reads.peer_bytes = [count / sessions for count in moved]
     return reads
 
 

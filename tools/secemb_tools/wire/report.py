@@ -48,16 +48,18 @@ def _tls(found: list[dict[str, Any]]) -> Table:
 
 def _reads(found: list[dict[str, Any]]) -> Table:
     table = _table(
-        "A read and an update (ms), and what a session costs a server (CPU ms)",
+        "A read and an update (ms), and what a session costs the servers: CPU (ms), bytes between them, TLS included",
         *("catalogue", "between servers", "transport", "keys p50", "keys p95", "update p50", "update p95"),
-        *("CPU 0", "CPU 1"),
+        *("CPU 0", "CPU 1", "0 to 1", "1 to 0"),
     )
     for one in found:
         for way, times in one.items():
             if isinstance(times, dict):
                 cells = [times[step][part] for step in ("keys_ms", "update_ms") for part in ("p50", "p95")]
                 numbers = (f"{cell:.1f}" for cell in (*cells, *times["cpu_ms_a_session"]))
-                table.add_row(one["catalogue"], f"{one['milliseconds_between_servers']:.0f} ms", way, *numbers)
+                moved = (f"{count:,.0f}" for count in times["peer_bytes_a_session"])
+                distance = f"{one['milliseconds_between_servers']:.0f} ms"
+                table.add_row(one["catalogue"], distance, way, *numbers, *moved)
     return table
 
 
