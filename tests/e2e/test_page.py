@@ -259,6 +259,23 @@ async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: S
         visit.check_quiet()
 
 
+@pytest.mark.parametrize("path", ["/ui", "/ui/model", "/ui/capacity"])
+async def test_a_session_that_expires_under_ones_eyes_leads_to_the_login(
+    visit: Visit, servers: Servers, path: str
+) -> None:
+    page = visit.page
+    await visit.log_in(servers.operator_tokens[0], path)
+    await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    await page.context.clear_cookies()  # as a browser does with a cookie whose time is over
+    await see(page, "Your session is over. Log in again.")  # without a click
+    assert await visit.heading() == "Log in"
+    await visit.keep("session-over")
+    await page.get_by_label("Operator's token").fill(servers.operator_tokens[0])
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.locator("h1")).to_contain_text("Round")
+    visit.check_quiet()
+
+
 async def test_a_server_that_stops_is_noticed_and_a_session_that_is_over_leads_to_the_login(
     browser: Browser, servers: Servers
 ) -> None:
