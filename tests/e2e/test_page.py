@@ -186,9 +186,16 @@ async def test_a_form_of_another_session_is_refused(visit: Visit, servers: Serve
 
 async def test_the_checks_of_this_file_find_what_they_look_for(visit: Visit, servers: Servers) -> None:
     await visit.go("/ui/login")
-    await visit.page.set_content("<h2>First</h2><img><input name='x'><button></button><p style='color: red'>P</p>")
+    wrong = "<h2>First</h2><img><input name='x'><button></button><p style='color: red'>P</p><div><pre></pre></div>"
+    await visit.page.set_content(wrong)
+    await visit.page.evaluate("""() => {
+        document.querySelector("div").style.overflowX = "auto";
+        document.querySelector("pre").textContent = "wide".repeat(1000);
+    }""")
     found = " ".join(await visit.page.evaluate(FAULTS))
     for words in ("heading 2", "not one h1", "landmark main", "label x", "empty", "image", "inline P"):
+        assert words in found
+    for words in ("scrolls, not by keyboard", "scrolls, no cue"):
         assert words in found
     await visit.page.set_content("<p>black on white</p><font color='#888888'>grey on white</font>")
     (faint,) = await visit.page.evaluate(FAINT)
