@@ -254,4 +254,4 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("serve", SUCCESS): "tests/e2e/test_processes.py::test_rounds_of_two_processes_end_published_with_exact_sums",
 }
 # They print nothing, or JSON always.
-WITHOUT_JSON = {"serve", "vectors", "pair export"}
+WITHOUT_JSON = {"serve", "pair export"}

@@ -1,6 +1,7 @@
 """What a script in the browser can tell about whether everybody can read a page."""
 
-# Headings that skip a level, controls without a name, pictures without a text, landmarks that are missing or twice.
+# Headings that skip a level, controls without a name, pictures without a text, landmarks that are missing or twice,
+# boxes that scroll sideways and do not show it, or only to a mouse.
 FAULTS = """() => {
   const faults = [], all = (what) => [...document.querySelectorAll(what)];
   const levels = all("h1, h2, h3, h4").filter((h) => h.offsetParent).map((h) => Number(h.tagName[1]));
@@ -13,6 +14,12 @@ FAULTS = """() => {
   for (const one of all("th:not([scope])")) if (!one.closest(".u-legend")) faults.push("th " + one.textContent);
   const inline = all("[style], style, script:not([src])").filter((one) => !one.closest(".chart"));
   for (const one of inline) faults.push("inline " + one.tagName);
+  const wide = (one) => one.scrollWidth > one.clientWidth && /auto|scroll/.test(getComputedStyle(one).overflowX);
+  for (const one of all("body *").filter(wide)) {
+    const { backgroundImage: image, backgroundAttachment: attached } = getComputedStyle(one);
+    if (one.tabIndex < 0 || !one.role || !one.ariaLabel) faults.push("scrolls, not by keyboard: " + one.className);
+    if (!/gradient/.test(image) || !/local.*scroll/.test(attached)) faults.push("scrolls, no cue: " + one.className);
+  }
   if (new Set(all("[id]").map((one) => one.id)).size !== all("[id]").length) faults.push("an id twice");
   if (document.documentElement.scrollWidth > innerWidth) faults.push("wider than the screen");
   return faults;

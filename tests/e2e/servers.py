@@ -2,9 +2,7 @@
 
 import json
 import os
-import random
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,6 +19,7 @@ from typer.testing import CliRunner
 from secemb_party.models import Model, ModelStore, Shape
 from secemb_shared.messages import TaskSpec
 from secemb_tools.__main__ import app
+from secemb_tools.local.ports import free_ports
 
 TASK = {
     "name": "processes",
@@ -48,18 +47,6 @@ def secemb(*words: object) -> str:
     done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return str(done.stdout)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports below those that the system gives to clients: a server that is restarted finds its own again."""
-    found: list[int] = []
-    while len(found) < count:
-        port = random.randrange(15_000, 32_000)
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if port not in found and probe.connect_ex(("127.0.0.1", port)) != 0:
-                found.append(port)
-    return found
 
 
 def wait_for(what: str, holds: Callable[[], bool], seconds: float = START_SECONDS) -> None:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from secemb_tools.__main__ import app
 from secemb_tools.local import Pair
-from secemb_tools.local.pair import free_ports
+from secemb_tools.local.ports import free_ports
 
 
 @pytest.fixture(scope="module")

@@ -263,6 +263,8 @@ def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..
         (("--model", "svd"), 1, "there are mf, ncf, fm, deepfm"),
         (("--data", "nowhere"), 1, "secemb data fetch"),
         (("--rounds", 0), 2, "--rounds"),
+        ((*SMALL, "--out", "/dev/null/demo.html"), 1, "name another --out"),
+        ((*SMALL, "--out", "/"), 1, "name a file in it with --out"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_the_fix(words: tuple[object, ...], code: int, fix: str) -> None:

@@ -186,9 +186,16 @@ async def test_a_form_of_another_session_is_refused(visit: Visit, servers: Serve
 
 async def test_the_checks_of_this_file_find_what_they_look_for(visit: Visit, servers: Servers) -> None:
     await visit.go("/ui/login")
-    await visit.page.set_content("<h2>First</h2><img><input name='x'><button></button><p style='color: red'>P</p>")
+    wrong = "<h2>First</h2><img><input name='x'><button></button><p style='color: red'>P</p><div><pre></pre></div>"
+    await visit.page.set_content(wrong)
+    await visit.page.evaluate("""() => {
+        document.querySelector("div").style.overflowX = "auto";
+        document.querySelector("pre").textContent = "wide".repeat(1000);
+    }""")
     found = " ".join(await visit.page.evaluate(FAULTS))
     for words in ("heading 2", "not one h1", "landmark main", "label x", "empty", "image", "inline P"):
+        assert words in found
+    for words in ("scrolls, not by keyboard", "scrolls, no cue"):
         assert words in found
     await visit.page.set_content("<p>black on white</p><font color='#888888'>grey on white</font>")
     (faint,) = await visit.page.evaluate(FAINT)
@@ -257,6 +264,23 @@ async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: S
             await visit.go(path)
             await see(visit.page, words)
         visit.check_quiet()
+
+
+@pytest.mark.parametrize("path", ["/ui", "/ui/model", "/ui/capacity"])
+async def test_a_session_that_expires_under_ones_eyes_leads_to_the_login(
+    visit: Visit, servers: Servers, path: str
+) -> None:
+    page = visit.page
+    await visit.log_in(servers.operator_tokens[0], path)
+    await expect(page.get_by_role("button", name="Log out")).to_be_visible()
+    await page.context.clear_cookies()  # as a browser does with a cookie whose time is over
+    await see(page, "Your session is over. Log in again.")  # without a click
+    assert await visit.heading() == "Log in"
+    await visit.keep("session-over")
+    await page.get_by_label("Operator's token").fill(servers.operator_tokens[0])
+    await page.get_by_role("button", name="Log in").click()
+    await expect(page.locator("h1")).to_contain_text("Round")
+    visit.check_quiet()
 
 
 async def test_a_server_that_stops_is_noticed_and_a_session_that_is_over_leads_to_the_login(

@@ -85,6 +85,14 @@ def test_the_command_shows_the_licence_and_the_figures(served: tuple[Path, str],
     assert "remove it" in again
 
 
+def test_files_of_another_set_are_not_taken_for_the_named_one(tmp_path: Path) -> None:
+    write_as_movielens(made_up_ratings(people=12, items=30, count=200), tmp_path)
+    assert f"{tmp_path} holds ML100K and not ml-25m" in refused("data", "fetch", "ml-25m", "--path", tmp_path)
+    table = tmp_path / "ML25M.csv"
+    table.write_text("user,item,rating\n1,1,5\n")
+    assert "was unpacked to" in refused("data", "fetch", "ml-25m", "--path", table)
+
+
 def test_another_checksum_is_refused_and_nothing_is_left(served: tuple[Path, str], tmp_path: Path) -> None:
     folder, url = served
     (folder / "x.zip").write_bytes(archive(tmp_path))

@@ -1,6 +1,7 @@
 """Every format of ratings is read as it is published, and what is none is refused with the line and the fix."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -202,6 +203,17 @@ def test_a_set_has_a_name_that_tasks_and_directories_can_bear(tmp_path: Path) ->
     assert name.startswith("B_cher__xxx")
     assert len(name) == 80
     assert "deepfm on " + name == ascii("deepfm on " + name)[1:-1]
+
+
+def test_making_ratings_up_takes_no_table_of_all_people_and_items() -> None:
+    people, items = 500, 5000
+    tracemalloc.start()
+    try:
+        make_ratings(people=people, items=items, most=20, seed=1)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 * people * items / 4
 
 
 def test_made_up_ratings_have_a_long_tail_and_follow_their_seed() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -12,7 +13,11 @@ import pytest
 from tests.unit.sessions import make_task
 
 from secemb_party.ledger import Ledger
-from secemb_tools.demo.evidence import ServerView, total_of, view_of
+from secemb_tools import simulate
+from secemb_tools.demo.ending import Ending, sights
+from secemb_tools.demo.evidence import ServerView, Traffic, total_of, view_of
+from secemb_tools.local import Service, service
+from secemb_tools.transport import Transport
 
 TASK = make_task()
 SIZE = TASK.items * TASK.row_width * TASK.ring.element_bytes
@@ -128,3 +133,27 @@ def test_a_share_in_the_clear_shows(folder: Path) -> None:
     (folder / "data" / "shares" / "a.share").write_bytes(bytes(SIZE))
     assert view(folder).share_ones == 0
     assert view(folder).share_compressed == pytest.approx(0, abs=0.1)
+
+
+def test_a_system_that_does_not_tell_of_processor_time_costs_no_more_than_that_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Service, "pid", os.getpid())
+    server = Service(0, folder, 1)
+    if Path("/proc/self/stat").exists():
+        assert server.cpu_seconds() is not None
+    monkeypatch.setattr(service, "_PROC", folder / "proc")
+    assert server.cpu_seconds() is None
+    silent = view_of(folder, TASK, role=0, cpu_seconds=server.cpu_seconds())
+    ending = Ending(
+        run=simulate(devices=6, cohort=3, rounds=1, items=60),
+        seen=[],
+        transport=Transport.DIRECT,
+        ratings=(1, 2),
+        traffic=Traffic(sent=1, received=1, full_sent=1, full_received=1),
+        servers=[silent, view(folder)],
+        total=None,
+        troubled=0,
+        seconds=1.0,
+    )
+    assert sights(ending)[-1] == ("processor time", "-", "1.5 s")

@@ -9,6 +9,7 @@ import pytest
 from secemb_party.telemetry import Metrics
 from secemb_party.ui import assets, sessions, wording
 from secemb_party.ui.figures import Figures, Throughput
+from secemb_party.ui.rendering import PAGES
 from secemb_party.ui.sessions import LoginLimit, Sessions
 from secemb_party.ui.surroundings import Surroundings
 
@@ -164,3 +165,9 @@ def test_our_scripts_and_templates_name_no_other_host() -> None:
     for path in (*STATIC.glob("*.*"), *(STATIC.parent / "templates").iterdir()):
         for address in re.findall(r"(?:https?:)?//[\w.-]+\.\w+[^\s\"']*", path.read_text()):
             assert address == "http://www.w3.org/2000/svg", path.name
+
+
+def test_the_operators_guide_tells_of_every_page_in_their_order() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "operating.md").read_text(encoding="utf-8")
+    table = guide.partition("## The operator's page")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| (\w+) \| (?!what)", table, re.M) == [name for name, _ in PAGES]

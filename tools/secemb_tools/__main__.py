@@ -91,13 +91,17 @@ def wire(
 @app.command()
 def vectors(
     directory: Annotated[Path, typer.Option(help="Where the JSON files go.")] = Path("tests/vectors"),
+    json: AsJson = False,
 ) -> None:
     """Write the test vectors anew, with the portable definition."""
     from secemb_tools.vectors import write
 
     with refusals():
-        write(directory)
-        answer.note(f"vectors in {directory}")
+        files = write(directory)
+    if json:
+        answer.show_json({"directory": str(directory), "files": files})
+    else:
+        typer.echo(f"{len(files)} files of vectors in {directory}")
 
 
 @app.command(hidden=True)

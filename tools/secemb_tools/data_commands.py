@@ -35,14 +35,14 @@ def fetch(
     from secemb_tools.datasets.describing import describe
     from secemb_tools.datasets.fetching import LICENCE, archive_named
     from secemb_tools.datasets.progress import fetch_with_progress
-    from secemb_tools.datasets.reading import read_ratings
+    from secemb_tools.datasets.reading import read_named
 
     with refusals():
         archive_named(name)
         answer.note(LICENCE)
         place = path if path is not None else fetch_with_progress(name, into, source=source, md5=md5)
         with answer.busy("reading ratings"):
-            facts = {"path": str(place), **describe(read_ratings(place))}
+            facts = {"path": str(place), **describe(read_named(name, place))}
         answer.show_facts(facts, as_json=json)
 
 

@@ -50,17 +50,19 @@ def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
         by_person=rng.normal(0, 0.45, people),
         by_item=rng.normal(0, 0.8, items),
     )
-    who, what = _who_rates_what(rng, hidden.by_item + hidden.likes @ hidden.kinds.T, most)
+    who, what = _who_rates_what(rng, hidden, most)
     return hidden.rate(rng, who, what, middle=MIDDLE, noise=NOISE)
 
 
-def _who_rates_what(rng: np.random.Generator, liking: Doubles, most: int) -> tuple[Indices, Indices]:
+def _who_rates_what(rng: np.random.Generator, hidden: Tastes, most: int) -> tuple[Indices, Indices]:
     """Return pairs, none of them twice: people choose what is well known, and what they expect to like."""
-    people, items = liking.shape
+    people, items = hidden.by_person.size, hidden.by_item.size
     most = min(most, items)
     counts = np.clip(np.rint(rng.lognormal(np.log(most / 2), 0.6, people)), min(FEWEST, most), most).astype(np.int64)
     known = rng.permutation(1 / np.arange(10, items + 10) ** TAIL)
-    what = [_choose(rng, known * np.exp(KEENNESS * own), count) for own, count in zip(liking, counts, strict=True)]
+    # One person at a time: what everybody expects of everything would not fit into memory.
+    expected = (hidden.by_item + hidden.kinds @ likes for likes in hidden.likes)
+    what = [_choose(rng, known * np.exp(KEENNESS * own), count) for own, count in zip(expected, counts, strict=True)]
     return np.repeat(np.arange(people), counts), np.concatenate(what)
 
 

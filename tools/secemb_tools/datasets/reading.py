@@ -23,3 +23,14 @@ def read_ratings(path: Path) -> RatingSet:
     if (path / REVIEWS).is_file():
         return read_yelp(path)
     return read_movielens(path)
+
+
+def read_named(name: str, path: Path) -> RatingSet:
+    """Return the set at this place, which must be one in the format of the named archive."""
+    found = read_ratings(path)
+    if path.is_file() or found.name != name.replace("-", "").upper():
+        raise DatasetError(
+            f"{path} holds {found.name} and not {name}; give the directory that {name} was unpacked to, "
+            "or look at any set with `secemb data show`"
+        )
+    return found

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import tempfile
 from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from secemb_tools.demo.live import View
 from secemb_tools.demo.page import page
 from secemb_tools.demo.workspace import workspace
 from secemb_tools.local import Pair
+from secemb_tools.operate.refusal import OperationError
 from secemb_tools.simulation.scenario import World
 from secemb_tools.transport import Transport
 
@@ -41,12 +43,25 @@ def run(request: Request) -> int:
     """Run the demonstration; return 0 if all is as it must be, 1 if not, 130 after Ctrl-C."""
     # With JSON on stdout everything for people goes to stderr.
     console = Console(stderr=request.as_json, highlight=False)
+    _make_room(request.out)
     try:
         ending = asyncio.run(_stopped_by_signals(_demonstrate(console, request)))
     except asyncio.CancelledError:
         console.print("Stopped: nothing is left running, no file is left behind.")
         return INTERRUPTED
     return 0 if ending.good else 1
+
+
+def _make_room(out: Path) -> None:
+    """See that the report can be written, before a minute is spent on it."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out.parent):
+            pass
+    except OSError as error:
+        raise OperationError(f"no file can be made in {out.parent} ({error.strerror}); name another --out") from None
+    if out.is_dir():
+        raise OperationError(f"{out} is a directory; name a file in it with --out")
 
 
 async def _stopped_by_signals(demonstration: Coroutine[Any, Any, Ending]) -> Ending:
@@ -110,7 +125,6 @@ def _say_where(console: Console, pair: Pair) -> None:
 
 def _report(console: Console, request: Request, ending: Ending) -> None:
     show(console, ending)
-    request.out.parent.mkdir(parents=True, exist_ok=True)
     write_file(request.out, page(ending).encode())
     console.print(f"report in {request.out}", soft_wrap=True)
     if request.as_json:

@@ -90,8 +90,7 @@ class Course:
         )
 
     def _view_of(self, server: Service) -> ServerView:
-        cpu_seconds = server.usage().cpu_seconds
-        return view_of(server.folder, self.pair.task, role=server.role, cpu_seconds=cpu_seconds)
+        return view_of(server.folder, self.pair.task, role=server.role, cpu_seconds=server.cpu_seconds())
 
 
 def row_of(seen: Seen) -> Row:

@@ -99,7 +99,7 @@ def sights(ending: Ending) -> list[tuple[str, str, str]]:
         ("what zlib leaves of them", lambda one: _share(one.compressed)),
         ("what zlib leaves of its part of the sum", lambda one: _share(one.share_compressed)),
         ("ones among the bits of that part", lambda one: _share(one.share_ones)),
-        ("processor time", lambda one: f"{one.cpu_seconds:.1f} s"),
+        ("processor time", lambda one: _seconds(one.cpu_seconds)),
     ]
     first, second = ending.servers
     return [(name, shown(first), shown(second)) for name, shown in lines]
@@ -128,6 +128,10 @@ def _size(count: int) -> str:
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.1%}"
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} s"
 
 
 def _error(value: float | None) -> str:

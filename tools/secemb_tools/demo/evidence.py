@@ -30,7 +30,7 @@ class ServerView:
     compressed: float  # what zlib leaves of all messages
     share_ones: float | None  # the fraction of ones among the bits of its last share
     share_compressed: float | None  # what zlib leaves of that share
-    cpu_seconds: float
+    cpu_seconds: float | None  # not every system tells
 
     @property
     def good(self) -> bool:
@@ -60,7 +60,7 @@ class Traffic:
         return asdict(self)
 
 
-def view_of(folder: Path, task: TaskSpec, *, role: int, cpu_seconds: float) -> ServerView:
+def view_of(folder: Path, task: TaskSpec, *, role: int, cpu_seconds: float | None) -> ServerView:
     """Return what the server in this directory has seen."""
     messages = stored_messages(folder)
     trained = [one for one in messages if one.kind == TRAIN]

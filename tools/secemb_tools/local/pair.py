@@ -1,7 +1,6 @@
 """Two services for one task: set up as docs/operating.md says, started together, and ended together."""
 
 import shutil
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
+from secemb_tools.local.ports import HERE, free_ports
 from secemb_tools.local.service import Service
 from secemb_tools.operate.home import SECRET, Home, replace_file
 from secemb_tools.operate.installation import install, private_pem
@@ -19,7 +19,6 @@ from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.settings_text import Addresses
 from secemb_tools.operate.task_files import write_task
 
-HERE = "127.0.0.1"
 START_SECONDS = 60.0
 _PAUSE = 0.05
 
@@ -118,14 +117,3 @@ class Pair:
             path = self._folder / f"{mine.role}.pair.json"
             path.write_text(dump(export_pair(mine.folder)))
             import_pair(other.folder, path, replace=False)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind((HERE, 0))
-    ports = [int(one.getsockname()[1]) for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

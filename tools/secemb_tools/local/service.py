@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 
+_PROC = Path("/proc")
 _STOP_SECONDS = 10.0
 _ASK_SECONDS = 30.0
 
@@ -87,12 +88,16 @@ class Service:
         return answer.raise_for_status().json()
 
     def usage(self) -> Usage:
-        """Read the process's own accounts and its metrics."""
+        """Read the process's own accounts and its metrics; this needs a system with /proc."""
         text = httpx.get(f"{self.url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
         operations = {name: float(seconds) for name, seconds in kernel}
         return Usage(self._cpu(), operations, self._memory(), float(lag[0]))
+
+    def cpu_seconds(self) -> float | None:
+        """Return the processor time that the process has used, or None where the system has no /proc."""
+        return self._cpu() if (_PROC / str(self.pid) / "stat").exists() else None
 
     def endings(self) -> list[tuple[float, int]]:
         """Return, for each published round, the seconds from sealing to published and how many sessions counted."""
@@ -100,11 +105,11 @@ class Service:
         return [(one["ended_at"] - one["sealing_at"], one["counted"]) for one in rounds if one["state"] == "published"]
 
     def _cpu(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        fields = (_PROC / str(self.pid) / "stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _memory(self) -> int:
-        status = Path(f"/proc/{self.pid}/status").read_text()
+        status = (_PROC / str(self.pid) / "status").read_text()
         return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024
 
 

@@ -1,4 +1,4 @@
-"""What measurements and plans print."""
+"""What measurements, plans and vectors print."""
 
 from secemb_tools.shapes.kinds import Many, Named, Shape, every
 
@@ -97,4 +97,5 @@ MEASURING: dict[str, Shape] = {
     "bench": BENCH,
     "loadtest": LOADTEST,
     "wire": WIRE,
+    "vectors": {"directory": str, "files": Many(str)},
 }

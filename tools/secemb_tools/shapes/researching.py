@@ -26,8 +26,7 @@ RUN: dict[str, Shape] = {
 SERVER_VIEW: dict[str, Shape] = {
     **every(int, "role", "sessions", "messages", "keys_bytes", "update_bytes", "lengths", "repeated"),
     "compressed": float,
-    **every(float | None, "share_ones", "share_compressed"),
-    "cpu_seconds": float,
+    **every(float | None, "share_ones", "share_compressed", "cpu_seconds"),
 }
 DEMO: dict[str, Shape] = {
     **RUN,

@@ -32,11 +32,13 @@ def build() -> dict[str, str]:
     return {f"{name}.json": text(_document(name)) for name in _BUILDERS}
 
 
-def write(directory: Path) -> None:
-    """Write every vector file into `directory`."""
+def write(directory: Path) -> list[str]:
+    """Write every vector file into `directory` and return their names."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, content in build().items():
+    made = build()
+    for name, content in made.items():
         (directory / name).write_text(content, encoding="ascii", newline="\n")
+    return list(made)
 
 
 def _document(name: str) -> Json:
