@@ -153,7 +153,10 @@ CASES: dict[str, Case] = {
         fix="secemb init",
     ),
     "report dp": Case(
-        good=lambda p: ("--path", p.films, "--quick", "--cohorts", 10, "--rounds", 2, "--out", p.new(".json")),
+        good=lambda p: (
+            *("--path", p.films, "--quick", "--cohorts", 10, "--rounds", 2, "--device-by-device"),
+            *("--out", p.new(".json")),
+        ),
         says="figures in",
         bad=lambda place: ("--path", place.films, "--models", "svd"),
         fix="there are mf, ncf, fm and deepfm",

@@ -33,6 +33,12 @@ def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
         "full matrix",
     }
     assert figures["kernel"]["operations"]
+    assert figures["noise"][-1]["backend"] == "portable"
+    assert {row["backend"] for row in figures["noise"]} <= {"kernel", "portable"}
+    for row in figures["noise"]:
+        assert f"noise, {row['backend']}: {row['seconds']:.2f} s for 10^7 numbers" in done.stderr
+    goals = [bar for bar in figures["bars"] if bar["name"].startswith("noise")]
+    assert [bar["measured"] for bar in goals] == [row["seconds"] for row in figures["noise"][:-1]]
     assert [row["model"] for row in figures["devices"]] == ["MF", "NCF", "FM", "DeepFM"]
     assert all(bar["name"].split(",")[0] in done.stderr for bar in figures["bars"])
 

@@ -1,5 +1,6 @@
 """No update is longer than its limit once it is in the ring, whatever the model, the unit and the numbers."""
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,7 @@ from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossE
 from secemb_sdk.models.clipping import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.models.errors import ModelError
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
-from secemb_shared.privacy.clipping import clip_to_steps, squared_length
+from secemb_shared.privacy.clipping import LARGEST_LIMIT, clip_to_steps, squared_length
 from secemb_shared.ring import Ring
 from secemb_tools.simulation.records import cut_each
 
@@ -69,6 +70,18 @@ def test_whole_steps_are_never_longer_than_the_limit(
 def test_what_is_short_enough_loses_less_than_a_step_of_each_element(values: Floats) -> None:
     (steps,) = clip_to_steps([values], limit=2**24, fraction_bits=16)
     assert np.abs(steps - values.astype(np.float64) * 2**16).max() < 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    arrays.arrays(np.float64, st.integers(1, 60), elements=st.floats(-LARGEST_LIMIT, LARGEST_LIMIT)),
+    st.integers(1, LARGEST_LIMIT),
+)
+def test_steps_are_rounded_towards_zero_to_the_last_bit(values: np.ndarray, limit: int) -> None:
+    (steps,) = clip_to_steps([values], limit=limit, fraction_bits=0)
+    length, most = float(np.sqrt(np.dot(values, values))), limit * (1 - 2.0**-20)
+    scaled = values * (1.0 if length <= most else most / length)
+    assert steps.tolist() == [math.trunc(value) for value in scaled.tolist()]
 
 
 @settings(max_examples=100, deadline=None)

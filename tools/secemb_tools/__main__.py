@@ -43,7 +43,7 @@ def bench(
     catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Measure the kernel against the AES limit and the constructions against each other."""
+    """Measure the kernel against the AES limit, noise, and the constructions against each other."""
     from secemb_tools.bench import run
     from secemb_tools.bench.catalogues import choose
 

@@ -28,7 +28,7 @@ def clip_to_steps(parts: Sequence[Floats], *, limit: int, fraction_bits: int) ->
         raise NotFiniteError("a vector with NaN or infinity has no length; drop the update")
     most = limit * _SLACK
     factor = 1.0 if length <= most else most / length
-    return [np.trunc(part * factor).astype(np.int64) for part in scaled]
+    return [(part * factor).astype(np.int64) for part in scaled]  # rounds towards zero
 
 
 def squared_length(parts: Sequence[Steps]) -> int:

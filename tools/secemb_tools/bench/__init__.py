@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from secemb_tools.bench import catalogues, devices, footprint, kernel, report, sharing
+from secemb_tools.bench import catalogues, devices, footprint, kernel, noise, report, sharing
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
 
@@ -21,6 +21,9 @@ def run(output: Path, seconds: float, chosen: list[Catalogue], *, as_json: bool 
     figures: dict[str, Any] = {"machine": machine}
     figures["kernel"] = kernel.measure(console, seconds)
     report.show_kernel(console, figures["kernel"])
+    with console.status("noise"):
+        figures["noise"] = noise.measure(seconds)
+    noise.show(console, figures["noise"])
     with console.status("the device's cryptography"):
         figures["sharing"] = sharing.measure(chosen, seconds / 2)
     report.show_sharing(console, figures["sharing"])

@@ -82,6 +82,7 @@ def bars(figures: dict[str, Any]) -> list[Row]:
     """Return every goal with what was measured."""
     return [
         *_kernel_bars(figures["kernel"]["operations"]),
+        *_noise_bars(figures["noise"]),
         *_sharing_bars(figures["sharing"]),
         *_catalogue_bars(figures["catalogues"]),
     ]
@@ -118,6 +119,11 @@ def _shape_bars(row: Row) -> list[Row]:
         _bar(f"65 numbers a leaf, ns; tri-dpf, 64: 86 ({where})", ns[OPERATIONS[1]], 86, more=False),
         _bar(f"key pair, ns a level; myl7/fss: 260 for 16 ({where})", level, 260 / 16, more=False),
     ]
+
+
+def _noise_bars(rows: list[Row]) -> list[Row]:
+    native = [row for row in rows if row["backend"] != "portable"]
+    return [_bar("noise, seconds for 10^7 numbers on one core", row["seconds"], 2, more=False) for row in native]
 
 
 def _sharing_bars(rows: list[Row]) -> list[Row]:

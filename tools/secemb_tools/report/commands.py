@@ -62,6 +62,10 @@ def dp(
     quick: Annotated[
         bool, typer.Option("--quick", help="One budget, few rounds, and mf unless models are named.")
     ] = False,
+    device_by_device: Annotated[
+        bool,
+        typer.Option("--device-by-device", help="Draw each device's noise on its own, not a round's at once: slow."),
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
@@ -77,6 +81,7 @@ def dp(
         rounds=rounds or (10 if quick else None),
         seed=seed,
         out=out,
+        device_by_device=device_by_device,
         as_json=json,
     )
     raise typer.Exit(run(request))

@@ -37,6 +37,7 @@ class Request:
     rounds: int | None
     seed: int
     out: Path
+    device_by_device: bool = False  # local noise as devices would draw it, instead of a round's at once
     as_json: bool = False
 
 
@@ -51,7 +52,7 @@ def run(request: Request) -> int:
     found: list[Outcome] = []
     for number, plan in enumerate(wanted, 1):
         with console.status(f"{number} of {len(wanted)}: {_describe(plan)}"):
-            found.append(carry_out(plan, data, seed=request.seed))
+            found.append(carry_out(plan, data, seed=request.seed, device_by_device=request.device_by_device))
         console.print(f"{number} of {len(wanted)}: {_describe(plan)}: RMSE {found[-1].rmse:.4f}")
         _write(request, ratings, control, found)  # after each: a long report that is cut short has something to show
     if request.as_json:
@@ -76,7 +77,7 @@ def table(found: Sequence[Outcome], control: float) -> Table:
 
 
 def curves(found: Sequence[Outcome]) -> dict[str, str]:
-    """Return pictures by name: all models for each cohort, and central beside local noise."""
+    """Return pictures by name: for each cohort all models, and for each of them central beside local noise."""
     cohorts = list(dict.fromkeys(one.plan.cohort for one in found))
     pictures = {}
     for cohort in cohorts:
@@ -86,11 +87,12 @@ def curves(found: Sequence[Outcome]) -> dict[str, str]:
         pictures[f"models-{cohort}"] = line_chart(
             central, title=f"RMSE over ε, noise of the servers, cohort {cohort}", across="ε"
         )
-        both = {f"{model}, {where}": _points(here, model, where) for model in models for where in (CENTRAL, LOCAL)}
-        compared = {name: points for name, points in both.items() if name.split(",")[0] == next(iter(models))}
-        pictures[f"local-{cohort}"] = line_chart(
-            compared, title=f"RMSE over ε, noise of the servers or of the devices, cohort {cohort}", across="ε"
-        )
+        for model in models:
+            pictures[f"local-{model}-{cohort}"] = line_chart(
+                {f"{model}, {where}": _points(here, model, where) for where in (CENTRAL, LOCAL)},
+                title=f"RMSE over ε, noise of the servers or of the devices, cohort {cohort}",
+                across="ε",
+            )
     return pictures
 
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from secemb_party.privacy.accountant import Terms, epsilon, solve_multiplier
 from secemb_shared.messages.privacy import RECORD
 from secemb_tools.datasets import RatingSet, Split
-from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection
+from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
 from secemb_tools.simulation.recipes import Recipe, recipe_for
 
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
@@ -43,10 +43,10 @@ class Outcome:
 def plans(
     *, models: list[str], cohorts: list[int], budgets: list[float], unit: str, delta: float, rounds: int | None
 ) -> Iterator[Plan]:
-    """Yield every run of the report: all models with central noise, the first model with local noise as well."""
+    """Yield every run of the report: each model without noise, with central noise and with local noise."""
     for cohort in cohorts:
         for model in models:
-            for where in (CENTRAL, LOCAL) if model == models[0] else (CENTRAL,):
+            for where in (CENTRAL, LOCAL):
                 for budget in (None, *budgets) if where == CENTRAL else budgets:
                     yield Plan(
                         model=model,
@@ -59,15 +59,16 @@ def plans(
                     )
 
 
-def carry_out(plan: Plan, data: Split, *, seed: int, points: int = 8) -> Outcome:
-    """Train as planned."""
-    terms, counted = _terms(plan, data.train)
+def carry_out(plan: Plan, data: Split, *, seed: int, points: int = 8, device_by_device: bool = False) -> Outcome:
+    """Train as planned; local noise all at once, or for each device on its own."""
+    terms, counted = _terms(plan, data.train, seed)
     recipe, clip = _recipe(plan, data.train)
     protection = Protection(
         unit=plan.unit,
         clip=clip,
         multiplier=None if terms is None else Fraction(str(terms.multiplier)),
         where=plan.where,
+        device_by_device=device_by_device,
     )
     training = NoisyTraining(recipe, data, seed=seed, protection=protection)
     errors = []
@@ -84,19 +85,22 @@ def carry_out(plan: Plan, data: Split, *, seed: int, points: int = 8) -> Outcome
     )
 
 
-def _terms(plan: Plan, ratings: RatingSet) -> tuple[Terms | None, int]:
+def _terms(plan: Plan, ratings: RatingSet, seed: int) -> tuple[Terms | None, int]:
     """Return what a round promises, and how many of them count.
 
     Noise of the servers protects a person in a round of which it is not known whether they take part. Noise of a device
-    goes out under the device's own name, in each round that it takes part in: there is nothing to hide behind.
+    goes out under the device's own name, in each round that it takes part in: there is nothing to hide behind. The
+    device that takes part most often keeps to the budget, and so do all others.
     """
     if plan.budget is None:
         return None, 0
-    rate = min(1.0, plan.cohort / ratings.person_count)
-    rounds = plan.rounds if plan.where == CENTRAL else max(1, round(plan.rounds * rate))
-    sampled = rate if plan.where == CENTRAL else None
-    multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, rate=sampled)
-    return Terms(multiplier=float(multiplier), delta=plan.delta, rate=sampled), rounds
+    people, rounds, rate = ratings.person_count, plan.rounds, None
+    if plan.where == CENTRAL:
+        rate = min(1.0, plan.cohort / people)
+    else:
+        rounds = rounds_of_the_busiest(rounds, people=people, cohort=plan.cohort, seed=seed)
+    multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, rate=rate)
+    return Terms(multiplier=float(multiplier), delta=plan.delta, rate=rate), rounds
 
 
 def _recipe(plan: Plan, ratings: RatingSet) -> tuple[Recipe, int]:

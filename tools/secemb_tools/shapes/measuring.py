@@ -31,6 +31,7 @@ BENCH: dict[str, Shape] = {
         ),
         "threads": Many({"shape": str, "work": str, "speedup": float}, may_be_empty=True),
     },
+    "noise": Many({"backend": str, "seconds": float}),
     "sharing": Many({"catalogue": str, **every(float, "secemb_us", "full_us", "blocks_ratio", "ratio")}),
     "catalogues": Many(
         {
