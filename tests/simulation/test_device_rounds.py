@@ -214,9 +214,9 @@ async def test_an_evaluation_adds_up_errors_on_what_was_held_out() -> None:
         items=60,
         row_width=3,
         dense_size=0,
-        capacity=24,
+        capacity=40,  # half of it for what is held out, so that all twenty have room if chance holds them all out
         tables=4,
-        bins=12,
+        bins=20,
         fraction_bits=16,
         bound=2**24,
         row_rate="0.05",
