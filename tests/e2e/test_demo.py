@@ -252,7 +252,9 @@ def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..
     demo.wait_until(MOMENTS["a round has ended"])
     os.kill(demo.services()[0], signal.SIGKILL)
     assert demo.process.wait(timeout=60) == 1
-    assert "has ended by itself" in (tmp_path / "errors.txt").read_text()
+    words = (tmp_path / "errors.txt").read_text()
+    assert "has ended by itself: killed by signal 9" in words
+    assert '"level": "info"' not in words
     demo.check_that_nothing_is_left()
 
 

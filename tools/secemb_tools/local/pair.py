@@ -74,14 +74,14 @@ class Pair:
         for server in self.servers:
             while not server.answers("/readyz"):
                 if server.has_ended() or time.monotonic() > end:
-                    raise PairError(f"server {server.role} did not start: {server.log.read_text()[-2000:]}")
+                    raise PairError(f"server {server.role} did not start: {server.last_words()}")
                 yield _PAUSE
 
     def check(self) -> None:
         """Raise if a service has ended by itself."""
         for server in self.servers:
             if server.has_ended():
-                raise PairError(f"server {server.role} has ended by itself: {server.log.read_text()[-2000:]}")
+                raise PairError(f"server {server.role} has ended by itself: {server.last_words()}")
 
     def stop(self) -> None:
         """End both processes in good order."""

@@ -58,6 +58,14 @@ class Service:
         """Tell whether the process is gone."""
         return self._process is None or self._process.poll() is not None
 
+    def last_words(self) -> str:
+        """Return how the process ended, if it has, and the last lines of its log that are more than routine."""
+        code = None if self._process is None else self._process.poll()
+        ended = "" if code is None else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        lines = self.log.read_text(errors="replace").splitlines()
+        telling = [line for line in lines if not line.startswith("{") or '"level": "info"' not in line]
+        return "\n".join([ended, *telling[-5:]])[:2000]
+
     def answers(self, path: str) -> bool:
         """Tell whether the service says that all is well at this address."""
         try:

@@ -26,7 +26,7 @@ _FOR_DEVICES = {
     "/v1/tasks/{task}/relay",
 }
 # What comes too often to be told one by one, unless it is refused: metrics count it.
-_QUIET = {"/healthz", "/readyz", "/metrics"} | _FOR_DEVICES
+_QUIET = {"/healthz", "/readyz", "/metrics", "/peer/v1/relay"} | _FOR_DEVICES
 # A response may bring its own: dense parameters may be cached, a page needs its scripts.
 _HEADERS = (
     (b"cache-control", b"no-store"),
