@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
@@ -280,10 +280,10 @@ async def test_a_crowded_server_turns_requests_away_before_it_reads_their_bodies
 
         path = f"https://server1/v1/rounds/{device.spec.digest.hex()}/sessions/{device.name.hex()}/{what}"
         headers = device.headers(1, what, body)
-        async with AsyncExitStack() as crowd:
+        with ExitStack() as crowd:
             with suppress(BusyError):
                 while True:
-                    await crowd.enter_async_context(pair.parties[1].workers.place())
+                    crowd.enter_context(pair.parties[1].workers.place())
             answer = await pair.send(1, httpx.Request("PUT", path, content=chunks(), headers=headers))
             assert_problem(answer, 429, "busy")
             assert answer is not None

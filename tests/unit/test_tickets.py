@@ -78,3 +78,18 @@ def test_what_was_refused_is_refused_again() -> None:
     for _ in range(2):
         with pytest.raises(TicketError, match="another round or session"):
             tickets.check(TICKET, ROUND, SESSION, 0.0)
+
+
+def test_a_ticket_that_was_made_here_is_remembered_for_its_own_session_alone() -> None:
+    tickets = TicketCheck(OTHER.public_key())  # so that only what is remembered can be good
+    tickets.remember(TICKET, ROUND, SESSION, 100)
+    tickets.check(TICKET, ROUND, SESSION, 100.0)
+    for ticket, round_id, session_id in (
+        (TICKET, ROUND, bytes(16)),
+        (TICKET, bytes(32), SESSION),
+        ("x", ROUND, SESSION),
+    ):
+        with pytest.raises(TicketError):
+            tickets.check(ticket, round_id, session_id, 100.0)
+    with pytest.raises(TicketError):
+        tickets.check(TICKET, ROUND, SESSION, 100.5)

@@ -65,7 +65,7 @@ class Party:
     def __init__(self, parts: Parts) -> None:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
-        self._shares, self._tickets, self._backend = parts.shares, TicketCheck(parts.ticket_key), parts.backend
+        self._shares, self.tickets, self._backend = parts.shares, TicketCheck(parts.ticket_key), parts.backend
         self.metrics, self._keep_rounds = parts.metrics, parts.keep_rounds
         self._evaluations: dict[bytes, asyncio.Future[Evaluation]] = {}
         self._sizes = Sizes.of(parts.task)
@@ -161,8 +161,8 @@ class Party:
 
     async def keys(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Take a session's KEYS message and return its ANSWER, once the keys are durable."""
-        self._tickets.check(ticket, round_id, session_id, self.clock())
-        async with self.workers.place():
+        self.tickets.check(ticket, round_id, session_id, self.clock())
+        with self.workers.place():
             evaluation = await self._evaluation(round_id)
             body = await read(self._sizes.keys)
             upload, answer = await self._compute("answer", lambda: _answered(evaluation, session_id, body))
@@ -171,12 +171,13 @@ class Party:
                 upload, self.clock(), require_admission=admitted, limit=self.task.cohort
             )
             self._count("keys", stored)
+            self._proofs.remember(upload)
             return answer
 
     async def read_rows(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Return the ANSWER to a KEYS message of which nothing is kept: no update can follow it."""
         self._read_tickets.check(ticket, round_id, session_id, self.clock())
-        async with self.workers.place():
+        with self.workers.place():
             evaluation = await self._evaluation(round_id)
             # Harmless as long as the device draws new seeds, and a sign that it may not have: see docs/protocol.md.
             if await self.ledger.knows_session(session_id):
@@ -187,12 +188,12 @@ class Party:
     async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadUpload) -> Kept:
         """Take a session's upload from whoever made its keys, and return what is now durable."""
         try:
-            self._tickets.check(ticket, round_id, session_id, self.clock())
+            self.tickets.check(ticket, round_id, session_id, self.clock())
         except TicketExpiredError:
             # Who has lost the receipt may still learn that the upload is here; nothing new is stored for it.
             if not await self.ledger.has_update(round_id, session_id):
                 raise
-        async with self.workers.place():
+        with self.workers.place():
             evaluation = await self._evaluation(round_id)
             sent = await read(upload_bytes(evaluation.round, self.role))
             upload = await self._check_update(evaluation, session_id, sent.message)

@@ -6,6 +6,7 @@ to, its items among them. So both ask every upload, in every kind of round and h
 the session's hold, which the other server does not know.
 """
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from secemb_party.errors import RoundClosedError, UnknownSessionError
@@ -13,6 +14,8 @@ from secemb_party.ledger import Ledger, RoundState, Upload
 from secemb_shared.errors import SecEmbError
 from secemb_shared.holds import check_proof
 from secemb_shared.messages import RoundSpec
+
+_REMEMBERED = 4096  # holds that need not be looked up: those of sessions whose update is on its way
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -36,11 +39,20 @@ class Proofs:
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
+        self._holds: OrderedDict[tuple[bytes, bytes], bytes] = OrderedDict()
+
+    def remember(self, keys: Upload) -> None:
+        """Keep the hold of a session whose keys are durable: it never changes, and its update comes soon."""
+        # The digest that tells a resend of the keys is the hold: it stays when the keys themselves are forgotten.
+        self._holds[keys.round_id, keys.session_id] = keys.body_digest
+        if len(self._holds) > _REMEMBERED:
+            self._holds.popitem(last=False)
 
     async def check(self, round_: RoundSpec, upload: Upload, shown: bytes) -> bytes:
         """Return the session's hold, or raise unless the upload comes from the device that made the keys."""
-        # The digest that tells a resend of the keys is the hold: it stays when the keys themselves are forgotten.
-        hold = await self._ledger.keys_digest(upload.round_id, upload.session_id)
+        hold = self._holds.get((upload.round_id, upload.session_id))
+        if hold is None:
+            hold = await self._ledger.keys_digest(upload.round_id, upload.session_id)
         if hold is None:
             raise await self._missing(upload.round_id)
         check_proof(round_.label(upload.session_id), hold, upload.body_digest, shown)

@@ -257,6 +257,11 @@ def get_logger() -> FilteringBoundLogger:
     return cast(FilteringBoundLogger, logger)
 
 
+def debugging() -> bool:
+    """Tell whether lines that help to find faults are wanted: to make one costs more than to ask."""
+    return logging.getLogger(_LOGGER).isEnabledFor(logging.DEBUG)
+
+
 def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -> None:
     """Send our lines and those of libraries to `stream` (stderr), one JSON object or one line of text each."""
     text = structlog.dev.ConsoleRenderer(colors=False)

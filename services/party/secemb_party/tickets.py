@@ -49,11 +49,16 @@ class TicketCheck:
         name = (ticket, round_id, session_id)
         expires = self._verified.get(name)
         if expires is None:
-            expires = self._verified[name] = check_signature(self._key, ticket, round_id, session_id, self._domain)
-            if len(self._verified) > _REMEMBERED:
-                self._verified.popitem(last=False)
+            expires = check_signature(self._key, ticket, round_id, session_id, self._domain)
+            self.remember(ticket, round_id, session_id, expires)
         if expires < now:
             raise TicketExpiredError("the ticket has expired; join again")
+
+    def remember(self, ticket: str, round_id: bytes, session_id: bytes, expires: int) -> None:
+        """Keep a ticket that is known to be genuine: one that was verified here, or made here a moment ago."""
+        self._verified[ticket, round_id, session_id] = expires
+        if len(self._verified) > _REMEMBERED:
+            self._verified.popitem(last=False)
 
 
 def check_signature(

@@ -5,9 +5,9 @@ nothing for those it turns away.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import contextmanager
 from typing import TypeVar
 
 from secemb_shared.errors import SecEmbError
@@ -42,8 +42,8 @@ class Workers:
         """Return how many places there are."""
         return self._limit
 
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
+    @contextmanager
+    def place(self) -> Iterator[None]:
         """Take a place for the length of a request, or raise `BusyError` at once."""
         if self._taken >= self._limit:
             raise BusyError(self._retry_after)

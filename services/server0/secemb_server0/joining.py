@@ -73,7 +73,9 @@ class Door:
     def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, now: float) -> Joined | NotNow:
         match admission:
             case Admission.ADMITTED | Admission.ALREADY:
-                ticket = issue_ticket(self._key, record.round_id, session_id, math.ceil(record.upload_until))
+                expires = math.ceil(record.upload_until)
+                ticket = issue_ticket(self._key, record.round_id, session_id, expires)
+                self._party.tickets.remember(ticket, record.round_id, session_id, expires)
                 return Joined(record.spec.decode(), ticket, record.upload_until)
             case Admission.SESSION_TAKEN:
                 raise SessionConflictError("this session id is taken; draw a new one")

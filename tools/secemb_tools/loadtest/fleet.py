@@ -17,9 +17,10 @@ from secemb_shared.messages.relay_key import RelayKey
 from secemb_tools.loadtest.sending import Sending, keys_of, update_of
 from secemb_tools.local import Pair
 
-_TRIES = 600
+_TRIES = 3000
 # A server that has no place sends devices away for up to a minute; here the next round is a moment away.
 _LONGEST_PAUSE = 0.3
+_LOOK_SECONDS = 0.1
 
 
 @dataclass(slots=True)
@@ -30,6 +31,7 @@ class Fleet:
     update_seconds: list[float] = field(default_factory=list)
     sent: int = 0  # bytes of bodies, repeats included
     received: int = 0
+    joins: int = 0  # wishes to join, those that were told to come back included
     finished: int = 0
     failed: int = 0
     seconds: float = 0.0
@@ -37,7 +39,11 @@ class Fleet:
 
 
 async def run_fleet(pair: Pair, *, devices: int, rounds: int) -> Fleet:
-    """Take the whole fleet through some rounds, all devices of a round at once."""
+    """Take the whole fleet through some rounds, all devices of a round at once.
+
+    They come back when a round is published. A device in life waits as long as it is told to; hundreds that asked
+    every moment whether the next round is open would measure their own impatience.
+    """
     fleet, start, cpu = Fleet(), perf_counter(), process_time()
     trust = ssl.create_default_context()  # made once: a client of its own for each device would make its own
     async with AsyncExitStack() as stack:
@@ -45,16 +51,16 @@ async def run_fleet(pair: Pair, *, devices: int, rounds: int) -> Fleet:
         clients = [
             await stack.enter_async_context(httpx.AsyncClient(timeout=120, verify=trust)) for _ in range(devices)
         ]
-        for _ in range(rounds):
+        for number in range(rounds):
             await asyncio.gather(*(_one_session(client, pair, fleet) for client in clients))
+            await _await_published(clients[0], pair, number + 1)
         fleet.seconds, fleet.generator_cpu_seconds = perf_counter() - start, process_time() - cpu
-        await _await_published(clients[0], pair, rounds)
     return fleet
 
 
 async def _one_session(client: httpx.AsyncClient, pair: Pair, fleet: Fleet) -> None:
     try:
-        session, ticket, relay = await _join(client, pair)
+        session, ticket, relay = await _join(client, pair, fleet)
         calls = _Calls(client, pair, session, ticket, fleet)
         answers = await calls.send(keys_of(session, relay), fleet.keys_seconds)
         await calls.send(update_of(session, answers, relay), fleet.update_seconds)
@@ -63,12 +69,13 @@ async def _one_session(client: httpx.AsyncClient, pair: Pair, fleet: Fleet) -> N
         fleet.failed += 1
 
 
-async def _join(client: httpx.AsyncClient, pair: Pair) -> tuple[DeviceSession, str, RelayKey | None]:
+async def _join(client: httpx.AsyncClient, pair: Pair, fleet: Fleet) -> tuple[DeviceSession, str, RelayKey | None]:
     """Ask until there is a round; return its session, the ticket and, where the task is relayed, server 1's key."""
     session_id, task = secrets.token_bytes(16), pair.task
     for _ in range(_TRIES):
         url = f"{pair.servers[0].url}/v1/tasks/{task.task_id.hex()}/join"
         answer = (await client.post(url, json={"session": session_id.hex()})).raise_for_status()
+        fleet.joins += 1
         if answer.status_code == 200:
             found = answer.json()
             relay = RelayKey.read(task, urlsafe_b64decode(found["relay"])) if task.relays else None
@@ -125,5 +132,5 @@ async def _await_published(client: httpx.AsyncClient, pair: Pair, rounds: int) -
         answers = [await client.get(f"{one.url}/v1/tasks/{pair.task.task_id.hex()}") for one in pair.servers]
         if all(answer.json()["model_version"] >= rounds for answer in answers):
             return
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(_LOOK_SECONDS)
     raise TimeoutError("the rounds were not published")

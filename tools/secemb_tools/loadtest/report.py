@@ -23,6 +23,7 @@ def figure(
         "devices": devices,
         "sessions": fleet.finished,
         "failed": fleet.failed,
+        "joins_a_session": fleet.joins / max(fleet.finished, 1),
         "bytes_up_per_device": fleet.sent // max(fleet.finished, 1),
         "bytes_down_per_device": fleet.received // max(fleet.finished, 1),
         "sessions_per_second": fleet.finished / fleet.seconds,

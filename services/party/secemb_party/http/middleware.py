@@ -3,13 +3,14 @@
 Written against ASGI itself: it costs little and sees the bytes that really pass.
 """
 
-from secrets import token_hex
+import logging
+import random
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars, reset_contextvars
 
-from secemb_party.telemetry import Metrics, get_logger
+from secemb_party.telemetry import Metrics, debugging, get_logger
 from secemb_party.transport import arriving
 
 REQUEST_ID = b"x-request-id"
@@ -50,21 +51,25 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Never the caller's own id: what comes from outside does not go into a log.
-        exchange = _Exchange(token_hex(8), scope, receive, send)
-        with bound_contextvars(request=exchange.request_id), arriving(scope["path"]):
-            try:
+        # Never the caller's own id: what comes from outside does not go into a log. No secret, hence no system call.
+        exchange = _Exchange(f"{random.getrandbits(64):016x}", scope, receive, send)
+        bound = bind_contextvars(request=exchange.request_id)
+        try:
+            with arriving(scope["path"]):
                 await self._app(scope, exchange.receive, exchange.send)
-            finally:
-                self._record(scope, exchange)
+        finally:
+            self._record(scope, exchange)
+            reset_contextvars(**bound)
 
     def _record(self, scope: Scope, exchange: "_Exchange") -> None:
         route, seconds = route_template(scope), perf_counter() - exchange.start
         self._metrics.request(route=route, method=scope["method"], status=exchange.status, seconds=seconds)
         self._metrics.moved(received=exchange.received, sent=exchange.sent)
-        log = get_logger()
         quiet = (route in _QUIET or route.startswith("/ui")) and exchange.status < 400
-        (log.debug if quiet else log.info)(
+        if quiet and not debugging():
+            return
+        get_logger().log(
+            logging.DEBUG if quiet else logging.INFO,
             "request",
             method=scope["method"][:10],
             route=route,

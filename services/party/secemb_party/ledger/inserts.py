@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, bindparam, func, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.sql.dml import Insert
+
+from secemb_party.ledger.prepared import Prepared, writes_alone
 
 
 class Turn(IntEnum):
@@ -22,7 +23,7 @@ _TAKE_TURN = select(func.pg_advisory_xact_lock(bindparam("turn")))
 
 def insert_new(tx: Connection, table: Table, row: Mapping[str, Any]) -> bool:
     """Insert a row unless one with its key is there; return whether it was inserted."""
-    return tx.execute(_insert_new(table, tx.dialect.name), row).rowcount == 1
+    return _insert_new(table, tx.dialect.name, tuple(row)).change(tx, row) == 1
 
 
 def take_turn(tx: Connection, turn: Turn) -> None:
@@ -31,13 +32,8 @@ def take_turn(tx: Connection, turn: Turn) -> None:
         tx.execute(_TAKE_TURN, {"turn": int(turn)})
 
 
-def writes_alone(tx: Connection) -> bool:
-    """Return whether a writing transaction is the only one there is: in SQLite it is."""
-    return tx.dialect.name == "sqlite"
-
-
 @cache
-def _insert_new(table: Table, dialect: str) -> Insert:
+def _insert_new(table: Table, dialect: str, names: tuple[str, ...]) -> Prepared:
     if dialect == "sqlite":
-        return sqlite.insert(table).on_conflict_do_nothing()
-    return postgresql.insert(table).on_conflict_do_nothing()
+        return Prepared(sqlite.insert(table).on_conflict_do_nothing(), *names)
+    return Prepared(postgresql.insert(table).on_conflict_do_nothing(), *names)

@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, func, select, update
 
 from secemb_party.ledger.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
-from secemb_party.ledger.inserts import insert_new, writes_alone
+from secemb_party.ledger.inserts import insert_new
+from secemb_party.ledger.prepared import writes_alone
 from secemb_party.ledger.records import NewRound, RoundRecord
 from secemb_party.ledger.states import ENDED, REQUIRED_FACTS, RoundState, allowed
 from secemb_party.ledger.tables import rounds as table

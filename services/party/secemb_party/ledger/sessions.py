@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from secemb_party.ledger.errors import NotRecordedError
 from secemb_party.ledger.inserts import insert_new
+from secemb_party.ledger.prepared import Prepared
 from secemb_party.ledger.records import Admission, Counts, SessionSummary, Stored, Upload
 from secemb_party.ledger.rounds import lock_round
 from secemb_party.ledger.states import RoundState
@@ -20,7 +21,7 @@ from secemb_party.ledger.tables import sessions as table
 KEYS, UPDATE = "keys", "update"
 
 _IN_ROUND = table.c.round_id == bindparam("round")
-_LOOK = (
+_LOOK = Prepared(
     select(
         rounds.c.state,
         table.c.round_id,
@@ -31,10 +32,8 @@ _LOOK = (
     .select_from(rounds.outerjoin(table, table.c.session_id == bindparam("session")))
     .where(rounds.c.round_id == bindparam("round"))
 )
-_TALLY = select(
-    func.count().label("sessions"), func.count().filter(table.c.device == bindparam("device_")).label("of_device")
-).where(_IN_ROUND)
-_SIZE = select(func.count()).where(_IN_ROUND)
+_TALLY = Prepared(select(func.count(), func.count().filter(table.c.device == bindparam("device_"))).where(_IN_ROUND))
+_SIZE = Prepared(select(func.count()).where(_IN_ROUND))
 _COUNT = select(func.count(), func.count(table.c.keys_digest), func.count(table.c.update_digest)).where(_IN_ROUND)
 _SUMMARIES = (
     select(table.c.session_id, table.c.keys_public, table.c.update_public).where(_IN_ROUND).order_by(table.c.session_id)
@@ -42,11 +41,13 @@ _SUMMARIES = (
 _KNOWN = select(table.c.session_id).where(table.c.session_id == bindparam("session"))
 _KEYS_DIGEST = select(table.c.keys_digest).where(_IN_ROUND, table.c.session_id == bindparam("session"))
 _UPDATED = _KNOWN.where(_IN_ROUND, table.c.update_digest.is_not(None))
-_ADD_BODY = insert(bodies)
+_ADD_BODY = Prepared(insert(bodies), "session_id", "part", "body")
 _SET = {
-    part: update(table)
-    .where(table.c.session_id == bindparam("session"))
-    .values({name: bindparam(f"new_{name}") for name in (f"{part}_digest", f"{part}_public", f"{part}_at")})
+    part: Prepared(
+        update(table)
+        .where(table.c.session_id == bindparam("session"))
+        .values({name: bindparam(f"new_{name}") for name in (f"{part}_digest", f"{part}_public", f"{part}_at")})
+    )
     for part in (KEYS, UPDATE)
 }
 
@@ -70,10 +71,10 @@ def admit(tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, 
         return Admission.ALREADY if same else Admission.SESSION_TAKEN
     if seen.state is not RoundState.OPEN:
         return Admission.CLOSED
-    tally = tx.execute(_TALLY, {"round": round_id, "device_": device}).one()
-    if tally.of_device:
+    [(sessions, of_device)] = _TALLY.rows(tx, {"round": round_id, "device_": device})
+    if of_device:
         return Admission.DEVICE_TAKEN
-    if tally.sessions >= limit:
+    if sessions >= limit:
         return Admission.FULL
     row = {"session_id": session_id, "round_id": round_id, "device": device, "admitted_at": now}
     # The only thing this lock does not keep out is the same id in another round.
@@ -93,7 +94,8 @@ def put_keys(tx: Connection, upload: Upload, now: float, *, require_admission: b
     if seen.round_id is None:
         if require_admission:
             return Stored.UNKNOWN
-        if tx.execute(_SIZE, {"round": upload.round_id}).scalar_one() >= limit:
+        [(sessions,)] = _SIZE.rows(tx, {"round": upload.round_id})
+        if sessions >= limit:
             return Stored.FULL
         return Stored.STORED if _add_with_keys(tx, upload, now) else Stored.OTHER_ROUND
     return _store(tx, KEYS, upload, now)
@@ -138,10 +140,10 @@ def counts(tx: Connection, round_id: bytes) -> Counts:
 
 def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:
     lock_round(tx, round_id)
-    row = tx.execute(_LOOK, {"round": round_id, "session": session_id}).one_or_none()
-    if row is None:
+    rows = _LOOK.rows(tx, {"round": round_id, "session": session_id})
+    if not rows:
         raise NotRecordedError("the ledger does not know this round")
-    state, *session = row
+    [(state, *session)] = rows
     return _Seen(RoundState(state), *session)
 
 
@@ -176,10 +178,10 @@ def _store(tx: Connection, part: str, upload: Upload, now: float) -> Stored:
         f"new_{part}_public": upload.public_digest,
         f"new_{part}_at": now,
     }
-    tx.execute(_SET[part], values)
+    _SET[part].change(tx, values)
     _store_body(tx, part, upload)
     return Stored.STORED
 
 
 def _store_body(tx: Connection, part: str, upload: Upload) -> None:
-    tx.execute(_ADD_BODY, {"session_id": upload.session_id, "part": part, "body": upload.body})
+    _ADD_BODY.change(tx, {"session_id": upload.session_id, "part": part, "body": upload.body})
