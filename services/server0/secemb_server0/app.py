@@ -51,11 +51,9 @@ def create_server0(
     """Return server 0 made of these parts; with a line for it, it relays where the task allows that."""
     leader = Leader(party, peer, choose_kind=choose_kind)
     app = new_app("SecEmb server 0", DESCRIPTION, metrics=party.metrics, ready=leader.readiness)
-    # The first is found first, and joining is what is asked most of what the framework serves.
     door = Door(party, leader, ticket_key, open_enrolment=open_enrolment)
     line = relay_line if party.task.relays else None
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
-    app.include_router(join_routes(party, door, body_seconds=body_seconds, relay_key=relay_key))
     app.include_router(device_routes(party))
     app.include_router(table_routes(party))
     app.include_router(read_routes(party, body_seconds=body_seconds))
@@ -65,6 +63,7 @@ def create_server0(
         relay = Relay(line, metrics=party.metrics, limits=relay_limits)
         more = relayed_routes(RelayedUploads(party, relay, relay_key, completed=leader.changed.set))
     install_uploads(app, party, body_seconds=body_seconds, completed=leader.changed.set, more=more)
+    app.by_hand.extend(join_routes(party, door, body_seconds=body_seconds, relay_key=relay_key))
     if operator_hash is not None:
         app.include_router(operator_routes(party, operator_hash))
         app.include_router(rollback_routes(party, leader, operator_hash))

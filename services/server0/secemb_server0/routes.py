@@ -1,10 +1,13 @@
-"""What devices may ask server 0 alone."""
+"""What devices may ask server 0 alone: a ticket to take part in a round, or to read."""
 
+import re
 from base64 import urlsafe_b64encode
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from fastapi import APIRouter, Header, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
 
 from secemb_party.errors import (
     PeerRefusedError,
@@ -13,16 +16,21 @@ from secemb_party.errors import (
     UnauthorizedError,
     UnknownTaskError,
 )
-from secemb_party.http.bodies import RequestInvalidError, SlowBodyError, small_body_route
-from secemb_party.http.devices import TaskHex, check_task
+from secemb_party.http.bodies import RequestInvalidError, SlowBodyError, read_small
+from secemb_party.http.by_hand import HandRoute, describe_parameter
+from secemb_party.http.devices import check_task
 from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party
 from secemb_server0.announced_key import AnnouncedKey
 from secemb_server0.joining import Door, NotNow
-from secemb_shared.errors import LengthError
+from secemb_shared.errors import LengthError, SecEmbError
 
-Token = Annotated[str | None, Header(max_length=300)]
+Ask = Callable[[str | None, bytes], Awaitable[BaseModel | NotNow]]
+
+_JSON = "application/json"
+_LONGEST_TOKEN = 300
+_TASK = re.compile(r"[0-9a-f]{64}")
 
 
 class JoinRequest(BaseModel):
@@ -50,40 +58,58 @@ class ReadAnswer(BaseModel):
     read_until: float | None = None
 
 
-def join_routes(party: Party, door: Door, *, body_seconds: float, relay_key: AnnouncedKey | None = None) -> APIRouter:
+def join_routes(
+    party: Party, door: Door, *, body_seconds: float, relay_key: AnnouncedKey | None = None
+) -> list[HandRoute]:
     """Return the routes by which devices get tickets."""
-    router = APIRouter(prefix="/v1", tags=["devices"], route_class=small_body_route(body_seconds))
-    anybody = (RequestInvalidError, LengthError, SlowBodyError, UnauthorizedError, UnknownTaskError)
-    refusals = problem_responses(*anybody, SessionConflictError, LedgerUnavailableError)
-    refusals[202] = {"model": JoinAnswer, "description": "nobody can join now; see Retry-After"}
 
-    @router.post("/tasks/{task}/join", responses=refusals)
-    async def join(task: TaskHex, wish: JoinRequest, response: Response, authorization: Token = None) -> JoinAnswer:
-        """Return a ticket for this session, or 202 with Retry-After."""
-        check_task(party, task)
-        outcome = await door.join(_bare(authorization), bytes.fromhex(wish.session))
+    async def join(token: str | None, session_id: bytes) -> JoinAnswer | NotNow:
+        outcome = await door.join(token, session_id)
         if isinstance(outcome, NotNow):
-            response.status_code = 202
-            response.headers["retry-after"] = str(outcome.seconds)
-            return JoinAnswer()
+            return outcome
         relay = await _shown(relay_key) if relay_key is not None else None
         return JoinAnswer(round=outcome.round, ticket=outcome.ticket, upload_until=outcome.upload_until, relay=relay)
 
-    unread = problem_responses(*anybody, LedgerUnavailableError)
-    unread[202] = {"model": ReadAnswer, "description": "there was no round yet; see Retry-After"}
-
-    @router.post("/tasks/{task}/read", responses=unread)
-    async def read(task: TaskHex, wish: JoinRequest, response: Response, authorization: Token = None) -> ReadAnswer:
-        """Return a ticket to read rows in this session, or 202 with Retry-After."""
-        check_task(party, task)
-        outcome = await door.read(_bare(authorization), bytes.fromhex(wish.session))
+    async def read(token: str | None, session_id: bytes) -> ReadAnswer | NotNow:
+        outcome = await door.read(token, session_id)
         if isinstance(outcome, NotNow):
-            response.status_code = 202
-            response.headers["retry-after"] = str(outcome.seconds)
-            return ReadAnswer()
+            return outcome
         return ReadAnswer(round=outcome.round, ticket=outcome.ticket, read_until=outcome.read_until)
 
-    return router
+    def route(ask: Ask, path: str, empty: BaseModel, operation: dict[str, Any]) -> HandRoute:
+        serve = _serve(party, ask, empty.model_dump_json().encode(), body_seconds)
+        return HandRoute(method="POST", path_format=path, serve=serve, operation=operation)
+
+    return [
+        route(join, "/v1/tasks/{task}/join", JoinAnswer(), _JOIN),
+        route(read, "/v1/tasks/{task}/read", ReadAnswer(), _READ),
+    ]
+
+
+def _serve(party: Party, ask: Ask, empty: bytes, body_seconds: float) -> Callable[..., Awaitable[Response]]:
+    async def serve(request: Request, task: str) -> Response:
+        body = await read_small(request, body_seconds)
+        token, session_id = _wish(request, body, task)
+        check_task(party, task)
+        outcome = await ask(token, session_id)
+        if isinstance(outcome, NotNow):
+            return Response(empty, 202, {"retry-after": str(outcome.seconds)}, _JSON)
+        return Response(outcome.model_dump_json(), media_type=_JSON)
+
+    return serve
+
+
+def _wish(request: Request, body: bytes, task: str) -> tuple[str | None, bytes]:
+    """Return the enrolment token and the session id of a request that is as it should be."""
+    token, kind = request.headers.get("authorization"), request.headers.get("content-type", "")
+    fits = _TASK.fullmatch(task) and len(token or "") <= _LONGEST_TOKEN
+    if not fits or kind.split(";")[0].strip() != _JSON:
+        raise RequestInvalidError("a path or header is not what the interface describes")
+    try:
+        session = JoinRequest.model_validate_json(body).session
+    except ValidationError:
+        raise RequestInvalidError("the body is not what the interface describes") from None
+    return (token.removeprefix("Bearer ") if token else None), bytes.fromhex(session)
 
 
 async def _shown(key: AnnouncedKey) -> str | None:
@@ -94,5 +120,43 @@ async def _shown(key: AnnouncedKey) -> str | None:
         return None
 
 
-def _bare(authorization: str | None) -> str | None:
-    return authorization.removeprefix("Bearer ") if authorization else None
+def _describe(
+    name: str, answer: type[BaseModel], *refusals: type[SecEmbError], now: str, not_now: str
+) -> dict[str, Any]:
+    """Return the OpenAPI operation of a route."""
+    content = {"content": {_JSON: {"schema": answer.model_json_schema()}}}
+    retry = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}}
+    return {
+        "tags": ["devices"],
+        "summary": name.capitalize(),
+        "description": f"Return a ticket {now}, or 202 with Retry-After.",
+        "operationId": f"post_{name}",
+        "parameters": [
+            describe_parameter("task", "path", {"type": "string", "pattern": f"^{_TASK.pattern}$"}),
+            describe_parameter(
+                "authorization", "header", {"type": "string", "maxLength": _LONGEST_TOKEN}, required=False
+            ),
+        ],
+        "requestBody": {"required": True, "content": {_JSON: {"schema": JoinRequest.model_json_schema()}}},
+        "responses": {
+            200: {"description": "the ticket", **content},
+            202: {"description": not_now, "headers": retry, **content},
+            **problem_responses(
+                RequestInvalidError,
+                LengthError,
+                SlowBodyError,
+                UnauthorizedError,
+                UnknownTaskError,
+                LedgerUnavailableError,
+                *refusals,
+            ),
+        },
+    }
+
+
+_JOIN = _describe(
+    "join", JoinAnswer, SessionConflictError, now="for this session", not_now="nobody can join now; see Retry-After"
+)
+_READ = _describe(
+    "read", ReadAnswer, now="to read rows in this session", not_now="there was no round yet; see Retry-After"
+)

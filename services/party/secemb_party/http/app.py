@@ -6,7 +6,9 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.middleware import Middleware
 
+from secemb_party.http.by_hand import ByHand, HandRoute
 from secemb_party.http.health import Readiness, health_router
 from secemb_party.http.middleware import Requests
 from secemb_party.http.problems import (
@@ -28,13 +30,17 @@ class Service(FastAPI):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.described_by_hand: dict[str, Any] = {}  # paths that are served next to the framework
+        self.by_hand: list[HandRoute] = []  # served next to the framework
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI description."""
         if self.openapi_schema is None:
             description = super().openapi()
-            description["paths"] |= self.described_by_hand
+            for route in self.by_hand:
+                operation = route.operation | {
+                    "responses": {str(k): v for k, v in route.operation["responses"].items()}
+                }
+                description["paths"].setdefault(route.path_format, {})[route.method.lower()] = operation
             self.openapi_schema = _with_problems(description)
         return self.openapi_schema
 
@@ -71,6 +77,8 @@ def new_app(
     install_problems(app, metrics.refused)
     metrics.expect_problems(PROBLEMS)
     app.add_middleware(Requests, metrics=metrics)
+    # The innermost place: what surrounds the framework's routes surrounds these as well.
+    app.user_middleware.append(Middleware(ByHand, routes=app.by_hand, refused=metrics.refused))
     app.include_router(health_router(ready, metrics))
     return app
 

@@ -1,13 +1,10 @@
 """Request bodies: of exactly the length that the round asks for, or small ones, read within a time limit."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
-from starlette.types import Message
 
 from secemb_shared.errors import LengthError, SecEmbError
 
@@ -28,7 +25,6 @@ BINARY = "application/octet-stream"
 LARGEST_SMALL_BODY = 4096  # bytes; a wish to join has about 50
 
 Result = TypeVar("Result")
-Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 def describe_binary(description: str) -> dict[str, Any]:
@@ -49,37 +45,15 @@ async def read_exactly(request: Request, length: int, seconds: float) -> bytes:
     return body
 
 
-def small_body_route(seconds: float) -> type[APIRoute]:
-    """Return the class of routes whose body the framework parses.
-
-    It would read to the end whatever comes, however long and however slowly, before anybody looks at a token.
-    """
-
-    class SmallBodyRoute(APIRoute):
-        def get_route_handler(self) -> Handler:
-            inner = super().get_route_handler()
-
-            async def handle(request: Request) -> Response:
-                return await inner(await _with_small_body(request, seconds))
-
-            return handle
-
-    return SmallBodyRoute
-
-
-async def _with_small_body(request: Request, seconds: float) -> Request:
-    """Return the request with its body at hand."""
+async def read_small(request: Request, seconds: float) -> bytes:
+    """Return a body of a few words; anything longer or slower is refused before anybody looks at a token."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > LARGEST_SMALL_BODY:
         raise LengthError(f"a body has at most {LARGEST_SMALL_BODY} bytes here")
     body = await _in_time(_collect(request, LARGEST_SMALL_BODY), seconds)
     if len(body) > LARGEST_SMALL_BODY:
         raise LengthError(f"a body has at most {LARGEST_SMALL_BODY} bytes here")
-
-    async def receive() -> Message:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return Request(request.scope, receive)
+    return body
 
 
 async def _in_time(reading: Awaitable[Result], seconds: float) -> Result:

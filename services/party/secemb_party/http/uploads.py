@@ -1,20 +1,13 @@
-"""The requests that are nearly all of the traffic, keys and update, served next to the framework.
-
-FastAPI's layers between the socket and a route cost more processor time than everything else that a session needs
-beyond the kernel. These need none of them: a path of two ids, a few headers and a body of a known length. They are
-described in OpenAPI by hand, below. Server 0 adds their relayed twins.
-"""
+"""The requests that are nearly all of the traffic: keys and update. Server 0 adds their relayed twins."""
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from secemb_party.errors import (
     OutdatedRelayKeyError,
@@ -32,19 +25,19 @@ from secemb_party.http.bodies import (
     describe_binary,
     read_exactly,
 )
-from secemb_party.http.problems import METHOD_NOT_ALLOWED, problem_response, problem_responses, refusal
+from secemb_party.http.by_hand import HandRoute, describe_parameter
+from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party, ReadBody, ReadUpload
 from secemb_party.proofs import Sent
 from secemb_party.tickets import TicketError
 from secemb_party.workers import BusyError
-from secemb_shared.errors import AlteredError, BoxError, LengthError, OtherRoundError, ProofError, SecEmbError
+from secemb_shared.errors import AlteredError, BoxError, LengthError, OtherRoundError, ProofError
 from secemb_shared.holds import MARK_BYTES
 
 Notify = Callable[[], None]
 Take = Callable[["Arrival"], Awaitable[Response]]
 
-_PATH = re.compile(r"/v1/rounds/([^/]+)/sessions/([^/]+)/([a-z-]+)")
 _ROUND, _SESSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{32}")
 _TICKET, _LONGEST_TICKET = "secemb-ticket", 128
 _PROOF, _PROOF_DIGITS = "secemb-proof", re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
@@ -71,11 +64,6 @@ class UploadRoute:
     summary: str
     answer: dict[str, Any]  # OpenAPI
 
-    @property
-    def path_format(self) -> str:
-        """Return what measurements know a request by, as they do the framework's own routes."""
-        return f"/v1/rounds/{{round}}/sessions/{{session}}/{self.name}"
-
 
 def install_uploads(
     app: Service,
@@ -86,10 +74,7 @@ def install_uploads(
     more: tuple[UploadRoute, ...] = (),
 ) -> None:
     """Let an app take sessions' keys and updates; `completed` is called when an update is durable."""
-    routes = {route.name: route for route in (*direct_routes(party, completed), *more)}
-    # The innermost place: what surrounds every other route surrounds these as well.
-    app.user_middleware.append(Middleware(Uploads, party=party, body_seconds=body_seconds, routes=routes))
-    app.described_by_hand |= {route.path_format: {"put": _describe(route)} for route in routes.values()}
+    app.by_hand.extend(_hand_route(route, body_seconds) for route in (*direct_routes(party, completed), *more))
 
 
 def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadRoute]:
@@ -122,33 +107,8 @@ def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadR
     )
 
 
-class Uploads:
-    """Serves keys and updates, and hands on every other request."""
-
-    def __init__(self, app: ASGIApp, party: Party, body_seconds: float, routes: Mapping[str, UploadRoute]) -> None:
-        self._app, self._party, self._body_seconds, self._routes = app, party, body_seconds, routes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        found = _PATH.fullmatch(scope["path"]) if scope["type"] == "http" else None
-        route = self._routes.get(found[3]) if found is not None else None
-        if found is None or route is None:
-            await self._app(scope, receive, send)
-            return
-        scope["route"] = route
-        response = await self._answer(route, found[1], found[2], Request(scope, receive))
-        await response(scope, receive, send)
-
-    async def _answer(self, route: UploadRoute, round_: str, session: str, request: Request) -> Response:
-        if request.method != "PUT":
-            self._party.metrics.refused(METHOD_NOT_ALLOWED.slug)
-            return problem_response(METHOD_NOT_ALLOWED, headers={"Allow": "PUT"})
-        try:
-            return await self._take(route, round_, session, request)
-        except SecEmbError as error:
-            return refusal(error, self._party.metrics.refused)
-
-    async def _take(self, route: UploadRoute, round_: str, session: str, request: Request) -> Response:
+def _hand_route(route: UploadRoute, body_seconds: float) -> HandRoute:
+    async def serve(request: Request, round_: str, session: str) -> Response:
         ticket = request.headers.get(_TICKET, "")
         if not _ROUND.fullmatch(round_) or not _SESSION.fullmatch(session) or not 0 < len(ticket) <= _LONGEST_TICKET:
             raise RequestInvalidError("a path or header is not what the interface describes")
@@ -157,9 +117,12 @@ class Uploads:
             session_id=bytes.fromhex(session),
             ticket=ticket,
             proof=_proof(request) if route.proven else b"",
-            read=lambda length: read_exactly(request, length, self._body_seconds),
+            read=lambda length: read_exactly(request, length, body_seconds),
         )
         return await route.take(came)
+
+    path = f"/v1/rounds/{{round}}/sessions/{{session}}/{route.name}"
+    return HandRoute(method="PUT", path_format=path, serve=serve, operation=_describe(route))
 
 
 def _proof(request: Request) -> bytes:
@@ -197,22 +160,18 @@ def _describe(route: UploadRoute) -> dict[str, Any]:
         "description": route.summary,
         "operationId": f"put_{route.name.replace('-', '_')}",
         "parameters": [
-            _parameter("round", "path", {"type": "string", "pattern": f"^{_ROUND.pattern}$"}),
-            _parameter("session", "path", {"type": "string", "pattern": f"^{_SESSION.pattern}$"}),
-            _parameter(_TICKET, "header", {"type": "string", "minLength": 1, "maxLength": _LONGEST_TICKET}),
+            describe_parameter("round", "path", {"type": "string", "pattern": f"^{_ROUND.pattern}$"}),
+            describe_parameter("session", "path", {"type": "string", "pattern": f"^{_SESSION.pattern}$"}),
+            describe_parameter(_TICKET, "header", {"type": "string", "minLength": 1, "maxLength": _LONGEST_TICKET}),
             *([_PROOF_HEADER] if route.proven else []),
         ],
         "requestBody": {"required": True, **describe_binary("a message of docs/protocol.md, section 13")},
-        "responses": {"200": route.answer, **{str(status): body for status, body in _REFUSED.items()}},
+        "responses": {"200": route.answer, **_REFUSED},
     }
 
 
-def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": True, "schema": schema}
-
-
 _PROOF_HEADER: dict[str, Any] = {
-    **_parameter(_PROOF, "header", {"type": "string", "pattern": f"^{_PROOF_DIGITS.pattern}$"}),
+    **describe_parameter(_PROOF, "header", {"type": "string", "pattern": f"^{_PROOF_DIGITS.pattern}$"}),
     "description": "shows that the upload comes from whoever made the keys: docs/protocol.md, section 13.2",
 }
 _REFUSED = problem_responses(
