@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from time import perf_counter, thread_time
-from typing import Literal, TextIO, cast
+from typing import Any, Literal, TextIO, cast
 
 import structlog
 from prometheus_client import (
@@ -61,6 +61,8 @@ class Metrics:
 
     def __init__(self) -> None:
         registry = self._registry = CollectorRegistry()
+        # What every session counts is found by its labels once: the library looks longer than it counts.
+        self._labelled: Callable[..., Any] = cache(lambda metric, *labels: metric.labels(*labels))
         ProcessCollector(registry=registry)
         self._requests = Histogram(
             "secemb_request_seconds",
@@ -119,7 +121,7 @@ class Metrics:
     def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answered request; `route` is its template."""
         labels = _template(route), method if method in _METHODS else "other", str(status)
-        self._requests.labels(*labels).observe(seconds)
+        self._labelled(self._requests, *labels).observe(seconds)
 
     def expect_problems(self, slugs: Iterable[str]) -> None:
         """Show these problems from the start: an alert sees the first one only if there was a zero before it."""
@@ -146,7 +148,7 @@ class Metrics:
 
     def session(self, phase: str, count: int = 1) -> None:
         """Count sessions that reached a phase, `keys` or `update`, by the way that they came."""
-        self._sessions.labels(_word(phase), transport.current()).inc(count)
+        self._labelled(self._sessions, _word(phase), transport.current()).inc(count)
 
     def round_ended(self, outcome: str) -> None:
         """Count a round that was `published` or `aborted`."""
@@ -169,12 +171,12 @@ class Metrics:
         try:
             yield
         finally:
-            self._kernel.labels(_word(operation)).observe(thread_time() - start)
+            self._labelled(self._kernel, _word(operation)).observe(thread_time() - start)
 
     def moved(self, *, received: int, sent: int) -> None:
         """Count the bytes of bodies."""
-        self._bytes.labels("in").inc(received)
-        self._bytes.labels("out").inc(sent)
+        self._labelled(self._bytes, "in").inc(received)
+        self._labelled(self._bytes, "out").inc(sent)
 
     def peer_call(self, route: str, outcome: str) -> None:
         """Count a call to the peer: `announce`, `seal`, `share`, `publish`; `ok`, `refused`, `unreachable`."""

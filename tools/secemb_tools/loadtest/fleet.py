@@ -20,7 +20,7 @@ from secemb_tools.local import Pair
 _TRIES = 3000
 # A server that has no place sends devices away for up to a minute; here the next round is a moment away.
 _LONGEST_PAUSE = 0.3
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.25
 
 
 @dataclass(slots=True)

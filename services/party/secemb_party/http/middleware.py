@@ -17,12 +17,14 @@ REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"
 
 _GONE = 499  # the client left before it was answered
+_BUSY = 429  # said in a crowd, when there is no time for a line to each
 # What a device asks in every round.
 _FOR_DEVICES = {
     "/v1/rounds/{round}/sessions/{session}/keys",
     "/v1/rounds/{round}/sessions/{session}/update",
     "/v1/rounds/{round}/sessions/{session}/relayed-keys",
     "/v1/rounds/{round}/sessions/{session}/relayed-update",
+    "/v1/tasks/{task}",
     "/v1/tasks/{task}/join",
     "/v1/tasks/{task}/relay",
 }
@@ -65,7 +67,8 @@ class Requests:
         route, seconds = route_template(scope), perf_counter() - exchange.start
         self._metrics.request(route=route, method=scope["method"], status=exchange.status, seconds=seconds)
         self._metrics.moved(received=exchange.received, sent=exchange.sent)
-        quiet = (route in _QUIET or route.startswith("/ui")) and exchange.status < 400
+        routine = exchange.status < 400 or exchange.status == _BUSY
+        quiet = (route in _QUIET or route.startswith("/ui")) and routine
         if quiet and not debugging():
             return
         get_logger().log(
