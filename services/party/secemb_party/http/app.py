@@ -6,7 +6,7 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI
-from starlette.middleware import Middleware
+from starlette.types import Receive, Scope, Send
 
 from secemb_party.http.by_hand import ByHand, HandRoute
 from secemb_party.http.health import Readiness, health_router
@@ -26,11 +26,18 @@ Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Service(FastAPI):
-    """FastAPI whose description says that invalid requests get a problem document."""
+    """FastAPI with our layers around it, whose description says that invalid requests get a problem document."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, metrics: Metrics, **options: Any) -> None:
         super().__init__(**options)
+        install_problems(self, metrics.refused)
         self.by_hand: list[HandRoute] = []  # served next to the framework
+        # Outside of the framework, whose own layers have nothing to add to the routes by hand.
+        self._around = Requests(ByHand(super().__call__, self.by_hand, metrics.refused), metrics)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await self._around(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI description."""
@@ -58,6 +65,7 @@ def new_app(
     A listener without `ready`, such as the peer's, has `/healthz` only.
     """
     app = Service(
+        metrics,
         title=title,
         description=description,
         version=version("secemb"),
@@ -74,11 +82,7 @@ def new_app(
             "auto_configure": False,
         },
     )
-    install_problems(app, metrics.refused)
     metrics.expect_problems(PROBLEMS)
-    app.add_middleware(Requests, metrics=metrics)
-    # The innermost place: what surrounds the framework's routes surrounds these as well.
-    app.user_middleware.append(Middleware(ByHand, routes=app.by_hand, refused=metrics.refused))
     app.include_router(health_router(ready, metrics))
     return app
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from secemb_shared.errors import LengthError, SecEmbError
 
@@ -62,15 +62,16 @@ async def _in_time(reading: Awaitable[Result], seconds: float) -> Result:
             return await reading
     except TimeoutError:
         raise SlowBodyError(f"the body did not arrive within {seconds:g} seconds") from None
-    except ClientDisconnect:
-        raise LengthError("the body ended early") from None
 
 
 async def _collect(request: Request, most: int) -> bytes:
     """Return the body, or its beginning where it is longer than it may be."""
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
+    while len(body) <= most:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise LengthError("the body ended early")
+        body += message.get("body", b"")
+        if not message.get("more_body"):
             break
     return bytes(body)

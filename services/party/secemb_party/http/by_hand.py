@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from secemb_party.http.problems import METHOD_NOT_ALLOWED, Refused, problem_response, refusal
-from secemb_shared.errors import SecEmbError
 
 Serve = Callable[..., Awaitable[Response]]  # the request, then what stands in the path's places
 
@@ -59,7 +58,7 @@ class ByHand:
             return problem_response(METHOD_NOT_ALLOWED, headers={"Allow": route.method})
         try:
             return await route.serve(request, *places)
-        except SecEmbError as error:
+        except Exception as error:  # what nobody expected is logged, and ends in a document without its words
             return refusal(error, self._refused)
 
 
