@@ -28,28 +28,23 @@ _BUSY_SECONDS = 20  # how long to wait for another process, such as the `secemb`
 _ASK_AGAIN_SECONDS = 0.01
 _LARGEST_LOG = 64 << 20  # bytes that the log keeps on the disk once it has been written back
 _PAGE = 16_384  # bytes: a body of a hundred thousand is a chain of a few pages
-_WRITES = "ledger_writes"
 
 
 class SqliteDatabase:
     """A ledger in one file."""
 
     def __init__(self, url: URL) -> None:
-        self._engine = create_engine(
-            url.set(drivername="sqlite"),
-            hide_parameters=True,
-            connect_args={"timeout": _BUSY_SECONDS},
-            pool_size=_READERS + 1,
-        )
-        event.listen(self._engine, "connect", _configure)
-        event.listen(self._engine, "begin", _begin)
-        self._writer = Writer(self._engine.execution_options(**{_WRITES: True}))
+        self._to_read, self._to_write = _engine(url, _READERS), _engine(url, 1)
+        # A writer takes the lock at once: to read first and write later fails when another process came in between.
+        # A reader runs a single statement, which needs no transaction around it.
+        event.listen(self._to_write, "begin", lambda tx: tx.exec_driver_sql("BEGIN IMMEDIATE"))
+        self._writer = Writer(self._to_write)
         self._readers = ThreadPoolExecutor(_READERS, "ledger-reader")
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that changes nothing."""
         try:
-            answer = self._readers.submit(_read, self._engine, work)
+            answer = self._readers.submit(_read, self._to_read, work)
         except RuntimeError:  # shut down
             raise LedgerUnavailableError("the ledger is closed") from None
         return await asyncio.wrap_future(answer)
@@ -65,7 +60,8 @@ class SqliteDatabase:
     def _shut_down(self) -> None:
         self._writer.close()
         self._readers.shutdown()
-        self._engine.dispose()
+        self._to_read.dispose()
+        self._to_write.dispose()
 
 
 async def open_sqlite(url: URL, *, create: bool) -> SqliteDatabase:
@@ -79,6 +75,18 @@ async def open_sqlite(url: URL, *, create: bool) -> SqliteDatabase:
         await database.close()
         raise
     return database
+
+
+def _engine(url: URL, connections: int) -> Engine:
+    engine = create_engine(
+        url.set(drivername="sqlite"),
+        hide_parameters=True,
+        connect_args={"timeout": _BUSY_SECONDS},
+        pool_size=connections,
+        max_overflow=0,
+    )
+    event.listen(engine, "connect", _configure)
+    return engine
 
 
 def _path(url: URL) -> Path:
@@ -130,13 +138,6 @@ def _keep_log(cursor: DBAPICursor) -> None:
             time.sleep(_ASK_AGAIN_SECONDS)
         else:
             return
-
-
-def _begin(tx: Connection) -> None:
-    # A writer takes the lock at once: to read first and write later fails when another process came in between.
-    # A reader runs a single statement, which needs no transaction around it.
-    if tx.get_execution_options().get(_WRITES):
-        tx.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _check_durable(tx: Connection) -> None:
