@@ -10,6 +10,7 @@ import logging
 import re
 import sys
 import traceback
+from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -71,6 +72,7 @@ class Metrics:
             buckets=_REQUEST_SECONDS,
             registry=registry,
         )
+        self._refused: Tally[str] = Tally()  # the same, where a round asks for it
         self._refusals = Counter(
             "secemb_refusals",
             "Problem documents by slug, sent here or received from the peer",
@@ -132,19 +134,17 @@ class Metrics:
     def refused(self, slug: str) -> None:
         """Count a problem document sent."""
         self._refusals.labels(_word(slug), "self").inc()
+        self._refused[slug] += 1
 
     def refused_by_peer(self, slug: str) -> None:
         """Count a problem document received from the other server; a slug that is none counts as `unknown`."""
-        self._refusals.labels(slug if _WORD.fullmatch(slug) else "unknown", "peer").inc()
+        known = slug if _WORD.fullmatch(slug) else "unknown"
+        self._refusals.labels(known, "peer").inc()
+        self._refused[f"peer: {known}"] += 1
 
     def refusals(self) -> dict[str, int]:
         """Return how often each problem was sent, and as `peer: …` received."""
-        samples = [sample for metric in self._refusals.collect() for sample in metric.samples]
-        return {
-            ("peer: " if sample.labels["by"] == "peer" else "") + sample.labels["problem"]: int(sample.value)
-            for sample in samples
-            if sample.name.endswith("_total") and sample.value
-        }
+        return dict(self._refused)
 
     def session(self, phase: str, count: int = 1) -> None:
         """Count sessions that reached a phase, `keys` or `update`, by the way that they came."""
