@@ -10,6 +10,7 @@ from rich.console import Console
 
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
+from secemb_tools.loadtest.bare import bare_request_ms
 from secemb_tools.loadtest.fleet import run_fleet
 from secemb_tools.loadtest.report import figure, show
 from secemb_tools.loadtest.task import task_for
@@ -52,4 +53,8 @@ def _measure(catalogue: Catalogue, devices: int, rounds: int, transport: Transpo
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
             after = [server.usage() for server in pair.servers]
             endings = [server.endings() for server in pair.servers]
-    return {"transport": transport.value} | figure(catalogue, devices, fleet, before, after, endings)
+    bodies = (
+        2 * max(fleet.finished, 1) * (1 if transport == Transport.RELAYED else 2)
+    )  # keys and update, to each server
+    bare = bare_request_ms(sent=fleet.sent // bodies, received=fleet.received // bodies, connections=min(devices, 100))
+    return {"transport": transport.value} | figure(catalogue, devices, fleet, before, after, endings, bare)

@@ -15,7 +15,13 @@ _AFTER_SEAL = ("accumulate", "noise")  # what the kernel does between sealing an
 
 
 def figure(
-    catalogue: Catalogue, devices: int, fleet: Fleet, before: list[Usage], after: list[Usage], endings: list[Endings]
+    catalogue: Catalogue,
+    devices: int,
+    fleet: Fleet,
+    before: list[Usage],
+    after: list[Usage],
+    endings: list[Endings],
+    bare_request_ms: float,
 ) -> dict[str, Any]:
     """Return all figures of one run."""
     return {
@@ -27,16 +33,18 @@ def figure(
         "bytes_up_per_device": fleet.sent // max(fleet.finished, 1),
         "bytes_down_per_device": fleet.received // max(fleet.finished, 1),
         "sessions_per_second": fleet.finished / fleet.seconds,
+        "bare_request_ms": bare_request_ms,  # what a request costs at least: see bare.py
         "generator_cpu_ms": 1e3 * fleet.generator_cpu_seconds / max(fleet.finished, 1),
         "keys_ms": _percentiles(fleet.keys_seconds),
         "update_ms": _percentiles(fleet.update_seconds),
         "servers": [
-            _server(fleet.finished, old, new, ended) for old, new, ended in zip(before, after, endings, strict=True)
+            _server(fleet.finished, old, new, ended, bare_request_ms)
+            for old, new, ended in zip(before, after, endings, strict=True)
         ],
     }
 
 
-def _server(sessions: int, old: Usage, new: Usage, endings: Endings) -> dict[str, Any]:
+def _server(sessions: int, old: Usage, new: Usage, endings: Endings, bare_request_ms: float) -> dict[str, Any]:
     spent = {name: seconds - old.kernel_seconds.get(name, 0.0) for name, seconds in new.kernel_seconds.items()}
     cpu, kernel = new.cpu_seconds - old.cpu_seconds, sum(spent.values())
     ending = max((seconds for seconds, _ in endings), default=float("nan"))
@@ -46,6 +54,7 @@ def _server(sessions: int, old: Usage, new: Usage, endings: Endings) -> dict[str
         "kernel_ms_by_operation": {name: 1e3 * seconds / max(sessions, 1) for name, seconds in spent.items()},
         "kernel_share": kernel / cpu if cpu else float("nan"),
         "beyond_kernel_ms_a_session": 1e3 * (cpu - kernel) / max(sessions, 1),
+        "beyond_kernel_in_bare_requests": 1e3 * (cpu - kernel) / max(sessions, 1) / bare_request_ms,
         "memory_mb": new.memory_bytes / 1e6,
         "loop_lag_ms": 1e3 * new.largest_lag_seconds,
         "seal_to_publish_seconds": ending,
@@ -92,6 +101,7 @@ def _costs(figures: list[dict[str, Any]]) -> Table:
         "CPU ms",
         "kernel ms",
         "beyond",
+        "× bare request",
         "kernel share",
         "memory MB",
         "loop lag ms",
@@ -107,6 +117,7 @@ def _costs(figures: list[dict[str, Any]]) -> Table:
                 f"{server['cpu_ms_a_session']:.2f}",
                 f"{server['kernel_ms_a_session']:.2f}",
                 f"{server['beyond_kernel_ms_a_session']:.2f}",
+                f"{server['beyond_kernel_in_bare_requests']:.0f}",
                 f"{server['kernel_share']:.0%}",
                 f"{server['memory_mb']:.0f}",
                 f"{server['loop_lag_ms']:.1f}",

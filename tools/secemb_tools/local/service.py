@@ -25,6 +25,12 @@ class Usage:
     largest_lag_seconds: float
 
 
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has used; this needs a system with /proc."""
+    fields = (_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 class Service:
     """One service and its process."""
 
@@ -101,20 +107,16 @@ class Service:
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
         operations = {name: float(seconds) for name, seconds in kernel}
-        return Usage(self._cpu(), operations, self._memory(), float(lag[0]))
+        return Usage(processor_seconds(self.pid), operations, self._memory(), float(lag[0]))
 
     def cpu_seconds(self) -> float | None:
         """Return the processor time that the process has used, or None where the system has no /proc."""
-        return self._cpu() if (_PROC / str(self.pid) / "stat").exists() else None
+        return processor_seconds(self.pid) if (_PROC / str(self.pid) / "stat").exists() else None
 
     def endings(self) -> list[tuple[float, int]]:
         """Return, for each published round, the seconds from sealing to published and how many sessions counted."""
         rounds = self.ask("rounds")
         return [(one["ended_at"] - one["sealing_at"], one["counted"]) for one in rounds if one["state"] == "published"]
-
-    def _cpu(self) -> float:
-        fields = (_PROC / str(self.pid) / "stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def _memory(self) -> int:
         status = (_PROC / str(self.pid) / "status").read_text()

@@ -57,11 +57,12 @@ LOADTEST: dict[str, Shape] = {
         {
             **every(str, "catalogue", "transport"),
             **every(int, "devices", "sessions", "failed", "bytes_up_per_device", "bytes_down_per_device"),
-            **every(float, "sessions_per_second", "generator_cpu_ms"),
+            **every(float, "joins_a_session", "sessions_per_second", "bare_request_ms", "generator_cpu_ms"),
             **every(every(float, "p50", "p95", "p99"), "keys_ms", "update_ms"),
             "servers": Many(
                 {
                     **every(float, "cpu_ms_a_session", "kernel_ms_a_session", "beyond_kernel_ms_a_session"),
+                    "beyond_kernel_in_bare_requests": float,
                     "kernel_ms_by_operation": Named(float),
                     **every(float, "kernel_share", "memory_mb", "loop_lag_ms"),
                     **every(float, "seal_to_publish_seconds", "seal_to_publish_in_kernel_times"),
