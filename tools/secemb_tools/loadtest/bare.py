@@ -11,10 +11,7 @@ import sys
 from time import perf_counter, sleep
 
 import httpx
-import uvicorn
-from starlette.types import Receive, Scope, Send
 
-from secemb_tools.local.child import end_with_parent
 from secemb_tools.local.ports import HERE, free_ports
 from secemb_tools.local.service import processor_seconds
 
@@ -25,7 +22,7 @@ _START_SECONDS = 30.0
 def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
     """Return the processor time of a request with so many bytes up and down, many connections at once."""
     [port] = free_ports(1)
-    command = [sys.executable, "-m", "secemb_tools.loadtest.bare", str(port), str(received), str(os.getpid())]
+    command = [sys.executable, "-m", "secemb_tools.loadtest.bare_service", str(port), str(received), str(os.getpid())]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL) as service:
         try:
             _await_start(port)
@@ -59,21 +56,3 @@ async def _send(port: int, body: bytes, connections: int, times: int) -> None:
                 (await client.put(f"http://{HERE}:{port}", content=body)).raise_for_status()
 
         await asyncio.gather(*(one_after_the_other() for _ in range(connections)))
-
-
-def _serve(port: int, length: int) -> None:
-    answer = bytes(length)
-
-    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
-        while (await receive()).get("more_body"):
-            pass
-        headers = [(b"content-length", str(length).encode())]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": answer})
-
-    uvicorn.run(app, host=HERE, port=port, log_config=None, access_log=False, proxy_headers=False, lifespan="off")
-
-
-if __name__ == "__main__":
-    end_with_parent(int(sys.argv[3]))
-    _serve(int(sys.argv[1]), int(sys.argv[2]))
