@@ -90,10 +90,19 @@ class Exchange:
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
         if self._most_bytes is not None and moved > self._most_bytes:
             raise RefusedError("sending this again would move more bytes than the policy allows")
-        found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
+        try:
+            found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
+        except DeviceError:
+            # A server that is not the pinned one gets no byte. What the other one has got by then nobody says.
+            if len(requests) > 1:
+                self._count(requests, [Lost("")] * len(requests))
+            raise
+        self._count(requests, found)
+        return found
+
+    def _count(self, requests: list[Request], found: list[Answer | Lost]) -> None:
         for request, one in zip(requests, found, strict=True):
             self.traffic.count(request, one)
-        return found
 
     def _back_off(self, troubles: list[UnavailableError], tries: int) -> Steps[None]:
         """Wait as long as the servers ask for, and a random part of an ever longer time, so that crowds dissolve."""

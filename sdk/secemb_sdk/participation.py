@@ -18,9 +18,11 @@ from secemb_sdk.effects import Steps, work
 from secemb_sdk.errors import (
     ConflictError,
     DamagedError,
+    EnrolmentError,
     ExchangeError,
     ForgottenError,
     OverError,
+    PinError,
     RefusedError,
     UnavailableError,
 )
@@ -87,7 +89,7 @@ class Participation:
         """Carry on until the end; a session that cannot reach it is dropped, one that can is left as it is."""
         try:
             return (yield from steps)
-        except UnavailableError:
+        except (UnavailableError, PinError, EnrolmentError):
             if self._stage is not None and self._stage.ticket.traffic != self._exchange.traffic:
                 yield from self._keep(replace(self._stage, ticket=self._spent(self._stage.ticket)))
             raise
