@@ -24,7 +24,7 @@ PREFIX = "urn:secemb:problem:"
 _LONGEST_WAIT = 86_400.0
 _FIRST_SERVER_FAULT = 500
 _LATER = "server {server} cannot do this now"
-_NOT_PASSED_ON = "server {server} does not pass on to server 1 what it was sent"
+_NOT_PASSED_ON = "server 0 does not pass on to server 1 what it was sent"
 _GONE = "the round, the ticket or the model version is gone at server {server}"
 
 Entry = tuple[type[DeviceError], str]  # the error, and what it says
@@ -42,7 +42,7 @@ BY_SLUG: Mapping[str, Entry] = {
     "relay-key-outdated": (OutdatedKeyError, "server 1 does not use the key any more that this was sealed to"),
     "relay-box": (UnavailableError, _NOT_PASSED_ON),
     "relay-altered": (UnavailableError, _NOT_PASSED_ON),
-    "proof-refused": (UnavailableError, "server {server} says that the upload was not made with this session's keys"),
+    "proof-refused": (UnavailableError, "server {server} does not take the upload for one with this session's keys"),
     "relay-round": (UnavailableError, "the two servers announce different rounds"),
     "peer-refused": (UnavailableError, _LATER),
     "busy": (UnavailableError, _LATER),
@@ -66,8 +66,11 @@ _REFUSED: Entry = (RefusedError, "server {server} refuses the message; update th
 
 def error_for(server: int, answer: Answer) -> DeviceError:
     """Return the error that an answer of another status than 2xx or 304 stands for."""
-    kind, words = _entry(answer)
-    said = words.format(server=server)
+    document = _document(answer)
+    kind, words = _entry(answer, document)
+    # Server 0 may say this of anything: the device hears whom it names, and from whom it has that.
+    other = server == 0 and document.get("refused_by") == 1
+    said = words.format(server="1 (as server 0 says)" if other else server)
     return kind(said, seconds=retry_after(answer)) if issubclass(kind, ExchangeError) else kind(said)
 
 
@@ -77,8 +80,8 @@ def retry_after(answer: Answer) -> float | None:
     return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else None
 
 
-def _entry(answer: Answer) -> Entry:
-    entry = BY_SLUG.get(_slug(answer)) or BY_STATUS.get(answer.status)
+def _entry(answer: Answer, document: Mapping[str, object]) -> Entry:
+    entry = BY_SLUG.get(_slug(document)) or BY_STATUS.get(answer.status)
     if entry is not None:
         return entry
     if answer.status >= _FIRST_SERVER_FAULT:
@@ -86,12 +89,16 @@ def _entry(answer: Answer) -> Entry:
     return _REDIRECTED if 300 <= answer.status < 400 else _REFUSED
 
 
-def _slug(answer: Answer) -> str:
+def _document(answer: Answer) -> Mapping[str, object]:
     if not answer.headers.get("content-type", "").startswith("application/problem+json"):
-        return ""
+        return {}
     try:
         document = json.loads(answer.body)
     except (ValueError, RecursionError):
-        return ""
-    name = document.get("type") if isinstance(document, dict) else None
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _slug(document: Mapping[str, object]) -> str:
+    name = document.get("type")
     return name.removeprefix(PREFIX) if isinstance(name, str) else ""

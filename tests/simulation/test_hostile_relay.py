@@ -148,6 +148,7 @@ async def test_a_box_of_server_0s_own_in_the_place_of_the_keys_gives_the_device_
         pair.line.tamper = None
         outcome = await phones[0].contribute()
         assert isinstance(outcome, Dropped)
+        assert outcome.reason == "server 1 (as server 0 says) holds other bytes of this session"
         assert refusals(pair, 1)["session-conflict"] == 1
         for phone in phones[1:]:
             await contributed(phone)
