@@ -7,6 +7,7 @@ come from outside.
 import json
 from collections.abc import Mapping
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.effects import Answer
 from secemb_sdk.errors import (
     ConflictError,
@@ -50,6 +51,13 @@ BY_SLUG: Mapping[str, Entry] = {
     "internal": (UnavailableError, _LATER),
     "body-slow": (UnavailableError, "server {server} waited for the message too long"),
 }
+# What a refusal tells about a server. Other bytes in a session do as well, but not where one joins.
+NOTICED: Mapping[str, Misconduct] = {
+    "relay-box": Misconduct.NOT_PASSED_ON,
+    "relay-altered": Misconduct.NOT_PASSED_ON,
+    "relay-round": Misconduct.ROUND,
+    "proof-refused": Misconduct.PROOF,
+}
 # For what stands in between and speaks no problem documents: proxies, load balancers.
 BY_STATUS: Mapping[int, Entry] = {
     401: BY_SLUG["unauthorized"],
@@ -71,7 +79,12 @@ def error_for(server: int, answer: Answer) -> DeviceError:
     # Server 0 may say this of anything: the device hears whom it names, and from whom it has that.
     other = server == 0 and document.get("refused_by") == 1
     said = words.format(server="1 (as server 0 says)" if other else server)
-    return kind(said, seconds=retry_after(answer)) if issubclass(kind, ExchangeError) else kind(said)
+    if not issubclass(kind, ExchangeError):
+        return kind(said)
+    slug = _slug(document)
+    # What this device has made has the right form; server 1 got something else.
+    noticed = Misconduct.NOT_PASSED_ON if other and slug.startswith("message-") else NOTICED.get(slug)
+    return kind(said, seconds=retry_after(answer), noticed=noticed)
 
 
 def retry_after(answer: Answer) -> float | None:

@@ -77,12 +77,13 @@ def make_receipt(
         slots=round_.task.geometry.slots,
         truncated=truncated,
         complete=complete,
-        date=_date(wall_time),
+        date=date_of(wall_time),
         transport=transport,
     )
 
 
-def _date(seconds: float) -> str:
+def date_of(seconds: float) -> str:
+    """Return a time since 1970 as text, in UTC."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):

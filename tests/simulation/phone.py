@@ -282,6 +282,15 @@ async def contributed(phone: Phone) -> Receipt:
     return outcome.receipt
 
 
+def noticed(phone: Phone) -> set[str]:
+    """Return the kinds of misconduct that a device has counted."""
+    vault = phone.open().vault
+    try:
+        return set(vault.detections())
+    finally:
+        vault.close()
+
+
 def puts(phone: Phone) -> list[tuple[int, str]]:
     """Return the messages that a device has sent: to which server, and what."""
     return [(server, what) for server, method, what in phone.seen.requests if method == "PUT"]
