@@ -44,8 +44,8 @@ def bench(
     json: AsJson = False,
 ) -> None:
     """Measure the kernel against the AES limit, noise, and the constructions against each other."""
-    from secemb_tools.bench import run
     from secemb_tools.bench.catalogues import choose
+    from secemb_tools.bench.running import run
 
     with refusals():
         run(output, seconds, choose(catalogue or []), as_json=json)
