@@ -1,8 +1,11 @@
 """Transports: what they carry, what they cut, and whom they refuse to talk to, over real sockets and real TLS."""
 
 import asyncio
+import signal
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -190,6 +193,29 @@ def test_closing_ends_the_wait_of_another_thread() -> None:
         transport.close()
         with pytest.raises(CancelledError):
             waiting.result(timeout=30)
+
+
+INTERRUPTED = """
+import sys
+from secemb_sdk.effects import Request
+from secemb_sdk.transport import BlockingHttpTransport
+transport = BlockingHttpTransport((sys.argv[1], "http://127.0.0.1:9"))
+try:
+    transport.send(Request(server=0, method="GET", path="/"))
+except KeyboardInterrupt:
+    transport.close()
+    print("interrupted and closed")
+"""
+
+
+def test_a_caller_who_waits_can_be_interrupted() -> None:
+    with serving(answer(), linger=60.0) as server:
+        program = [sys.executable, "-c", INTERRUPTED, server.url]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as waiting:
+            while not server.everything and waiting.poll() is None:
+                time.sleep(0.01)
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.communicate(timeout=30)[0] == "interrupted and closed\n"
 
 
 def send_both_async(urls: tuple[str, str], requests: tuple[Request, Request]) -> list[Answer | Lost]:
