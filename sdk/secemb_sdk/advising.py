@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from secemb_sdk.dense import TABLES, read_dense
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.effects import Steps, work
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.exchange import Exchange
@@ -13,6 +14,7 @@ from secemb_sdk.models import Floats, Model
 from secemb_sdk.parts import Parts
 from secemb_sdk.ranking import CopyError, Scored, Shelf, TableCopy, TableFormat, rank_steps, recommend, sync_steps
 from secemb_sdk.uploading import current_private
+from secemb_shared.errors import RowTagError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
 
@@ -20,10 +22,10 @@ from secemb_shared.randomness import Indices
 def recommend_items(parts: Parts, *, k: int, table: TableFormat, include_rated: bool) -> Steps[Scored]:
     """Return the k best items of the catalogue; where there is no network, by the copy that is here."""
     exchange = Exchange(parts)
-    task = yield from find_task(parts, exchange)
+    task = yield from exchange.noting(find_task(parts, exchange))
     shelf = Shelf(parts.vault.public_folder, task)
     try:
-        copy, dense = yield from _sync(parts, exchange, shelf, table)
+        copy, dense = yield from exchange.noting(_sync(parts, exchange, shelf, table))
     except UnavailableError:
         kept = yield from work(lambda: shelf.table(table))
         if kept is None:
@@ -35,13 +37,13 @@ def recommend_items(parts: Parts, *, k: int, table: TableFormat, include_rated: 
 def rank_candidates(parts: Parts, candidates: Iterable[int], *, include_rated: bool) -> Steps[Scored]:
     """Return candidates with their scores, best first; neither server learns which they are."""
     exchange = Exchange(parts)
-    task = yield from find_task(parts, exchange)
+    task = yield from exchange.noting(find_task(parts, exchange))
     model, private = yield from work(lambda: _own(parts, task))
 
     def dense_of(round_: RoundSpec) -> Steps[Floats | None]:
         return (yield from read_dense(parts, exchange, task, round_.model_version))
 
-    ranked = yield from rank_steps(
+    ranking = rank_steps(
         task,
         model,
         np.unique(np.fromiter(candidates, dtype=np.int64)),
@@ -52,6 +54,11 @@ def rank_candidates(parts: Parts, candidates: Iterable[int], *, include_rated: b
         wait_since=lambda: exchange.wait_until(parts.clock() + parts.policy.keys_seconds),
         random_bytes=parts.random_bytes,
     )
+    try:
+        ranked = yield from exchange.noting(ranking)
+    except RowTagError:
+        yield from exchange.note(Misconduct.ROWS)
+        raise
     # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
     rated = set((yield from work(lambda: _rated(parts, include_rated=include_rated))).tolist())
     return [(item, score) for item, score in ranked if item not in rated]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from secemb_sdk.advising import rank_candidates, recommend_items
+from secemb_sdk.detections import Detection
 from secemb_sdk.driving import AsyncTransport, BlockingTransport, drive_async, drive_blocking
 from secemb_sdk.opening import Opening
 from secemb_sdk.outcome import Outcome
@@ -44,8 +45,12 @@ class Owned:
         """Return what was sent in each round, oldest first."""
         return self._parts.vault.receipts()
 
+    def detections(self) -> list[Detection]:
+        """Return what this device has noticed of servers that do not keep to the protocol, by kind."""
+        return [one for _, one in sorted(self._parts.vault.detections().items())]
+
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, the private part and the session under way; with `receipts` those too."""
+        """Erase ratings, the private part and the session under way; with `receipts` those and the detections too."""
         self._parts.vault.forget(receipts=receipts)
 
     def export(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.effects import Request, Steps, work
 from secemb_sdk.errors import OverError, RefusedError
 from secemb_sdk.exchange import Exchange
@@ -54,7 +55,10 @@ def _download(exchange: Exchange, task: TaskSpec, version: int, confirms: Confir
         same = confirms(first.body)
     else:
         same = yield from _ask_other(exchange, task, version, first.body)
-    return first.body if same and len(first.body) == _NUMBER_BYTES * task.dense_size else None
+    if same and len(first.body) == _NUMBER_BYTES * task.dense_size:
+        return first.body
+    yield from exchange.note(Misconduct.DENSE)
+    return None
 
 
 def _ask_other(exchange: Exchange, task: TaskSpec, version: int, body: bytes) -> Steps[bool]:

@@ -36,7 +36,7 @@ async def drive_async(
     async def carry_out(effect: Effect) -> Any:
         match effect:
             case Send(requests):
-                return await _send_all(transport, requests)
+                return await send_together(transport, requests)
             case Pause(seconds):
                 return await sleep(seconds)
             case Work(function):
@@ -88,7 +88,7 @@ def drive_blocking(
         steps.close()
 
 
-async def _send_all(transport: AsyncTransport, requests: tuple[Request, ...]) -> list[Answer | Lost]:
+async def send_together(transport: AsyncTransport, requests: tuple[Request, ...]) -> list[Answer | Lost]:
     """Send all and wait for all, also where one fails: no request is left behind."""
     sending = (transport.send(request) for request in requests)
     found = await asyncio.gather(*sending, return_exceptions=True)

@@ -38,9 +38,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No answer came; whether the request arrived is not known."""
+    """No answer came, or not all of it; whether the request arrived is not known."""
 
     reason: str
+    sent: int | None = None  # bytes of the request's body that were handed over; None: all of them may have been
+    received: int = 0  # bytes of the answer's body that had come
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,16 @@ SecEmbError
 rating, a key or a token.
 """
 
+from secemb_sdk.detections import Misconduct
 from secemb_shared.errors import SecEmbError
 
 
 class DeviceError(SecEmbError):
     """Root of what the SDK raises on purpose."""
+
+    def __init__(self, *words: object, noticed: Misconduct | None = None) -> None:
+        super().__init__(*words)
+        self.noticed = noticed  # of a server; None where it may be as it should
 
 
 class EnrolmentError(DeviceError):
@@ -83,8 +88,8 @@ class ForgottenError(HomeError):
 class ExchangeError(DeviceError):
     """A server does not do what it is asked."""
 
-    def __init__(self, reason: str, *, seconds: float | None = None) -> None:
-        super().__init__(reason)
+    def __init__(self, reason: str, *, seconds: float | None = None, noticed: Misconduct | None = None) -> None:
+        super().__init__(reason, noticed=noticed)
         self.seconds = seconds  # after which it makes sense to ask again, where the server said so
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 
-from secemb_sdk.effects import Answer, Lost, Request, Steps, pause, send
+from secemb_sdk.detections import Misconduct
+from secemb_sdk.effects import Answer, Lost, Request, Result, Steps, pause, send, work
 from secemb_sdk.errors import DeviceError, RefusedError, UnavailableError
 from secemb_sdk.parts import Parts
 from secemb_sdk.problems import error_for
@@ -15,7 +16,7 @@ _POLICY_SECONDS = 60.0  # until a policy that says no may say yes
 _OVER = "the time for this call is over"
 _ANSWERED = (200, 202, 206, 304)
 
-Accept = Callable[[Request, Answer], str | None]  # what is wrong with an answer, in words
+Accept = Callable[[Request, Answer], str | None]  # why an answer does not show what it must, in words
 Judge = Callable[[Request, Answer | Lost], UnavailableError | None]  # what stands against an answer, to ask again
 
 
@@ -42,6 +43,19 @@ class Exchange:
             raise UnavailableError(_OVER, seconds=max(seconds, _FIRST_PAUSE))
         if seconds > 0:
             yield from pause(seconds)
+
+    def note(self, misconduct: Misconduct) -> Steps[None]:
+        """Count what a server does against the protocol."""
+        yield from work(lambda: self._parts.note(misconduct))
+
+    def noting(self, steps: Steps[Result]) -> Steps[Result]:
+        """Carry on with steps; count what they end with if a server is to blame."""
+        try:
+            return (yield from steps)
+        except DeviceError as error:
+            if error.noticed is not None:
+                yield from self.note(error.noticed)
+            raise
 
     def ask(self, *requests: Request, accept: Accept = anything) -> Steps[list[Answer]]:
         """Send requests at the same time, each until it is answered; raise what the first refusal stands for."""
@@ -74,6 +88,8 @@ class Exchange:
                 trouble = judge(requests[index], one)
                 if trouble is not None:
                     troubles.append(trouble)
+                    if trouble.noticed is not None:
+                        yield from self.note(trouble.noticed)
                 elif isinstance(one, Answer):
                     answers[index] = one
             if not troubles:
@@ -90,10 +106,19 @@ class Exchange:
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
         if self._most_bytes is not None and moved > self._most_bytes:
             raise RefusedError("sending this again would move more bytes than the policy allows")
-        found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
+        try:
+            found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
+        except DeviceError:
+            # A server that is not the pinned one gets no byte. What the other one has got by then nobody says.
+            if len(requests) > 1:
+                self._count(requests, [Lost("")] * len(requests))
+            raise
+        self._count(requests, found)
+        return found
+
+    def _count(self, requests: list[Request], found: list[Answer | Lost]) -> None:
         for request, one in zip(requests, found, strict=True):
             self.traffic.count(request, one)
-        return found
 
     def _back_off(self, troubles: list[UnavailableError], tries: int) -> Steps[None]:
         """Wait as long as the servers ask for, and a random part of an ever longer time, so that crowds dissolve."""
@@ -119,4 +144,4 @@ def _trouble(request: Request, found: Answer | Lost, accept: Accept) -> DeviceEr
     if found.status not in _ANSWERED:
         return error_for(request.server, found)
     wrong = accept(request, found)
-    return None if wrong is None else UnavailableError(wrong)
+    return None if wrong is None else UnavailableError(wrong, noticed=Misconduct.RECEIPT)

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.effects import Answer, Request, Steps, work
 from secemb_sdk.errors import PinError, RefusedError, UnavailableError
 from secemb_sdk.exchange import Exchange, server_time
@@ -58,7 +59,9 @@ def find_published(parts: Parts, exchange: Exchange) -> Steps[Published]:
     versions = [(view.get("model_version"), _text(view, "model_digest")) for view in views]
     number, model_digest = versions[0]
     if versions[0] != versions[1] or type(number) is not int:
-        raise UnavailableError("the two servers announce different models", seconds=_BETWEEN_ROUNDS)
+        raise UnavailableError(
+            "the two servers announce different models", seconds=_BETWEEN_ROUNDS, noticed=Misconduct.MODEL
+        )
     try:
         return Published(number, bytes.fromhex(model_digest))
     except ValueError:
@@ -85,7 +88,9 @@ def _join_directly(parts: Parts, exchange: Exchange, task: TaskSpec, seed: bytes
         # Server 0 may have opened the next round between the two questions; then server 1 knows it by now.
         announced = yield from _announced(parts, exchange)
     if announced != found.get("round"):
-        raise UnavailableError("the two servers announce different rounds", seconds=_BETWEEN_ROUNDS)
+        raise UnavailableError(
+            "the two servers announce different rounds", seconds=_BETWEEN_ROUNDS, noticed=Misconduct.ROUND
+        )
     return Joined(round=_decode_round(_text(found, "round"), task), ticket=read_ticket(found.get("ticket")))
 
 
@@ -158,7 +163,8 @@ def _read_view(parts: Parts, server: int, answer: Answer) -> dict[str, Any]:
     """Return what a server says about the task, if it is the pinned one."""
     view = _read(server, answer)
     if digest(_text(view, "task").encode()) != parts.task_id:
-        raise PinError(f"server {server} shows another task than the one this device was opened with; nothing was sent")
+        words = f"server {server} shows another task than the one this device was opened with; nothing was sent"
+        raise PinError(words, noticed=Misconduct.TASK)
     return view
 
 

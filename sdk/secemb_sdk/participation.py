@@ -13,14 +13,17 @@ How messages travel, to both servers or all through server 0, is decided when a 
 import hashlib
 from dataclasses import replace
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.direct import DirectWay
 from secemb_sdk.effects import Steps, work
 from secemb_sdk.errors import (
     ConflictError,
     DamagedError,
+    EnrolmentError,
     ExchangeError,
     ForgottenError,
     OverError,
+    PinError,
     RefusedError,
     UnavailableError,
 )
@@ -48,14 +51,18 @@ def contribute(parts: Parts) -> Steps[Outcome]:
     """Take part in one round; return what became of it."""
     exchange = Exchange(parts, most_bytes=parts.policy.bytes)
     try:
-        task = yield from find_task(parts, exchange)
-        parts.policy.check_bytes(task, relayed=parts.relays(task))
-        yield from work(lambda: kept_private(parts, parts.model_for(task)))  # raises unless the model fits both
-        return (yield from Participation(parts, exchange, task).run())
+        return (yield from exchange.noting(_contribute(parts, exchange)))
     except ForgottenError as error:
         return Dropped(str(error), _UNTIL_NEXT)
     except ExchangeError as error:
         return NotNow(error.seconds or _UNTIL_NEXT, str(error))
+
+
+def _contribute(parts: Parts, exchange: Exchange) -> Steps[Outcome]:
+    task = yield from find_task(parts, exchange)
+    parts.policy.check_bytes(task, relayed=parts.relays(task))
+    yield from work(lambda: kept_private(parts, parts.model_for(task)))  # raises unless the model fits both
+    return (yield from Participation(parts, exchange, task).run())
 
 
 class Participation:
@@ -87,13 +94,16 @@ class Participation:
         """Carry on until the end; a session that cannot reach it is dropped, one that can is left as it is."""
         try:
             return (yield from steps)
-        except UnavailableError:
+        except (UnavailableError, PinError, EnrolmentError):
             if self._stage is not None and self._stage.ticket.traffic != self._exchange.traffic:
                 yield from self._keep(replace(self._stage, ticket=self._spent(self._stage.ticket)))
             raise
         except (OverError, ConflictError, RefusedError) as error:
             if self._stage is None:
                 raise
+            noticed = Misconduct.SESSION if isinstance(error, ConflictError) else error.noticed
+            if noticed is not None:
+                yield from self._exchange.note(noticed)
             yield from self._end(self._stage, complete=False)
             if resumed and isinstance(error, OverError):
                 raise

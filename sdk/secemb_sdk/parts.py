@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
-from secemb_sdk.errors import MisfitError, PolicyError
+from secemb_sdk.detections import Misconduct
+from secemb_sdk.errors import HomeError, MisfitError, PolicyError
 from secemb_sdk.models import MatrixFactorisation, Model
 from secemb_sdk.policy import Policy
+from secemb_sdk.receipts import date_of
 from secemb_sdk.selection import HoldOut
 from secemb_sdk.vault import Vault
 from secemb_shared.messages import TaskSpec
@@ -31,7 +34,7 @@ class Parts:
     hold_out: float = 0.1  # the fraction of ratings that is for evaluation alone
     transport: str | None = None  # direct or relayed; None: relayed where the task allows it
     clock: Clock = time.monotonic  # decides
-    wall_clock: Clock = time.time  # dates receipts, and tells whether it is a relay key's time
+    wall_clock: Clock = time.time  # dates receipts and detections, and tells whether it is a relay key's time
     random_bytes: RandomBytes = secure_bytes
 
     def model_for(self, task: TaskSpec) -> Model:
@@ -55,6 +58,11 @@ class Parts:
     def rate_for(self, task: TaskSpec) -> float:
         """Return the rate at which the private part learns."""
         return decimal(task.row_rate) if self.rate is None else self.rate
+
+    def note(self, misconduct: Misconduct) -> None:
+        """Count what a server does against the protocol. A home that cannot keep it must not change what is sent."""
+        with suppress(HomeError):
+            self.vault.note(misconduct, date_of(self.wall_clock()))
 
     def held_out(self) -> HoldOut:
         """Return which ratings are held out."""

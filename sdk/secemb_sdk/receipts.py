@@ -10,7 +10,10 @@ from secemb_shared.messages import RoundSpec
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes to and from each server: bodies of requests and answers, repeats included, headers and TLS not."""
+    """Bytes to and from each server: bodies of requests and answers, headers and TLS not.
+
+    Repeats are in it, and what had moved of a request that failed or of an answer that was cut.
+    """
 
     sent: list[int] = field(default_factory=lambda: [0, 0])
     received: list[int] = field(default_factory=lambda: [0, 0])
@@ -25,10 +28,13 @@ class Traffic:
         return Traffic(list(self.sent), list(self.received))
 
     def count(self, request: Request, answer: Answer | Lost) -> None:
-        """Add one exchange. A request without an answer counts in full: it may have arrived."""
-        self.sent[request.server] += len(request.body)
+        """Add one exchange: of one that was lost, what had moved by then. What nobody knows counts as sent."""
         if isinstance(answer, Answer):
-            self.received[request.server] += len(answer.body)
+            sent, received = len(request.body), len(answer.body)
+        else:
+            sent, received = len(request.body) if answer.sent is None else answer.sent, answer.received
+        self.sent[request.server] += sent
+        self.received[request.server] += received
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +77,13 @@ def make_receipt(
         slots=round_.task.geometry.slots,
         truncated=truncated,
         complete=complete,
-        date=_date(wall_time),
+        date=date_of(wall_time),
         transport=transport,
     )
 
 
-def _date(seconds: float) -> str:
+def date_of(seconds: float) -> str:
+    """Return a time since 1970 as text, in UTC."""
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):

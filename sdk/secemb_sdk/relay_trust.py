@@ -6,6 +6,7 @@ up: who has got hold of that key's private half reads the box all the same. The 
 
 from base64 import urlsafe_b64decode
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.effects import Request, Steps, work
 from secemb_sdk.errors import PinError, UnavailableError
 from secemb_sdk.exchange import Exchange
@@ -23,7 +24,8 @@ def trust_key(task: TaskSpec, announcement: bytes) -> RelayKey:
         return RelayKey.read(task, announcement)
     except MessageError:
         raise PinError(
-            "server 0 shows a relay key that the task's server 1 has not signed; nothing was sealed to it"
+            "server 0 shows a relay key that the task's server 1 has not signed; nothing was sealed to it",
+            noticed=Misconduct.RELAY_KEY,
         ) from None
 
 
@@ -70,4 +72,6 @@ def _remember(parts: Parts, key: RelayKey) -> Steps[None]:
     if not is_current(parts, key):
         raise UnavailableError("server 0 shows a relay key of server 1 whose time it is not; check this device's clock")
     if not (yield from work(lambda: parts.vault.see_relay_key(key))):
-        raise UnavailableError("server 0 shows an older relay key of server 1 than it did before")
+        raise UnavailableError(
+            "server 0 shows an older relay key of server 1 than it did before", noticed=Misconduct.RELAY_KEY
+        )

@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 
 from secemb_sdk.dense import read_dense
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.effects import Answer, Request, Steps, work
 from secemb_sdk.errors import OutdatedKeyError, UnavailableError
 from secemb_sdk.exchange import Accept, Exchange
@@ -100,7 +101,9 @@ class RelayedWay:
                 key = self._fetched = yield from fetch_key(self._parts, self._exchange, round_.task)
             else:
                 return answer
-        raise UnavailableError("server 1 does not take the key that server 0 shows for it")
+        raise UnavailableError(
+            "server 1 does not take the key that server 0 shows for it", noticed=Misconduct.RELAY_KEY
+        )
 
     def _first_key(self, round_: RoundSpec, ticket: Ticket) -> Steps[RelayKey]:
         """Return the key that came with the ticket, unless another has been fetched or its time has passed."""

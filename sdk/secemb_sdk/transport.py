@@ -1,27 +1,43 @@
-"""Requests over HTTP with httpx: one for event loops, one for plain programs.
+"""Requests over HTTP with httpx: on the caller's event loop, or on one of its own while the caller waits.
 
 Redirects are not followed, proxies and credentials of the environment are not used, cookies are not kept, nothing is
-decompressed, and of an answer no more is read than its request allows.
+decompressed, and of an answer no more is read than its request allows. The time of a request is that of all of it,
+whatever it is spent on: a server that sends its answer drop by drop is given up like one that is silent.
 """
 
 import asyncio
-import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
+from secemb_sdk.driving import send_together
 from secemb_sdk.effects import Answer, Lost, Request
 from secemb_sdk.trust import Pins, Trust, check_address, make_context
 
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0  # no byte for so long: the connection is dead
 _LIMITS = httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=30.0)
-_TOO_LONG = Lost("the answer is longer than it may be")
-_TOO_SLOW = Lost("the answer took too long")
+_TOO_LONG = "the answer is longer than it may be"
+_TOO_SLOW = "the answer took too long"
 _USUAL = {"accept-encoding": "identity", "user-agent": "secemb"}  # no version: devices look alike
+_PIECE = 1 << 14  # bytes of a body that are handed over at once: as many as fit a record of TLS
+
+Result = TypeVar("Result")
+
+
+@dataclass(slots=True)
+class _Moved:
+    """How much of the bodies of one exchange has gone each way."""
+
+    sent: int = 0
+    received: int = 0
+
+    def lost(self, reason: str) -> Lost:
+        return Lost(reason, sent=self.sent, received=self.received)
 
 
 class HttpTransport:
@@ -31,24 +47,26 @@ class HttpTransport:
         self._clients = [httpx.AsyncClient(**one) for one in _settings(servers, trust, pins)]
 
     async def send(self, request: Request) -> Answer | Lost:
-        """Return the answer to one request, or that it was lost."""
+        """Return the answer to one request, or that it was lost and what had moved by then."""
+        moved = _Moved()
         try:
             async with asyncio.timeout(request.seconds):
-                return await self._send(request)
+                return await self._send(request, moved)
         except TimeoutError:
-            return _TOO_SLOW
+            return moved.lost(_TOO_SLOW)
         except httpx.HTTPError as error:
-            return Lost(type(error).__name__)
+            return moved.lost(type(error).__name__)
 
-    async def _send(self, request: Request) -> Answer | Lost:
+    async def _send(self, request: Request, moved: _Moved) -> Answer | Lost:
         client, body = self._clients[request.server], bytearray()
-        async with client.stream(**_call(request)) as response:
+        async with client.stream(**_call(request, moved)) as response:
             if _announces_more(response, request.most):
-                return _TOO_LONG
+                return moved.lost(_TOO_LONG)
             async for chunk in response.aiter_raw():
                 body += chunk
-                if len(body) > request.most:
-                    return _TOO_LONG
+                moved.received = len(body)
+                if moved.received > request.most:
+                    return moved.lost(_TOO_LONG)
             return _answer(response, body)
 
     async def aclose(self) -> None:
@@ -58,43 +76,50 @@ class HttpTransport:
 
 
 class BlockingHttpTransport:
-    """Carries requests while the caller waits, two at a time."""
+    """Carries requests while the caller waits, on an event loop in a thread of its own.
+
+    httpx without an event loop limits each step of a request and not the whole: who sends a byte now and then could
+    make it last for ever. Here the end is the same as on an event loop. What cannot be stopped is a look-up of a name
+    in the operating system; nobody waits for it either.
+    """
 
     def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] | None = None) -> None:
-        self._clients = [httpx.Client(**one) for one in _settings(servers, trust, pins)]
-        self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="secemb-transport")
+        self._transport = HttpTransport(servers, trust=trust, pins=pins)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="secemb-transport", daemon=True)
+        self._thread.start()
 
     def send_all(self, requests: tuple[Request, ...]) -> list[Answer | Lost]:
         """Return the answers to requests that are sent at the same time, in their order."""
-        if len(requests) == 1:
-            return [self.send(requests[0])]
-        return list(self._threads.map(self.send, requests))
+        return self._wait_for(send_together(self._transport, requests))
 
     def send(self, request: Request) -> Answer | Lost:
         """Return the answer to one request, or that it was lost."""
-        try:
-            return self._send(request, time.monotonic() + request.seconds)
-        except httpx.HTTPError as error:
-            return Lost(type(error).__name__)
-
-    def _send(self, request: Request, end: float) -> Answer | Lost:
-        client, body = self._clients[request.server], bytearray()
-        with client.stream(**_call(request)) as response:
-            if _announces_more(response, request.most):
-                return _TOO_LONG
-            for chunk in response.iter_raw():
-                body += chunk
-                if len(body) > request.most:
-                    return _TOO_LONG
-                if time.monotonic() > end:
-                    return _TOO_SLOW
-            return _answer(response, body)
+        return self._wait_for(self._transport.send(request))
 
     def close(self) -> None:
-        """Close all connections."""
-        self._threads.shutdown()
-        for client in self._clients:
-            client.close()
+        """Close all connections; whoever waits in another thread waits no longer."""
+        if self._loop.is_closed():
+            return
+        self._wait_for(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _end(self) -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in others:
+            one.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await self._transport.aclose()
+
+    def _wait_for(self, doing: Coroutine[Any, Any, Result]) -> Result:
+        running = asyncio.run_coroutine_threadsafe(doing, self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()  # the caller was interrupted: nobody waits for it any more
+            raise
 
 
 def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins] | None) -> list[dict[str, Any]]:
@@ -113,15 +138,25 @@ def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins] | None)
     ]
 
 
-def _call(request: Request) -> dict[str, Any]:
+def _call(request: Request, moved: _Moved) -> dict[str, Any]:
     silent, connect = min(_SILENT_SECONDS, request.seconds), min(_CONNECT_SECONDS, request.seconds)
+    # The length is said, or httpx would send what comes in pieces in chunks.
+    length = {"content-length": str(len(request.body))} if request.body else {}
     return {
         "method": request.method,
         "url": request.path,
-        "headers": dict(request.headers),
-        "content": request.body or None,
+        "headers": {**request.headers, **length},
+        "content": _pieces(request.body, moved) if request.body else None,
         "timeout": httpx.Timeout(silent, connect=connect),
     }
+
+
+async def _pieces(body: bytes, moved: _Moved) -> AsyncIterator[bytes]:
+    """Yield a body, and count what has been handed over: where it ends early, the rest has not left."""
+    for start in range(0, len(body), _PIECE):
+        piece = body[start : start + _PIECE]
+        moved.sent += len(piece)
+        yield piece
 
 
 def _announces_more(response: httpx.Response, most: int) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from cryptography.exceptions import UnsupportedAlgorithm
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.errors import AddressError, PinError
 
 Trust = ssl.SSLContext | str | Path | None  # a context, a file of authorities (PEM), or what the system trusts
@@ -80,25 +81,13 @@ def _pin(context: ssl.SSLContext, pins: frozenset[bytes]) -> None:
     """Let every handshake of this context end with a look at the server's key."""
 
     class PinnedObject(ssl.SSLObject):
-        """A connection over memory, as event loops have it."""
+        """A connection over memory, as event loops have it; both clients use one."""
 
         def do_handshake(self) -> None:
             super().do_handshake()
             _check_key(self, pins)
 
-    class PinnedSocket(ssl.SSLSocket):
-        """A connection over a socket."""
-
-        def do_handshake(self, block: bool = False) -> None:
-            super().do_handshake(block)
-            try:
-                _check_key(self, pins)
-            except PinError:
-                self.close()  # which the library does for its own errors only
-                raise
-
     context.sslobject_class = PinnedObject
-    context.sslsocket_class = PinnedSocket
 
 
 def _check_key(connection: Any, pins: frozenset[bytes]) -> None:
@@ -107,7 +96,9 @@ def _check_key(connection: Any, pins: frozenset[bytes]) -> None:
     except (ValueError, UnsupportedAlgorithm):
         shown = b""
     if not any(hmac.compare_digest(shown, pin) for pin in pins):
-        raise PinError("the server shows another key than the pinned ones; nothing was sent to it")
+        raise PinError(
+            "the server shows another key than the pinned ones; nothing was sent to it", noticed=Misconduct.SERVER_KEY
+        )
 
 
 def _check_pins(pins: Pins) -> frozenset[bytes]:

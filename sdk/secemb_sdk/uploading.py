@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.errors import MisfitError, RefusedError
 from secemb_sdk.evaluating import measure
 from secemb_sdk.flow import DeviceSession, Messages
@@ -13,6 +14,7 @@ from secemb_sdk.ranking import CopyError
 from secemb_sdk.seeded import generator_seed
 from secemb_sdk.selection import Selection
 from secemb_sdk.ways import Answers
+from secemb_shared.errors import MessageError, RowTagError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import RECORD
 from secemb_shared.messages.spec import SURVEY, TRAIN
@@ -35,6 +37,8 @@ def make_upload(
         return _say(parts, session, selection, answers, dense, random_bytes)
     except Exception as error:
         # Whatever it is: a wrong tag, a model that fails, numbers that are none. The owner learns its name.
+        if isinstance(error, RowTagError | MessageError):
+            parts.note(Misconduct.ROWS)
         return session.write_nothing(), None, type(error).__name__
 
 

@@ -6,6 +6,7 @@
     private     the private part of the model
     session     the session that is under way
     receipts    what was sent in each round
+    detections  what servers did against the protocol, counted
     rounds      the newest round that this device has been in
     relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
@@ -24,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from secemb_sdk.detections import Detections, Misconduct, add, as_json, from_json
 from secemb_sdk.errors import DamagedError, ForgottenError, PinError, RatingError
 from secemb_sdk.home import Home
 from secemb_sdk.models import PrivateState
@@ -38,6 +40,7 @@ from secemb_shared.randomness import RandomBytes, secure_bytes
 
 _LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
 _PRIVATE_NAMES = ("session", "private", "ratings")
+_TOLD_NAMES = ("receipts", "detections")  # what is kept for the owner to read
 _PLACE = "place"  # where a session has begun
 
 
@@ -178,6 +181,19 @@ class Vault:
     def _keep_receipts(self, receipts: list[Receipt]) -> None:
         self._home.write("receipts", Record({"receipts": [one.as_json() for one in receipts]}))
 
+    # What servers do against the protocol.
+
+    def detections(self) -> Detections:
+        """Return what was noticed, by kind."""
+        found = self._read_copy("detections")
+        return {} if found is None else from_json(found.fields["detections"])
+
+    def note(self, misconduct: Misconduct, date: str) -> None:
+        """Count one more."""
+        with self._home.lock:
+            found = add(self.detections(), misconduct, date)
+            self._home.write("detections", Record({"detections": as_json(found)}))
+
     # The relay.
 
     def relay_key(self) -> RelayKey | None:
@@ -211,10 +227,10 @@ class Vault:
     # The owner's rights.
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, private part and session; with `receipts` those too."""
+        """Erase ratings, private part and session; with `receipts` those and what was noticed of servers too."""
         with self._home.lock:
             self.forgotten += 1
-            for name in (*_PRIVATE_NAMES, *(("receipts",) if receipts else ())):
+            for name in (*_PRIVATE_NAMES, *(_TOLD_NAMES if receipts else ())):
                 self._home.remove(name)
             self._ratings = {}
 
@@ -230,6 +246,7 @@ class Vault:
                 "private": None if private is None else export_private(private),
                 "session": _export_stage(self.session()),
                 "receipts": [one.as_json() for one in self.receipts()],
+                "detections": as_json(self.detections()),
             }
 
     def close(self) -> None:
@@ -237,7 +254,7 @@ class Vault:
         self._home.close()
 
     def _read_copy(self, name: str) -> Record | None:
-        """Return a record of something public; a damaged one is as good as none."""
+        """Return a record that can be done without; a damaged one is as good as none."""
         try:
             return self._home.read(name)
         except DamagedError:

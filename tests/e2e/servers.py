@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from secemb_party.models import Model, ModelStore, Shape
 from secemb_shared.messages import TaskSpec
-from secemb_tools.__main__ import app
+from secemb_tools.commands import app
 from secemb_tools.local.ports import free_ports
 
 TASK = {

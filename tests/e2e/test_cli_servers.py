@@ -13,7 +13,7 @@ from tests.e2e.place import RUNNING
 from tests.e2e.servers import wait_for
 from typer.testing import CliRunner
 
-from secemb_tools.__main__ import app
+from secemb_tools.commands import app
 from secemb_tools.local import Pair
 from secemb_tools.local.ports import free_ports
 

@@ -49,13 +49,20 @@ def test_an_unknown_catalogue_is_refused_with_the_known_ones() -> None:
     assert "ML1M" in done.stderr
 
 
-LATER = "import secemb_tools.__main__ as line; line.main = lambda: __import__('torch'); "  # as some commands do
+LATER = "import secemb_tools.commands as line; line.main = lambda: __import__('torch'); "  # as some commands do
 
 
+ENTRIES = {
+    "secemb": "from secemb_tools.command import main; main()",
+    "python -m secemb_tools": "import runpy; runpy.run_module('secemb_tools', run_name='__main__')",
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
 @pytest.mark.parametrize(("missing", "extra", "before"), [("typer", "tools,server", ""), ("torch", "train", LATER)])
-def test_where_an_extra_is_missing_one_line_names_it(missing: str, extra: str, before: str) -> None:
+def test_where_an_extra_is_missing_one_line_names_it(missing: str, extra: str, before: str, entry: str) -> None:
     """As in the base install, which has the command but not what it is made of."""
-    program = f"import sys; sys.modules[{missing!r}] = None; {before}from secemb_tools.command import main; main()"
+    program = f"import sys; sys.modules[{missing!r}] = None; {before}{ENTRIES[entry]}"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == f"this needs {missing}, which is not installed: pip install 'secemb[{extra}]'\n"

@@ -9,7 +9,7 @@ from tests.e2e.commands import COMMANDS, check_shape, json_of, read_json, refuse
 from tests.e2e.place import Place
 from typer.testing import CliRunner
 
-from secemb_tools.__main__ import app
+from secemb_tools.commands import app
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 import secemb_tools.wire
 from secemb_shared.messages import Kind, RoundSpec, Sizes
 from secemb_shared.messages.relayed import relayed_bytes
-from secemb_tools.__main__ import app
 from secemb_tools.bench.catalogues import choose
+from secemb_tools.commands import app
 from secemb_tools.loadtest.task import task_for
 
 HTTP = 1024  # bytes of a request, and of an answer, that are no message

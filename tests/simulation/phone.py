@@ -161,7 +161,7 @@ class Phone:
     options: dict[str, Any] = field(default_factory=dict)
     key: bytes | None = None
     token: str | None = None
-    alter: Callable[[Request, Answer], Answer] = lambda _request, answer: answer  # what a bad server says instead
+    alter: Callable[[Request, Answer], Answer | Lost] = lambda _request, answer: answer  # what a bad server does
     sent_at: list[tuple[str, float]] = field(default_factory=list)
     work_seconds: float = 0.0  # how long this device takes to compute or to write
     held: list[Request] = field(default_factory=list)
@@ -280,6 +280,15 @@ async def contributed(phone: Phone) -> Receipt:
     outcome = await phone.contribute()
     assert isinstance(outcome, Contributed), outcome
     return outcome.receipt
+
+
+def noticed(phone: Phone) -> set[str]:
+    """Return the kinds of misconduct that a device has counted."""
+    vault = phone.open().vault
+    try:
+        return set(vault.detections())
+    finally:
+        vault.close()
 
 
 def puts(phone: Phone) -> list[tuple[int, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.simulation.pair import a_pair
-from tests.simulation.phone import Marking, Phone, a_phone, contributed, puts
+from tests.simulation.phone import Marking, Phone, a_phone, contributed, noticed, puts
 
 from secemb_sdk.effects import Answer, Request
 from secemb_sdk.errors import DamagedError, EnrolmentError, MisfitError, PinError, PolicyError
@@ -92,6 +92,8 @@ async def test_a_device_that_cannot_train_uploads_zeros(fields: dict[str, Any], 
         assert moved[3, 0] == pytest.approx(4.0, abs=1e-5)  # the healthy device's mark alone: it has item 3 too
         parts = phone.open()
         assert parts.vault.private() is None
+        kinds = {"RowTagError": {"rows"}, "LengthError": {"rows"}, "CopyError": {"dense"}}
+        assert set(parts.vault.detections()) == kinds.get(trouble, set())
 
 
 # What stands against taking part.
@@ -174,6 +176,7 @@ async def test_a_server_that_shows_another_task_is_not_sent_anything(server: int
         with pytest.raises(PinError, match=f"server {server} shows another task"):
             await phone.contribute()
         assert {method for _, method, _ in phone.seen.requests} == {"GET"}
+        assert noticed(phone) == {"task"}
 
 
 async def test_servers_that_announce_different_rounds_get_no_keys() -> None:
@@ -188,6 +191,7 @@ async def test_servers_that_announce_different_rounds_get_no_keys() -> None:
         outcome = await phone.contribute()
         assert isinstance(outcome, NotNow)
         assert "different rounds" in outcome.reason
+        assert noticed(phone) == {"round"}
         assert puts(phone) == []
         phone.alter = lambda _, answer: answer
         assert (await contributed(phone)).round == 0  # with the place that it has already

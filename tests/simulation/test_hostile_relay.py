@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.simulation.pair import Pair, a_pair
-from tests.simulation.phone import a_phone, contributed, puts, until_contributed
+from tests.simulation.phone import a_phone, contributed, noticed, puts, until_contributed
 from tests.simulation.tampering import (
     LONG,
     Change,
@@ -45,6 +45,13 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "another step": (only(Kind.KEYS, lambda frame: replace(frame, step=Kind.SUM_SHARE)), "message-length"),
     "no ticket": (lambda frame: replace(frame, ticket=urlsafe_b64encode(bytes(72)).decode()), "ticket-refused"),
 }
+# What the device counts. A ticket that is refused may have expired.
+TOLD = {
+    "relay-altered": {"not-passed-on"},
+    "relay-box": {"not-passed-on"},
+    "message-length": {"not-passed-on"},
+    "relay-key-outdated": {"relay-key"},
+}
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -58,7 +65,9 @@ async def test_what_is_altered_on_the_way_is_refused_and_counted(name: str) -> N
         assert not isinstance(outcome, Contributed)
         assert refusals(pair, 1)[slug] >= 1
         assert refusals(pair, 0)[slug] >= 1
+        assert noticed(phones[0]) == TOLD.get(slug, set())
         await comes_back(pair, phones)
+        assert noticed(phones[1]) == set()
 
 
 async def test_boxes_that_are_swapped_between_sessions_do_not_open() -> None:
@@ -76,6 +85,7 @@ async def test_boxes_that_are_swapped_between_sessions_do_not_open() -> None:
         await contributed(phones[0])  # keeps its own boxes
         assert isinstance(await phones[1].contribute(), NotNow)
         assert refusals(pair, 1)["relay-box"] >= 1
+        assert noticed(phones[1]) == {"not-passed-on"}
         pair.line.tamper = None
         await until_contributed(phones[1:])
         await check_sum(pair, phones)
@@ -98,6 +108,7 @@ async def test_a_box_of_an_earlier_round_does_not_open() -> None:
         )
         assert isinstance(await phones[0].contribute(), NotNow)
         assert refusals(pair, 1)["relay-box"] >= 1
+        assert noticed(phones[0]) == {"not-passed-on"}
 
 
 async def test_an_upload_that_server_0_makes_up_is_refused_by_its_proof() -> None:
@@ -109,6 +120,7 @@ async def test_an_upload_that_server_0_makes_up_is_refused_by_its_proof() -> Non
         assert isinstance(await phones[0].contribute(), NotNow)
         assert refusals(pair, 1)["proof-refused"] >= 1
         assert refusals(pair, 0)["proof-refused"] >= 1
+        assert noticed(phones[0]) == {"proof"}
         await comes_back(pair, phones)
 
 
@@ -132,6 +144,7 @@ async def test_a_server_0_that_tells_devices_another_round_is_refused_by_server_
         pair.line.tamper = each(only(Kind.KEYS, lambda frame: resealed(pair, told, frame)))
         assert isinstance(await phone.contribute(), NotNow)
         assert refusals(pair, 1)["relay-round"] >= 1
+        assert noticed(phone) == {"round"}
 
 
 async def test_a_box_of_server_0s_own_in_the_place_of_the_keys_gives_the_device_no_receipt() -> None:
@@ -148,7 +161,9 @@ async def test_a_box_of_server_0s_own_in_the_place_of_the_keys_gives_the_device_
         pair.line.tamper = None
         outcome = await phones[0].contribute()
         assert isinstance(outcome, Dropped)
+        assert outcome.reason == "server 1 (as server 0 says) holds other bytes of this session"
         assert refusals(pair, 1)["session-conflict"] == 1
+        assert noticed(phones[0]) == {"receipt", "session"}
         for phone in phones[1:]:
             await contributed(phone)
         await check_sum(pair, phones[1:])

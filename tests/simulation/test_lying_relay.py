@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.simulation.pair import Pair, a_pair
-from tests.simulation.phone import Phone, a_phone, contributed
+from tests.simulation.phone import Phone, a_phone, contributed, noticed
 from tests.simulation.tampering import LONG, comes_back, noting
 
 from secemb_party.evaluation import Evaluation
@@ -35,6 +35,7 @@ async def test_a_receipt_that_server_0_claims_is_none(claimed: object) -> None:
 
         phones[0].alter = alter
         assert await reason_of(phones[0]) == "server 0 does not show server 1's receipt for the update"
+        assert noticed(phones[0]) == {"receipt"}
         await comes_back(pair, phones)
 
 
@@ -48,6 +49,7 @@ async def test_an_update_that_server_0_does_not_show_to_hold_is_sent_again() -> 
             else answer
         )
         assert await reason_of(phones[0]) == "server 0 does not show that it holds the update"
+        assert noticed(phones[0]) == {"receipt"}
         await comes_back(pair, phones)
 
 
@@ -68,6 +70,7 @@ async def test_keys_without_server_1s_receipt_are_sent_again(fault: str) -> None
         phones = [a_phone(pair, number) for number in range(2)]
         phones[0].alter = lambda request, answer: change(answer) if request.path.endswith("relayed-keys") else answer
         assert await reason_of(phones[0]) == words
+        assert noticed(phones[0]) == {"receipt"}
         assert phones[0].model.trained == 0
         await comes_back(pair, phones)
 
@@ -124,6 +127,7 @@ async def uploads_zeros(phone: Phone) -> None:
     outcome = await phone.contribute()
     assert isinstance(outcome, Contributed)
     assert outcome.trouble == "RowTagError"
+    assert noticed(phone) == {"rows"}
 
 
 def flipped(data: bytes) -> bytes:
@@ -144,6 +148,7 @@ async def test_a_dense_part_that_server_1_does_not_publish_is_not_used() -> None
         outcome = await phone.contribute()
         assert isinstance(outcome, Contributed)
         assert outcome.trouble == "CopyError"
+        assert noticed(phone) == {"dense"}
         assert phone.model.trained == 0
 
 

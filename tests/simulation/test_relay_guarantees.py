@@ -1,5 +1,6 @@
 """What comes through server 0 is worth as much as what comes directly: the same tickets, answers, limits and seal."""
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -75,6 +76,7 @@ async def test_other_keys_in_a_used_session_are_a_conflict() -> None:
         twin = DeviceSession(session.round, device.items(), random_bytes=lambda count: next(drawn, bytes(count)))
         status, body = await put(device, keys(pair, twin))
         assert (status, b"session-conflict" in body) == (409, True)
+        assert "refused_by" not in json.loads(body)
 
 
 async def test_other_seeds_for_server_1_alone_are_a_conflict_there() -> None:
@@ -85,6 +87,7 @@ async def test_other_seeds_for_server_1_alone_are_a_conflict_there() -> None:
         session.keys = (session.keys[0], session.keys[1][:24] + bytes(16) + session.keys[1][40:])
         status, body = await put(device, keys(pair, session))
         assert (status, b"session-conflict" in body) == (409, True)
+        assert json.loads(body)["refused_by"] == 1
         assert refusals(pair, 1) == {"session-conflict": 1}
 
 

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.simulation.pair import IDENTITY, RELAYED, Pair, a_pair
-from tests.simulation.phone import a_phone, contributed
+from tests.simulation.phone import a_phone, contributed, noticed
 from tests.simulation.tampering import LONG, check_sum, newest_key, refusals, relay_keys
 
 from secemb_sdk.effects import Answer, Request
@@ -59,6 +59,7 @@ async def test_a_relay_key_that_server_1_has_not_signed_is_not_used(fault: str) 
         with pytest.raises(PinError, match="not signed"):
             await phone.contribute()
         assert not phone.seen.bodies
+        assert noticed(phone) == {"relay-key"}
 
 
 async def test_an_older_relay_key_than_before_is_not_used() -> None:
@@ -75,6 +76,7 @@ async def test_an_older_relay_key_than_before_is_not_used() -> None:
         outcome = await phones[0].contribute()
         assert isinstance(outcome, NotNow)
         assert "older relay key" in outcome.reason
+        assert noticed(phones[0]) == {"relay-key"}
 
 
 @pytest.mark.parametrize("wrong", [-DAY - 1, 90 * DAY + DAY])
@@ -87,6 +89,7 @@ async def test_a_key_whose_time_it_is_not_is_not_sealed_to(wrong: int) -> None:
         outcome = await phone.contribute()
         assert isinstance(outcome, NotNow)
         assert "check this device's clock" in outcome.reason
+        assert noticed(phone) == set()  # it may well be the clock
         assert not phone.seen.bodies
         assert "join" not in {what for _, _, what in phone.seen.requests}  # a place would be one without an upload
 
@@ -173,6 +176,7 @@ async def test_a_key_that_ends_in_the_middle_of_a_round_is_replaced(when: str) -
         await pair.finish()
         assert turned
         assert refusals(pair, 1)["relay-key-outdated"] == len(turned)
+        assert noticed(phones[0]) == set()  # keys do change
         assert pair.parties[0].models.load(1).rows[0, 0] == -1.5
 
 

@@ -1,5 +1,6 @@
 """Small servers on this machine for tests of the transport: what they answer is given byte by byte."""
 
+import re
 import socket
 import ssl
 import threading
@@ -9,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from secemb_tools.operate.certificate import Identity, make_identity
+
+_DROP_SECONDS = 0.3
 
 
 @dataclass
@@ -29,13 +32,26 @@ def answer(body: bytes = b"", *, status: str = "200 OK", headers: str = "", leng
     return f"HTTP/1.1 {status}\r\ncontent-length: {size}\r\n{headers}\r\n".encode() + body
 
 
+def _is_whole(request: bytes) -> bool:
+    head, end, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: (\d+)", head.lower())
+    return bool(end) and len(body) >= (int(length[1]) if length else 0)
+
+
 @contextmanager
 def serving(
-    reply: bytes, *, identity: Path | None = None, linger: float = 0.0, gate: threading.Barrier | None = None
+    reply: bytes,
+    *,
+    identity: Path | None = None,
+    linger: float = 0.0,
+    drops: bytes = b"",
+    cuts: bool = False,
+    gate: threading.Barrier | None = None,
 ) -> Iterator[Served]:
     """Answer every request on every connection with the same bytes until the block ends.
 
-    With a gate, answer when as many requests have come, here and elsewhere, as it waits for.
+    With a gate, answer when as many requests have come, here and elsewhere, as it waits for. Drops follow
+    the reply, one byte at a time. With `cuts`, the connection ends with the answer.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     listener.settimeout(0.05)
@@ -53,13 +69,23 @@ def serving(
             connection.settimeout(5.0)
             line = connection if context is None else context.wrap_socket(connection, server_side=True)
             with line:
+                waiting = b""
                 while data := line.recv(65536):
                     served.received[index] += data
-                    if b"\r\n\r\n" in served.received[index]:
-                        stopping.wait(linger)
-                        if gate is not None:
-                            gate.wait()
-                        line.sendall(reply)
+                    waiting += data
+                    if not _is_whole(waiting):
+                        continue
+                    waiting = b""
+                    stopping.wait(linger)
+                    if gate is not None:
+                        gate.wait()
+                    line.sendall(reply)
+                    for drop in drops:
+                        if stopping.wait(_DROP_SECONDS):
+                            return
+                        line.sendall(bytes([drop]))
+                    if cuts:
+                        return
 
     def listen() -> None:
         while not stopping.is_set():

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.test_data_readers import FILMS_10M, businesses, reviews, write
 from typer.testing import CliRunner
 
-from secemb_tools.__main__ import app
+from secemb_tools.commands import app
 from secemb_tools.datasets import DatasetError, read_ratings
 from secemb_tools.datasets.yelp import BUSINESSES, REVIEWS
 

@@ -16,7 +16,7 @@ from secemb_party.privacy.accountant import Terms, epsilon
 from secemb_party.privacy.spending import lines_of
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
-from secemb_tools.__main__ import app
+from secemb_tools.commands import app
 from secemb_tools.operate import preflight
 from secemb_tools.operate.privacy_file import read_privacy
 from secemb_tools.operate.refusal import OperationError

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from secemb_sdk import durable
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.errors import (
     DamagedError,
     ForgottenError,
@@ -390,12 +391,37 @@ def test_forgetting_erases_the_private_part_and_leaves_receipts(tmp_path: Path) 
     vault.log([(77, 4.5)])
     vault.end_session(RECEIPT, receipts=0, private=PRIVATE, forgotten=0)
     vault.keep_session(STAGES[1], forgotten=0)
+    vault.note(Misconduct.ROWS, "2026-01-01T00:00:00+00:00")
     vault.forget()
     assert (dict(vault.ratings()), vault.private(), vault.session()) == ({}, None, None)
     assert not any((tmp_path / name).exists() for name in ("ratings", "private", "session"))
     assert vault.receipts() == [RECEIPT]
+    assert set(vault.detections()) == {"rows"}
     vault.forget(receipts=True)
-    assert vault.receipts() == []
+    assert (vault.receipts(), vault.detections()) == ([], {})
+    assert not any((tmp_path / name).exists() for name in ("receipts", "detections"))
+
+
+@pytest.mark.parametrize("key", [None, bytes(16)])
+def test_detections_are_counted_by_kind_and_outlive_the_process(tmp_path: Path, key: bytes | None) -> None:
+    vault = open_vault(tmp_path, key=key)
+    for kind, day in ((Misconduct.ROWS, 1), (Misconduct.RECEIPT, 2), (Misconduct.ROWS, 3)):
+        vault.note(kind, f"2026-01-0{day}T00:00:00+00:00")
+    vault.close()
+    expected = [
+        {"kind": "receipt", "count": 1, "last": "2026-01-02T00:00:00+00:00"},
+        {"kind": "rows", "count": 2, "last": "2026-01-03T00:00:00+00:00"},
+    ]
+    assert open_vault(tmp_path, key=key).export()["detections"] == expected
+
+
+def test_a_count_of_detections_that_is_damaged_begins_anew(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path)
+    vault.note(Misconduct.ROWS, "then")
+    (tmp_path / "detections").write_bytes(b"what a broken disk has left")
+    assert vault.detections() == {}
+    vault.note(Misconduct.DENSE, "now")
+    assert {kind: one.count for kind, one in vault.detections().items()} == {"dense": 1}
 
 
 @pytest.mark.parametrize("call", range(1, 9))

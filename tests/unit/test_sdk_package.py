@@ -8,6 +8,7 @@ import secemb_sdk
 NAMES = [
     "BlockingDevice",
     "Contributed",
+    "Detection",
     "Device",
     "DeviceError",
     "DeviceSession",

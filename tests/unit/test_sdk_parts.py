@@ -1,5 +1,6 @@
 """The small parts of a device: what it brings to a round, what it measures, when it asks again, how it is opened."""
 
+import asyncio
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.unit.loopback import answer, serving, write_identity
 from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk import Device, Policy
+from secemb_sdk.detections import Detection
 from secemb_sdk.effects import Answer, Lost, Pause, Request, Send
 from secemb_sdk.errors import AddressError, EnrolmentError, HomeKeyError, PinError, PolicyError, UnavailableError
 from secemb_sdk.evaluating import measure
@@ -271,12 +273,26 @@ def test_an_opening_and_a_device_show_no_secret(tmp_path: Path) -> None:
     assert not any(secret in shown for secret in ("hush", "sixteen", "4711"))
 
 
-def test_a_device_raises_when_a_pin_does_not_hold(tmp_path: Path) -> None:
+@pytest.mark.parametrize("blocking", [True, False])
+def test_a_device_raises_and_counts_it_when_a_pin_does_not_hold(tmp_path: Path, blocking: bool) -> None:
     both, alone, _ = write_identity(tmp_path, "server")
+
+    async def contribute(**opening: Any) -> list[Detection]:
+        async with Device.open(**opening) as device:
+            with pytest.raises(PinError, match="nothing was sent"):
+                await device.contribute()
+            return device.detections()
+
+    def contribute_blocking(**opening: Any) -> list[Detection]:
+        with Device.open_blocking(**opening) as device:
+            with pytest.raises(PinError, match="nothing was sent"):
+                device.contribute()
+            return device.detections()
+
     with serving(answer(b"{}"), identity=both) as zero, serving(answer(b"{}"), identity=both) as one:
-        opening = Device.open_blocking(
-            home=tmp_path / "home", servers=(zero.url, one.url), task=TASK, trust=alone, pins=(("00" * 32,), ())
-        )
-        with opening as device, pytest.raises(PinError, match="nothing was sent"):
-            device.contribute()
+        opening: dict[str, Any] = {"home": tmp_path / "home", "servers": (zero.url, one.url), "task": TASK}
+        opening |= {"trust": alone, "pins": (("00" * 32,), ())}
+        for count in (1, 2):
+            found = contribute_blocking(**opening) if blocking else asyncio.run(contribute(**opening))
+            assert [(one.kind, one.count) for one in found] == [("server-key", count)]
         assert zero.everything == b""

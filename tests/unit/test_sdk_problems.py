@@ -1,6 +1,7 @@
 """The table from problem documents to errors knows every problem that a device can meet."""
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -40,9 +41,10 @@ FINAL = {
 }
 
 
-def document(slug: str, status: int, **headers: str) -> Answer:
-    body = json.dumps({"type": PREFIX + slug, "title": "words of the server", "status": status}).encode()
-    return Answer(status=status, headers={"content-type": "application/problem+json", **headers}, body=body)
+def document(slug: str, status: int, more: Mapping[str, object] | None = None, /, **headers: str) -> Answer:
+    fields = {"type": PREFIX + slug, "title": "words of the server", "status": status, **(more or {})}
+    headers = {"content-type": "application/problem+json", **headers}
+    return Answer(status=status, headers=headers, body=json.dumps(fields).encode())
 
 
 def test_every_slug_of_the_table_is_one_that_servers_use() -> None:
@@ -90,6 +92,21 @@ def test_a_document_that_makes_no_sense_falls_back_to_the_status(body: bytes) ->
 
 def test_an_unknown_task_is_a_pin_that_does_not_hold() -> None:
     assert isinstance(error_for(0, document("task-unknown", 404)), PinError)
+
+
+@pytest.mark.parametrize(
+    ("server", "refused_by", "who"),
+    [(0, None, "server 0"), (0, 1, "server 1 (as server 0 says)"), (0, "1", "server 0"), (1, 1, "server 1")],
+)
+def test_a_refusal_names_the_server_that_refused_and_who_says_so(server: int, refused_by: object, who: str) -> None:
+    error = error_for(server, document("session-conflict", 409, {"refused_by": refused_by}))
+    assert str(error) == f"{who} holds other bytes of this session"
+
+
+@pytest.mark.parametrize("slug", ["relay-box", "relay-altered"])
+def test_what_was_altered_on_the_way_is_the_fault_of_who_carried_it(slug: str) -> None:
+    error = error_for(0, document(slug, 400, {"refused_by": 1}))
+    assert str(error) == "server 0 does not pass on to server 1 what it was sent"
 
 
 @pytest.mark.parametrize(

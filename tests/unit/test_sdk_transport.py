@@ -1,9 +1,15 @@
 """Transports: what they carry, what they cut, and whom they refuse to talk to, over real sockets and real TLS."""
 
 import asyncio
+import signal
+import socket
 import ssl
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,24 +91,75 @@ def test_an_answer_that_is_too_long_is_cut(carry: Carry, length: int | None) -> 
     body = b"x" * 10_000
     reply = b"HTTP/1.1 200 OK\r\n\r\n" + body if length is None else answer(body)
     with serving(reply) as server:
-        assert carry(server.url, GET) == Lost("the answer is longer than it may be")
+        found = carry(server.url, GET)
+    assert isinstance(found, Lost)
+    assert found.reason == "the answer is longer than it may be"
+    assert (found.received > GET.most) == (length is None)  # who says so beforehand is not listened to
 
 
 @BOTH
-def test_an_answer_that_ends_early_is_lost(carry: Carry) -> None:
-    with serving(answer(b"half", length=90)) as server:
-        assert isinstance(carry(server.url, replace(GET, seconds=1.0)), Lost)
+@pytest.mark.parametrize("cuts", [True, False], ids=["cut", "silent"])
+def test_an_answer_that_ends_early_is_lost_and_what_came_of_it_counts(carry: Carry, cuts: bool) -> None:
+    with serving(answer(b"half", length=90), cuts=cuts) as server:
+        found = carry(server.url, replace(PUT, seconds=10.0 if cuts else 1.0))
+    assert isinstance(found, Lost)
+    assert (found.sent, found.received) == (len(PUT.body), len(b"half"))
 
 
 @BOTH
 def test_a_silent_server_is_given_up(carry: Carry) -> None:
     with serving(answer(), linger=30.0) as server:
-        assert isinstance(carry(server.url, replace(GET, seconds=0.3)), Lost)
+        found = carry(server.url, replace(PUT, seconds=0.3))
+    assert isinstance(found, Lost)
+    assert (found.sent, found.received) == (len(PUT.body), 0)
 
 
 @BOTH
-def test_nobody_at_home_is_a_lost_request(carry: Carry) -> None:
-    assert isinstance(carry(ELSEWHERE, GET), Lost)
+def test_nobody_at_home_is_a_lost_request_of_which_nothing_was_sent(carry: Carry) -> None:
+    found = carry(ELSEWHERE, PUT)
+    assert isinstance(found, Lost)
+    assert (found.sent, found.received) == (0, 0)
+
+
+@BOTH
+def test_a_long_body_arrives_whole(carry: Carry) -> None:
+    body = bytes(range(256)) * 700 + b"rest"
+    with serving(answer(b"hello")) as server:
+        assert isinstance(carry(server.url, replace(PUT, body=body)), Answer)
+    head, _, arrived = server.everything.partition(b"\r\n\r\n")
+    assert arrived == body
+    assert f"content-length: {len(body)}".encode() in head.lower()
+    assert b"transfer-encoding" not in head.lower()
+
+
+DRIPS = {  # what is answered at once, and what follows drop by drop
+    "from the beginning": (b"", answer(b"x" * 200)),
+    "in the headers": (b"HTTP/1.1 200 OK\r\n", b"x: y\r\n" * 40),
+    "in the body": (answer(length=200), b"x" * 200),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("drip", DRIPS)
+def test_an_answer_that_comes_drop_by_drop_is_given_up_in_time(carry: Carry, drip: str) -> None:
+    """Each drop comes soon after the one before; all of them would take several times what the test allows."""
+    reply, drops = DRIPS[drip]
+    with serving(reply, drops=drops) as server:
+        start = time.monotonic()
+        found = carry(server.url, replace(PUT, most=1000, seconds=1.0))
+        assert isinstance(found, Lost)
+        assert time.monotonic() - start < 15.0
+
+
+@BOTH
+def test_a_request_that_nobody_reads_on_is_given_up_in_time(carry: Carry) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # the system takes the connection, and some of the bytes
+        start, body = time.monotonic(), bytes(64 << 20)
+        found = carry(f"http://127.0.0.1:{listener.getsockname()[1]}", replace(PUT, body=body, seconds=1.0))
+        assert isinstance(found, Lost)
+        assert time.monotonic() - start < 15.0
+        assert found.sent is not None
+        assert 0 < found.sent < len(body)
 
 
 @BOTH
@@ -124,6 +181,41 @@ def test_a_cookie_is_not_kept() -> None:
         transport.close()
     assert server.everything.count(b"GET /v1/thing") == 2
     assert b"4711" not in server.everything
+
+
+def test_closing_ends_the_wait_of_another_thread() -> None:
+    with serving(answer(), linger=60.0) as server, ThreadPoolExecutor() as threads:
+        transport = BlockingHttpTransport((server.url, ELSEWHERE))
+        waiting = threads.submit(transport.send, GET)
+        while not server.everything:
+            time.sleep(0.01)
+        transport.close()
+        transport.close()
+        with pytest.raises(CancelledError):
+            waiting.result(timeout=30)
+
+
+INTERRUPTED = """
+import sys
+from secemb_sdk.effects import Request
+from secemb_sdk.transport import BlockingHttpTransport
+transport = BlockingHttpTransport((sys.argv[1], "http://127.0.0.1:9"))
+try:
+    transport.send(Request(server=0, method="GET", path="/"))
+except KeyboardInterrupt:
+    transport.close()
+    print("interrupted and closed")
+"""
+
+
+def test_a_caller_who_waits_can_be_interrupted() -> None:
+    with serving(answer(), linger=60.0) as server:
+        program = [sys.executable, "-c", INTERRUPTED, server.url]
+        with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as waiting:
+            while not server.everything and waiting.poll() is None:
+                time.sleep(0.01)
+            waiting.send_signal(signal.SIGINT)
+            assert waiting.communicate(timeout=30)[0] == "interrupted and closed\n"
 
 
 def send_both_async(urls: tuple[str, str], requests: tuple[Request, Request]) -> list[Answer | Lost]:

@@ -11,7 +11,7 @@ from rich.text import Text
 from tests.unit.made_up_ratings import made_up_ratings, write_as_movielens
 from typer.testing import CliRunner, Result
 
-from secemb_tools.__main__ import app
+from secemb_tools.commands import app
 from secemb_tools.datasets import split
 from secemb_tools.report.curve import draw
 from secemb_tools.report.figures import Figures, Point, compare, table

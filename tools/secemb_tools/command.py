@@ -9,7 +9,7 @@ _USUAL = "tools,server"  # where everything else is
 def main() -> None:
     """Run the command line."""
     try:
-        from secemb_tools.__main__ import main as run
+        from secemb_tools.commands import main as run
 
         run()
     except ModuleNotFoundError as error:

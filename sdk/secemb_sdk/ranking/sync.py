@@ -12,6 +12,7 @@ from itertools import chain
 
 import numpy as np
 
+from secemb_sdk.detections import Misconduct
 from secemb_sdk.effects import Answer, Request, Steps, work
 from secemb_sdk.errors import OverError
 from secemb_sdk.models.interface import Floats
@@ -128,7 +129,9 @@ def _same_steps(task: TaskSpec, copy: TableCopy, ask: Ask) -> Steps[None]:
     headers = {"if-none-match": f'"{copy.sha256}"', "range": "bytes=0-0"}
     (answer,) = yield from ask(Request(server=1, method="GET", path=path, headers=headers))
     if answer.status in (200, 206):
-        raise CopyError("the two servers publish different tables; use neither, and tell both operators")
+        raise CopyError(
+            "the two servers publish different tables; use neither, and tell both operators", noticed=Misconduct.TABLE
+        )
     if answer.status != 304:
         raise error_for(1, answer)
 
@@ -145,7 +148,9 @@ def check_model(task: TaskSpec, copy: TableCopy, dense: Floats, digest: bytes) -
         parts=parts,
     )
     if found != digest:
-        raise CopyError("the table and the dense part are not the model that both servers have announced")
+        raise CopyError(
+            "the table and the dense part are not the model that both servers have announced", noticed=Misconduct.TABLE
+        )
 
 
 def _path(task: TaskSpec, target: _Target) -> str:

@@ -33,6 +33,8 @@ class Limits:
 class RelayRefusedError(SecEmbError):
     """Server 1 has refused a message."""
 
+    refused_by = 1
+
     def __init__(self, refusal: Refusal) -> None:
         super().__init__("server 1 has refused the message")
         self.refusal, self.retry_after = refusal, refusal.retry_after

@@ -1,10 +1,16 @@
-"""What the SDK weighs without torch: the time of its import, and the size of the packages that it needs installed."""
+"""What the SDK weighs without torch: the time of its import, and what has to be installed for it.
+
+There is one wheel, with the services and the tools in it: that is what lies on a disk. A device imports two of its
+packages.
+"""
 
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +23,8 @@ import secemb_sdk
 print(json.dumps({"seconds": time.process_time() - start, "torch": "torch" in sys.modules}))
 """
 _TURNS = 3
+_PRODUCT = "secemb"
+_DEVICE = ("secemb_sdk", "secemb_shared")  # what a device imports; all else in the wheel is never loaded there
 
 
 def measure() -> dict[str, Any]:
@@ -25,17 +33,20 @@ def measure() -> dict[str, Any]:
     return {
         "import_cpu_seconds": min(one["seconds"] for one in found),
         "imports_torch": any(one["torch"] for one in found),
-        "installed_bytes": {name: _size(one) for name, one in sorted(_needed("secemb", {}).items())},
+        "device_bytes": sum(map(_package_size, _DEVICE)),
+        "installed_bytes": {name: _size(one) for name, one in sorted(_needed(_PRODUCT, {}).items())},
     }
 
 
 def show(console: Console, figures: dict[str, Any]) -> None:
-    """Print both."""
+    """Print what is imported and what is installed."""
     sizes = sorted(figures["installed_bytes"].items(), key=lambda one: -one[1])
     parts = ", ".join(f"{name} {size / 1e6:.1f}" for name, size in sizes[:4])
     console.print(
         f"base install without torch: import {figures['import_cpu_seconds']:.2f} s of processor time, "
-        f"{sum(size for _, size in sizes) / 1e6:.0f} MB installed ({parts}, …)"
+        f"{sum(size for _, size in sizes) / 1e6:.0f} MB installed ({parts}, …); "
+        f"of our own {figures['installed_bytes'][_PRODUCT] / 1e6:.1f} MB a device imports "
+        f"{figures['device_bytes'] / 1e6:.1f} MB"
     )
 
 
@@ -53,11 +64,17 @@ def _needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution
 
 
 def _size(one: Distribution) -> int:
-    if one.name == "secemb":  # installed from a checkout it is a link; count what a wheel would hold for a device
-        import secemb_sdk
-        import secemb_shared
+    if one.name == _PRODUCT:  # installed from a checkout it is a link; count what a wheel holds
+        return sum(map(_package_size, (one.read_text("top_level.txt") or "").split()))
+    return _files_size(Path(str(file.locate())) for file in one.files or ())
 
-        folders = (Path(str(module.__file__)).parent for module in (secemb_sdk, secemb_shared))
-        return sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.suffix != ".pyc")
-    files = (Path(str(file.locate())) for file in one.files or ())
-    return sum(file.stat().st_size for file in files if file.is_file())
+
+def _package_size(name: str) -> int:
+    found = find_spec(name)
+    folders = [] if found is None else [Path(folder) for folder in found.submodule_search_locations or ()]
+    return _files_size(file for folder in folders for file in folder.rglob("*"))
+
+
+def _files_size(files: Iterable[Path]) -> int:
+    """Return the bytes of files, without what Python makes of them when it runs."""
+    return sum(file.stat().st_size for file in files if file.suffix != ".pyc" and file.is_file())

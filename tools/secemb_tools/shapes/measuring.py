@@ -45,10 +45,17 @@ BENCH: dict[str, Shape] = {
             **every(str, "catalogue", "model"),
             **every(int, "row_width", "dense_size"),
             "cpu_ms": Named(float),
-            **every(int, "peak_bytes", "upload_bytes", "download_bytes", "model_bytes", "sharing_bytes"),
+            **every(
+                int, "peak_bytes", "process_bytes", "upload_bytes", "download_bytes", "model_bytes", "sharing_bytes"
+            ),
         }
     ),
-    "footprint": {"import_cpu_seconds": float, "imports_torch": bool, "installed_bytes": Named(int)},
+    "footprint": {
+        "import_cpu_seconds": float,
+        "imports_torch": bool,
+        "device_bytes": int,
+        "installed_bytes": Named(int),
+    },
     "bars": Many({"name": str, **every(float, "measured", "goal"), **every(bool, "more", "reached")}),
 }
 LOADTEST: dict[str, Shape] = {

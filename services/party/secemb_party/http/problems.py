@@ -158,6 +158,8 @@ def problem_response(
     document: dict[str, str | int] = {"type": problem.type, "title": problem.title, "status": problem.status}
     if problem.speaks and error is not None and (detail := _harmless(str(error))):
         document["detail"] = detail
+    if (who := getattr(error, "refused_by", None)) is not None:
+        document["refused_by"] = who
     seconds = getattr(error, "retry_after", problem.retry_after)
     extra = dict(headers or {})
     if seconds is not None:
@@ -196,6 +198,7 @@ SCHEMA: Mapping[str, Any] = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string", "description": "what to do, in words"},
+        "refused_by": {"type": "integer", "enum": [1], "description": "the server that refused, if it is not this one"},
     },
     "additionalProperties": False,
 }

@@ -1,0 +1,58 @@
+"""What a device has noticed of servers that do not keep to the protocol: of which kind, how often, and when last.
+
+It is for the device's owner and for whoever they show it to; no server is told. No item and no rating is in it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Misconduct(StrEnum):
+    """What a device can notice."""
+
+    SERVER_KEY = "server-key"  # a server shows another key than the pinned one
+    TASK = "task"  # a server shows another task than the pinned one
+    ROUND = "round"  # the servers announce different rounds
+    MODEL = "model"  # the servers announce different models
+    RELAY_KEY = "relay-key"  # server 0 shows a relay key that server 1 has not signed, or has given up
+    NOT_PASSED_ON = "not-passed-on"  # server 1 got something else from server 0 than this device has sealed
+    PROOF = "proof"  # a server was sent an upload that is not from this device, or says so of this device's
+    SESSION = "session"  # a server holds keys or an upload in this session that are not this device's
+    RECEIPT = "receipt"  # a server does not show that it, or server 1, holds what it was sent
+    ROWS = "rows"  # rows with a wrong tag, or an answer that is none
+    DENSE = "dense"  # a dense part that the other server does not publish
+    TABLE = "table"  # a table that the other server does not publish, or that is not the announced model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """One kind of misconduct."""
+
+    kind: str  # a value of Misconduct
+    count: int
+    last: str  # by this device's clock, UTC
+
+    def again(self, date: str) -> "Detection":
+        """Return the count after one more."""
+        return Detection(kind=self.kind, count=self.count + 1, last=date)
+
+
+Detections = Mapping[str, Detection]  # by kind
+
+
+def add(found: Detections, kind: Misconduct, date: str) -> Detections:
+    """Return detections with one more of a kind."""
+    before = found.get(kind.value, Detection(kind=kind.value, count=0, last=date))
+    return {**found, kind.value: before.again(date)}
+
+
+def as_json(found: Detections) -> list[dict[str, Any]]:
+    """Return detections as plain data, in the order of their kinds."""
+    return [{"kind": one.kind, "count": one.count, "last": one.last} for _, one in sorted(found.items())]
+
+
+def from_json(rows: list[dict[str, Any]]) -> Detections:
+    """Read `as_json`."""
+    return {row["kind"]: Detection(**row) for row in rows}
