@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import secrets
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Sequence
 
 import httpx
@@ -28,6 +29,7 @@ class Device:
         self.update_dense = np.array([1.0, 2.0**number])
         self.session_id = secrets.token_bytes(16)
         self.ticket = ""
+        self.relay = b""  # the announcement of server 1's key, where the task is relayed
         self.receipts: list[str] = []
         self.answers: list[bytes] = []
         self.updates: tuple[bytes, bytes] | None = None
@@ -51,6 +53,7 @@ class Device:
         answer = await self._insist(0, "POST", path, json=wish, headers=headers)
         spec = RoundSpec.decode(answer.json()["round"].encode(), self._servers.task)
         self.ticket = answer.json()["ticket"]
+        self.relay = urlsafe_b64decode(answer.json()["relay"] or "")
         first = iter([self.session_id])
         self._session = DeviceSession(
             spec, np.array([self.item]), random_bytes=lambda count: next(first, None) or secrets.token_bytes(count)
@@ -77,7 +80,7 @@ class Device:
 
     def headers(self, role: int, what: str) -> dict[str, str]:
         shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        return shown if what == "keys" else shown | {"secemb-proof": self.session.marks.proofs[role].hex()}
+        return shown if what.endswith("keys") else shown | {"secemb-proof": self.session.marks.proofs[role].hex()}
 
     async def _insist(self, role: int, method: str, path: str, **request: object) -> httpx.Response:
         """Repeat a request until it is answered with 200; a refusal for good ends the test."""
