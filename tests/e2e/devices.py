@@ -54,11 +54,14 @@ class Device:
         spec = RoundSpec.decode(answer.json()["round"].encode(), self._servers.task)
         self.ticket = answer.json()["ticket"]
         self.relay = urlsafe_b64decode(answer.json()["relay"] or "")
+        self._session = self._draw_session(spec)
+        return spec.number
+
+    def _draw_session(self, spec: RoundSpec) -> DeviceSession:
         first = iter([self.session_id])
-        self._session = DeviceSession(
+        return DeviceSession(
             spec, np.array([self.item]), random_bytes=lambda count: next(first, None) or secrets.token_bytes(count)
         )
-        return spec.number
 
     async def send_keys(self) -> None:
         self.answers = [await self.put(role, "keys", self.session.keys[role]) for role in (0, 1)]
@@ -96,13 +99,26 @@ class Device:
             await asyncio.sleep(WAIT)
 
 
+class TwoFacedDevice(Device):
+    """One that sends server 1 other keys than server 0: both take them, and do not agree on the session."""
+
+    async def send_keys(self) -> None:
+        self._faces = (self.session, self._draw_session(self.session.round))
+        self.answers = [await self.put(role, "keys", face.keys[role]) for role, face in enumerate(self._faces)]
+        self.updates = (self._faces[0].write_nothing()[0], self._faces[1].write_nothing()[1])
+
+    def headers(self, role: int, what: str) -> dict[str, str]:
+        proof = {} if what == "keys" else {"secemb-proof": self._faces[role].marks.proofs[role].hex()}
+        return super().headers(role, "keys") | proof
+
+
 def what_of(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-async def gather(servers: Servers, count: int = 4) -> list[Device]:
+async def gather(servers: Servers, count: int = 4, *, kind: type[Device] = Device) -> list[Device]:
     """Let devices join one round and read their rows."""
-    devices = [Device(servers, number) for number in range(count)]
+    devices = [kind(servers, number) for number in range(count)]
     numbers = [await device.join() for device in devices]
     assert len(set(numbers)) == 1, numbers
     for device in devices:
