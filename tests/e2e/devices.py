@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import secrets
 import time
+from base64 import urlsafe_b64decode
 from collections.abc import Sequence
 
 import httpx
@@ -28,6 +29,7 @@ class Device:
         self.update_dense = np.array([1.0, 2.0**number])
         self.session_id = secrets.token_bytes(16)
         self.ticket = ""
+        self.relay = b""  # the announcement of server 1's key, where the task is relayed
         self.receipts: list[str] = []
         self.answers: list[bytes] = []
         self.updates: tuple[bytes, bytes] | None = None
@@ -51,11 +53,15 @@ class Device:
         answer = await self._insist(0, "POST", path, json=wish, headers=headers)
         spec = RoundSpec.decode(answer.json()["round"].encode(), self._servers.task)
         self.ticket = answer.json()["ticket"]
+        self.relay = urlsafe_b64decode(answer.json()["relay"] or "")
+        self._session = self._draw_session(spec)
+        return spec.number
+
+    def _draw_session(self, spec: RoundSpec) -> DeviceSession:
         first = iter([self.session_id])
-        self._session = DeviceSession(
+        return DeviceSession(
             spec, np.array([self.item]), random_bytes=lambda count: next(first, None) or secrets.token_bytes(count)
         )
-        return spec.number
 
     async def send_keys(self) -> None:
         self.answers = [await self.put(role, "keys", self.session.keys[role]) for role in (0, 1)]
@@ -77,7 +83,7 @@ class Device:
 
     def headers(self, role: int, what: str) -> dict[str, str]:
         shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        return shown if what == "keys" else shown | {"secemb-proof": self.session.marks.proofs[role].hex()}
+        return shown if what.endswith("keys") else shown | {"secemb-proof": self.session.marks.proofs[role].hex()}
 
     async def _insist(self, role: int, method: str, path: str, **request: object) -> httpx.Response:
         """Repeat a request until it is answered with 200; a refusal for good ends the test."""
@@ -93,13 +99,26 @@ class Device:
             await asyncio.sleep(WAIT)
 
 
+class TwoFacedDevice(Device):
+    """One that sends server 1 other keys than server 0: both take them, and do not agree on the session."""
+
+    async def send_keys(self) -> None:
+        self._faces = (self.session, self._draw_session(self.session.round))
+        self.answers = [await self.put(role, "keys", face.keys[role]) for role, face in enumerate(self._faces)]
+        self.updates = (self._faces[0].write_nothing()[0], self._faces[1].write_nothing()[1])
+
+    def headers(self, role: int, what: str) -> dict[str, str]:
+        proof = {} if what == "keys" else {"secemb-proof": self._faces[role].marks.proofs[role].hex()}
+        return super().headers(role, "keys") | proof
+
+
 def what_of(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-async def gather(servers: Servers, count: int = 4) -> list[Device]:
+async def gather(servers: Servers, count: int = 4, *, kind: type[Device] = Device) -> list[Device]:
     """Let devices join one round and read their rows."""
-    devices = [Device(servers, number) for number in range(count)]
+    devices = [kind(servers, number) for number in range(count)]
     numbers = [await device.join() for device in devices]
     assert len(set(numbers)) == 1, numbers
     for device in devices:

@@ -1,13 +1,25 @@
 """Each service keeps to its own OpenAPI description, whatever is sent: real processes, generated requests."""
 
-from collections.abc import Iterator
+import asyncio
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
-from hypothesis.strategies import DataObject, data, sampled_from
+from hypothesis.strategies import (
+    DataObject,
+    binary,
+    booleans,
+    data,
+    fixed_dictionaries,
+    from_regex,
+    integers,
+    sampled_from,
+)
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import (
@@ -15,15 +27,35 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from tests.e2e.relayed_device import RelayedDevice
 from tests.e2e.servers import Servers, set_up
+
+from secemb_party.models import Shape
+from secemb_shared.messages import Kind
+from secemb_shared.messages.envelope import ENVELOPE_BYTES
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 REQUESTS = 300
+EACH = 6  # requests for each route of a session and each way to get its message wrong
+PEER_REQUESTS = {True: 12, False: 4}  # for each route of the peer line, with the bearer and without
+LONG = {"join-seconds": 3000, "upload-seconds": 3600}  # the round stays open
+
+Make = Callable[[DataObject, bytes], bytes]
+
+
+def generated(count: int) -> Callable[[Callable[[DataObject], None]], None]:
+    """Return a decorator that runs a function with so many examples, at once."""
+
+    def run(function: Callable[[DataObject], None]) -> None:
+        quiet = settings(max_examples=count, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        quiet(given(data())(function))()
+
+    return run
 
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    pair = set_up(Path(tmp_path_factory.mktemp("openapi")))
+    pair = set_up(Path(tmp_path_factory.mktemp("openapi")), changes=LONG, relayed=True)
     try:
         pair.start()
         yield pair
@@ -39,22 +71,156 @@ def test_a_service_answers_as_its_description_says(servers: Servers, role: int) 
     assert len(operations) - len(endless) >= 6
     operator, seen = {"authorization": f"Bearer {servers.operator_tokens[role]}"}, set[tuple[str, int]]()
 
-    @settings(max_examples=REQUESTS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(data())
+    @generated(REQUESTS)
     def answers_as_described(draw: DataObject) -> None:
         operation = draw.draw(sampled_from([one for one in operations if one not in endless]))
         headers = draw.draw(sampled_from([None, operator]))
         answer = draw.draw(operation.as_strategy()).call_and_validate(checks=CHECKS, headers=headers)
         seen.add((operation.path, answer.status_code))
 
-    answers_as_described()
     assert {(path, 200) for path in ("/v1/operator/overview", "/v1/operator/rounds", "/v1/operator/models")} <= seen
 
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_what_uploads_are_refused_with_is_described(servers: Servers, role: int) -> None:
     paths = httpx.get(f"{servers.pair[role].url}/openapi.json").json()["paths"]
-    puts = [operations["put"] for path, operations in paths.items() if path.endswith(("/keys", "/update"))]
-    assert len(puts) == 2
+    puts = [operations["put"] for path, operations in paths.items() if path.endswith(("keys", "update"))]
+    assert len(puts) == (4 if role == 0 else 2)
     for put in puts:
         assert {"400", "403", "404", "408", "409", "410", "415", "429", "503"} <= set(put["responses"])
+
+
+# A session that has joined: what is generated for it goes beyond the check of its ticket.
+
+
+@pytest.fixture(scope="module")
+def device(servers: Servers) -> RelayedDevice:
+    """One that has joined and made its messages, of which neither server has got any."""
+
+    async def join() -> RelayedDevice:
+        made = RelayedDevice(servers, 0)
+        await made.join()
+        made.updates = made.session.write_nothing()
+        await made.close()
+        return made
+
+    return asyncio.run(join())
+
+
+def messages(device: RelayedDevice, role: int) -> dict[str, bytes]:
+    """Return the session's messages to a server by the last word of their path, keys first."""
+    assert device.updates is not None
+    direct = {"keys": device.session.keys[role], "update": device.updates[role]}
+    through = {"relayed-keys": Kind.RELAYED_KEYS, "relayed-update": Kind.RELAYED_UPLOAD}
+    return direct | ({name: device.relayed(kind) for name, kind in through.items()} if role == 0 else {})
+
+
+def changed(draw: DataObject, message: bytes, first: int, end: int) -> bytes:
+    """Return the message with other bits at one place."""
+    at, bits = draw.draw(integers(first, end - 1)), draw.draw(integers(1, 255))
+    return message[:at] + bytes([message[at] ^ bits]) + message[at + 1 :]
+
+
+WAYS: dict[str, tuple[Make, set[int]]] = {
+    "as it is": (lambda _, message: message, {200}),
+    "shorter": (lambda draw, message: message[: draw.draw(integers(0, len(message) - 1))], {400}),
+    "longer": (lambda draw, message: message + draw.draw(binary(min_size=1, max_size=99)), {400}),
+    "another envelope": (lambda draw, message: changed(draw, message, 0, ENVELOPE_BYTES), {400}),
+    # Not canonical, without the right proof, not what the session has sent before, or a box that does not open.
+    "other contents": (lambda draw, message: changed(draw, message, ENVELOPE_BYTES, len(message)), {400, 403, 409}),
+    "anything": (lambda draw, message: draw.draw(binary(max_size=len(message) - 1)), {400}),
+}
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_session_is_answered_as_the_description_says(servers: Servers, device: RelayedDevice, role: int) -> None:
+    schema = schemathesis.openapi.from_url(f"{servers.pair[role].url}/openapi.json")
+    operations = {found.ok().path: found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)}
+    place = {"round": device.session.round.digest.hex(), "session": device.session_id.hex()}
+    for name, message in messages(device, role).items():
+        strategy = operations[f"/v1/rounds/{{round}}/sessions/{{session}}/{name}"].as_strategy
+        proven = strategy(path_parameters=place, headers=device.headers(role, name))
+        for way, (make, statuses) in WAYS.items():
+            seen = statuses_of(proven, make, message)
+            assert seen, "nothing was sent"
+            assert seen <= statuses, f"{name}, {way}: {seen}"
+        if name.endswith("update"):
+            unproven = strategy(path_parameters=place, headers=device.headers(role, "keys"))
+            assert statuses_of(unproven, WAYS["as it is"][0], message) == {403}, "with a proof that was generated"
+
+
+def statuses_of(cases: Any, make: Make, message: bytes) -> set[int]:
+    """Send generated requests with bodies made of this message, and return the answers' statuses."""
+    seen = set[int]()
+
+    @generated(EACH)
+    def answers_as_described(draw: DataObject) -> None:
+        case = draw.draw(cases)
+        case.body = make(draw, message)
+        seen.add(case.call_and_validate(checks=CHECKS).status_code)
+
+    return seen
+
+
+# The peer line. This comes last: with the peer's bearer a round can be ended.
+
+DIGEST = from_regex(r"\A[0-9a-f]{64}\Z")
+FACTS = {"version": integers(), "digest_hex": DIGEST, "body_digest_hex": DIGEST}
+
+
+class PeerLine:
+    """Server 0's end of the line, with its certificate."""
+
+    def __init__(self, servers: Servers) -> None:
+        home, other = servers.pair[0].folder, servers.pair[1].folder
+        self.token = (home / "secrets" / "peer.token").read_text().strip()
+        self.url = f"https://127.0.0.1:{servers.peer_port}"
+        identity = str(home / "tls" / "peer.crt"), str(home / "secrets" / "peer.key")
+        self._shown: dict[str, Any] = {"verify": str(other / "tls" / "peer.crt"), "cert": identity}
+
+    def operations(self) -> list[Any]:
+        """Return what the line's own description lists."""
+        schema = schemathesis.openapi.from_url(f"{self.url}/openapi.json", **self._shown)
+        found = [one.ok() for one in schema.get_all_operations() if isinstance(one, Ok)]
+        return [one for one in found if one.path.startswith("/peer/")]
+
+    def ask(self, case: Any, headers: dict[str, str]) -> int:
+        """Send a request, and see that the answer is as described."""
+        return int(case.call_and_validate(checks=CHECKS, headers=headers, **self._shown).status_code)
+
+
+def peer_case(draw: DataObject, operation: Any, servers: Servers) -> Any:
+    """Draw a request for a route, about half of them for the round that is open and with a model's numbers."""
+    ((round_id, spec),) = servers.pair[1].ask("SELECT hex(round_id), spec FROM rounds ORDER BY number LIMIT 1")
+    known = {"round": round_id.lower()} if "{round}" in operation.path and draw.draw(booleans()) else None
+    case = draw.draw(operation.as_strategy(path_parameters=known))
+    if operation.path.endswith(("rollback", "publish")) and draw.draw(booleans()):
+        source = {"source": integers()} if operation.path.endswith("rollback") else {}
+        case.headers["secemb-published"] = json.dumps(draw.draw(fixed_dictionaries(FACTS | source)))
+        case.body = bytes(4 * Shape.of(servers.task).numbers)
+    if operation.path.endswith("announce") and draw.draw(booleans()):
+        case.body["round"] = spec.decode()
+    return case
+
+
+@pytest.mark.parametrize("bearer", [False, True])
+def test_server_1_answers_server_0_as_its_description_says(servers: Servers, bearer: bool) -> None:
+    line = PeerLine(servers)
+    headers = {"authorization": f"Bearer {line.token}"} if bearer else {}
+    operations = line.operations()
+    assert len(operations) == 11
+    for operation in operations:
+        seen = peer_statuses(line, operation, servers, headers)
+        assert bearer or seen == {401}, f"{operation.path} without a bearer: {seen}"
+        assert not bearer or 401 not in seen, f"{operation.path} with the bearer: {seen}"
+
+
+def peer_statuses(line: PeerLine, operation: Any, servers: Servers, headers: dict[str, str]) -> set[int]:
+    """Send generated requests, and return the answers' statuses."""
+    seen = set[int]()
+
+    @generated(PEER_REQUESTS[bool(headers)])
+    def answers_as_described(draw: DataObject) -> None:
+        seen.add(line.ask(peer_case(draw, operation, servers), headers))
+
+    return seen

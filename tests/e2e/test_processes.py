@@ -8,14 +8,14 @@ update that is lost, or counted twice, shows in the numbers.
 import asyncio
 import signal
 import ssl
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.devices import Device, check_published, gather
+from tests.e2e.devices import Device, TwoFacedDevice, check_published, gather
 from tests.e2e.servers import Server, Servers, set_up, wait_for
+from tests.e2e.standstill import await_caught, caught_entering, step_until
 from tests.integration.databases import Postgres
 
 from secemb_party.settings import load_settings
@@ -25,9 +25,7 @@ from secemb_tools.operate.certificate import make_identity
 pytestmark = [pytest.mark.timeout(150), pytest.mark.asyncio]
 
 STATES = ["open", "sealing", "sealed", "shared", "reconstructed"]
-ORDER = [*STATES, "published"]
-TRIES = 6  # two states last milliseconds: now and then the kill comes too late for them, which is another good test
-SLICE = 0.001
+LEFT_ALONE = {(0, "sealed"): "shared", (1, "reconstructed"): "published"}  # without asking the other server
 
 
 @pytest.fixture(scope="module")
@@ -67,56 +65,75 @@ async def test_rounds_of_two_processes_end_published_with_exact_sums(servers: Se
     assert all(server.get("/readyz") == 200 for server in servers.pair)
 
 
-async def step_until(servers: Servers, victim: Server, number: int, state: str) -> str:
-    """Let the processes run in turns, a slice each, until the victim's ledger has the round in `state` or beyond.
-
-    What needs the other server cannot happen in one slice, so that no state but two is passed over: server 0 goes from
-    sealed to shared, and server 1 from reconstructed to published, alone. Return where the victim stands.
-    """
-    end = time.monotonic() + 30
-    for server in servers.pair:
-        server.send(signal.SIGSTOP)
-    while True:
-        for server in servers.pair:
-            found = victim.state(number)
-            if ORDER.index(found) >= ORDER.index(state):
-                return found
-            server.send(signal.SIGCONT)
-            await asyncio.sleep(SLICE)
-            server.send(signal.SIGSTOP)
-        assert time.monotonic() < end, f"round {number} of server {victim.role} stays {found}"
-
-
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("role", [0, 1])
 async def test_a_server_killed_in_any_state_loses_nothing_that_it_acknowledged(
     servers: Servers, role: int, state: str
 ) -> None:
     victim = servers.pair[role]
-    for _ in range(TRIES):
-        devices = await gather(servers)
-        number = devices[0].session.round.number
-        for device in devices[:-1]:
-            await device.send_update()
-        if state == "open":
-            found = victim.state(number)
+    devices = await gather(servers)
+    number = devices[0].session.round.number
+    for device in devices[:-1]:
+        await device.send_update()
+    if state == "open":
+        assert victim.state(number) == state
+        await asyncio.to_thread(victim.kill)
+        await asyncio.to_thread(victim.launch)
+        await devices[-1].send_update()
+    else:
+        await devices[-1].send_update([1])
+        last = asyncio.create_task(devices[-1].send_update([0]))  # with it the round is full, and is sealed
+        assert await kill_in(servers, victim, number, state, LEFT_ALONE.get((role, state))) == state
+        await asyncio.to_thread(victim.launch)
+        await last
+    await finish(servers, devices)
+    await asyncio.to_thread(victim.await_alive)
+
+
+async def kill_in(servers: Servers, victim: Server, number: int, state: str, entering: str | None) -> str:
+    """Kill a server when it has come to a state, or while it is entering the next; return where it stood."""
+    if entering is not None:
+        with caught_entering(victim, number, entering):
+            await asyncio.to_thread(await_caught, victim, number, state)
             await asyncio.to_thread(victim.kill)
-            await asyncio.to_thread(victim.launch)
-            await devices[-1].send_update()
-        else:
-            await devices[-1].send_update([1])
-            last = asyncio.create_task(devices[-1].send_update([0]))  # with it the round is full, and is sealed
-            found = await step_until(servers, victim, number, state)
-            await asyncio.to_thread(victim.kill)
-            servers.pair[1 - role].send(signal.SIGCONT)
-            await asyncio.to_thread(victim.launch)
-            await last
-        await finish(servers, devices)
-        await asyncio.to_thread(victim.await_alive)
-        if found == state:
-            return
-    if (role, state) != (1, "reconstructed"):  # there it lies between two commits of one request
-        pytest.fail(f"server {role} was never caught in state {state}")
+    else:
+        await step_until(servers, victim, number, state)
+        await asyncio.to_thread(victim.kill)
+        servers.pair[1 - victim.role].send(signal.SIGCONT)
+    return victim.state(number)
+
+
+@pytest.mark.parametrize(("state", "entering"), [("sealing", None), ("sealing", "aborted"), ("aborted", None)])
+@pytest.mark.parametrize("role", [0, 1])
+async def test_a_server_killed_while_a_round_is_aborted_aborts_it_and_goes_on(
+    servers: Servers, role: int, state: str, entering: str | None
+) -> None:
+    """Before, while and after it aborts: all have sent everything, but the servers agree on one session, not two."""
+    victim = servers.pair[role]
+    devices: list[Device] = [Device(servers, 0), *(TwoFacedDevice(servers, number) for number in (1, 2, 3))]
+    number = [await device.join() for device in devices][-1]
+    for device in devices:
+        await device.send_keys()
+    for device in devices[:-1]:
+        await device.send_update()
+    await devices[-1].send_update([1])
+    last = asyncio.create_task(devices[-1].send_update([0]))
+    assert await kill_in(servers, victim, number, state, entering) == state
+    await asyncio.to_thread(victim.launch)
+    await last
+    for server in servers.pair:
+        await until_ended(server, number)
+    assert [server.state(number) for server in servers.pair] == ["aborted", "aborted"]
+    for device in devices:
+        await device.send_update()  # what was acknowledged is acknowledged again
+        await device.close()
+    after = await gather(servers)
+    assert after[0].session.round.number == number + 1
+    assert after[0].session.round.model_version == devices[0].session.round.model_version
+    for device in after:
+        await device.send_update()
+    await finish(servers, after)
+    await asyncio.to_thread(victim.await_alive)
 
 
 async def test_both_servers_killed_at_once_take_the_round_up_again(servers: Servers) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,19 +11,25 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.e2e.devices import Device, check_published, gather
+from tests.e2e.relayed_device import RelayedDevice
 from tests.e2e.servers import Servers, set_up, wait_for
 
 from secemb_party.ui.rendering import PAGES
+from secemb_server1.relay_keys import KEYS_FILE
+from secemb_shared.labels import Purpose
+from secemb_shared.messages import Kind
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
+from secemb_shared.messages.relay_key import KEY_ID_BYTES
+from secemb_shared.messages.relayed import sealed_bytes, step_of
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio]
 
 WINDOW = 8  # bytes: so much of a message by chance is one in 2^64
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
-    made = set_up(tmp_path)
+@pytest.fixture(params=["direct", "relayed"])
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
+    made = set_up(tmp_path, relayed=request.param == "relayed")
     for server in made.pair:
         server.variables["SECEMB_LOGS__LEVEL"] = "debug"
     try:
@@ -33,7 +40,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
 
 
 async def test_a_whole_round_leaves_no_secret_in_anything_that_can_be_read(servers: Servers) -> None:
-    devices = await gather(servers)
+    devices = await gather(servers, kind=RelayedDevice if servers.task.relays else Device)
     said = [await provoke(servers, device) for device in devices]
     for device in devices:
         await device.send_update()
@@ -50,6 +57,7 @@ async def test_a_whole_round_leaves_no_secret_in_anything_that_can_be_read(serve
     assert "ticket-refused" in text
     assert "proof-refused" in text
     assert '"event": "request"' in text
+    assert not servers.task.relays or {"relay-box", "relay-key-outdated"} <= problems_in(text)
     for name, secret in secret_words(servers, devices):
         assert secret not in text, f"{name} can be read"
     hidden = hidden_windows(servers, devices)
@@ -63,7 +71,7 @@ async def test_a_whole_round_leaves_no_secret_in_anything_that_can_be_read(serve
 
 async def provoke(servers: Servers, device: Device) -> str:
     """Send what is refused, in every way that quotes something, and return the answers with their headers."""
-    found = []
+    found = [await provoke_relay(device)] if isinstance(device, RelayedDevice) else []
     assert device.updates is not None
     for role, client in enumerate(device.clients):
         base = f"/v1/rounds/{device.session.round.digest.hex()}/sessions/{device.session_id.hex()}"
@@ -86,6 +94,23 @@ async def provoke(servers: Servers, device: Device) -> str:
     answer = await device.clients[0].post(f"/v1/tasks/{task}/join", json=wish, headers={"authorization": "Bearer x"})
     found.append(f"{answer.headers} {answer.text}")
     return "\n".join(found)
+
+
+async def provoke_relay(device: RelayedDevice) -> str:
+    """Send through server 0 what server 1, or both, refuse."""
+    found = []
+    base = f"/v1/rounds/{device.session.round.digest.hex()}/sessions/{device.session_id.hex()}"
+    for name, kind in (("relayed-keys", Kind.RELAYED_KEYS), ("relayed-update", Kind.RELAYED_UPLOAD)):
+        message, headers = device.relayed(kind), device.headers(0, name)
+        start = len(message) - sealed_bytes(step_of(device.session.round, kind))
+        for at in (len(message) - 1, start + KEY_ID_BYTES, start, start - 1, ENVELOPE_BYTES):
+            body = message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :]
+            found.append(await device.clients[0].put(f"{base}/{name}", content=body, headers=headers))
+    return "\n".join(f"{answer.headers} {answer.text}" for answer in found)
+
+
+def problems_in(text: str) -> set[str]:
+    return set(re.findall(r"urn:secemb:problem:([a-z-]+)", text))
 
 
 async def overhear(servers: Servers) -> str:
@@ -130,10 +155,21 @@ def secret_words(servers: Servers, devices: list[Device]) -> Iterator[tuple[str,
         yield "a ticket", base64.urlsafe_b64decode(device.ticket).hex()
         for secret in (*device.session.holds, *device.session.marks.proofs):
             yield "a hold or a proof", secret.hex()
+        if isinstance(device, RelayedDevice):
+            yield "a receipt", device.session.marks.receipt.hex()
     for folder in (server.folder for server in servers.pair):
         for path in [*(folder / "secrets").iterdir(), folder / "task" / "ticket.key"]:
             lines = path.read_text().splitlines() if path.exists() else []
             yield from ((path.name, line) for line in lines if line and not line.startswith("-----"))
+    yield from (("a relay key", private.hex()) for private in relay_keys(servers))
+
+
+def relay_keys(servers: Servers) -> list[bytes]:
+    """Return the private halves of the keys that devices seal to."""
+    path = servers.pair[1].folder / "data" / KEYS_FILE
+    found = [bytes.fromhex(key["private"]) for key in json.loads(path.read_text())] if servers.task.relays else []
+    assert bool(found) == servers.task.relays
+    return found
 
 
 def hidden_bytes(servers: Servers, devices: list[Device]) -> Iterator[bytes]:
@@ -141,9 +177,21 @@ def hidden_bytes(servers: Servers, devices: list[Device]) -> Iterator[bytes]:
     for device in devices:
         assert device.updates is not None
         yield from (sent[ENVELOPE_BYTES:] for sent in (*device.session.keys, *device.updates, *device.answers))
+        yield from (*device.session.holds, *device.session.marks.proofs)
+        if isinstance(device, RelayedDevice):
+            yield from boxes(device)
+    yield from relay_keys(servers)
     shares = [path for server in servers.pair for path in server.folder.rglob("*.share")]
     assert len(shares) == 2
     yield from (path.read_bytes() for path in shares)
+
+
+def boxes(device: RelayedDevice) -> Iterator[bytes]:
+    """Yield what only server 1 may know: the contents of the boxes, but for the digest of the round, and its mask."""
+    round_ = device.session.round.digest
+    for kind in (Kind.RELAYED_KEYS, Kind.RELAYED_UPLOAD):
+        yield from device.content(kind).split(round_)
+    yield device.session.round.label(device.session_id).key(Purpose.ANSWER_MASK, device.session.holds[1])
 
 
 def hidden_windows(servers: Servers, devices: list[Device]) -> set[str]:

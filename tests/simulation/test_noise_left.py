@@ -1,6 +1,8 @@
 """What a server says is left of a budget: rounds that can still come, and what they cost against whom."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.simulation.pair import Pair, a_pair
@@ -18,6 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 PLENTY = replace(PRIVACY, train=replace(TRAINING, epsilon="100"))
 TERMS = Terms(multiplier=3.0, delta=1e-5)
+RULES = Path(__file__).parents[2] / "deploy" / "prometheus" / "alerts.yml"
 
 
 async def standing(pair: Pair, kind: str = TRAIN) -> Spent:
@@ -84,3 +87,34 @@ async def test_with_a_rate_both_costs_are_told_and_without_one_they_are_the_same
             for role in (0, 1):
                 shown = pair.parties[role].metrics.render().decode()
                 assert f'secemb_privacy_epsilon_known{{kind="train"}} {found.epsilon_known}' in shown
+
+
+def alert(pair: Pair, role: int) -> bool:
+    """Tell whether SecEmbPrivacyNearlySpent fires: for one kind of round its expression is one of Python too."""
+    (rule,) = re.findall(r"alert: SecEmbPrivacyNearlySpent\n(?: +#.*\n)* +expr: (.+)\n", RULES.read_text())
+    shown = {
+        name: value
+        for name, labels, value in pair.parties[role].metrics.figures()
+        if name.startswith("secemb_privacy") and labels == {"kind": TRAIN}
+    }
+    return bool(eval(rule.replace('{kind="train"}', ""), {}, shown))
+
+
+@pytest.mark.parametrize("role", [0, 1])
+async def test_an_alert_tells_that_the_budget_ends_before_the_task(role: int) -> None:
+    async with a_pair(privacy=PLENTY, rounds=2) as pair:  # the task ends first
+        for _ in range(2):
+            assert not alert(pair, role)
+            await run_round(pair)
+        assert await pair.step() == Finished()
+        assert not alert(pair, role)
+    async with a_pair(privacy=PRIVACY) as pair:
+        left = (await standing(pair)).remaining
+        assert left < 10
+        assert alert(pair, role)
+        for _ in range(left):
+            await run_round(pair)
+        assert await pair.step() == Finished()
+        assert alert(pair, role)
+    async with a_pair(privacy=PRIVACY, rounds=left) as pair:  # both end at the same time
+        assert not alert(pair, role)

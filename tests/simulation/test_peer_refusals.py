@@ -1,6 +1,7 @@
 """Server 1 believes nothing that it can check: whatever server 0 asks wrongly is refused and changes nothing."""
 
 import hashlib
+import json
 from dataclasses import replace
 
 import httpx
@@ -19,8 +20,11 @@ REFUSED = 409, "peer-refused"
 
 
 async def call(pair: Pair, path: str, message: PeerMessage, token: str = PEER_TOKEN) -> httpx.Response:
+    return await call_raw(pair, path, message.model_dump_json().encode(), token)
+
+
+async def call_raw(pair: Pair, path: str, content: bytes, token: str = PEER_TOKEN) -> httpx.Response:
     headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-    content = message.model_dump_json().encode()
     return await pair.deliver(
         httpx.Request("POST", f"https://server1/peer/v1/{path}", content=content, headers=headers)
     )
@@ -275,3 +279,25 @@ async def test_a_model_with_a_number_that_is_none_is_not_published() -> None:
         request = httpx.Request("POST", f"https://server1/peer/v1/{path}/publish", content=body, headers=headers)
         assert_problem(await pair.deliver(request), 400, "weights-invalid")
         assert pair.parties[1].models.versions() == [0]
+
+
+@pytest.mark.parametrize("reason", ["", "a\0b", "ä", "x" * 201])
+async def test_an_abort_for_a_reason_that_no_ledger_keeps_is_refused(reason: str) -> None:
+    async with a_pair() as pair:
+        path, _ = await a_round(pair)
+        answer = await call_raw(pair, f"{path}/abort", json.dumps({"reason": reason}).encode())
+        assert_problem(answer, 400, "request-invalid")
+        assert (await current(pair)).state is RoundState.OPEN
+
+
+@pytest.mark.parametrize("member", ["opened_at", "join_until", "upload_until"])
+@pytest.mark.parametrize("moment", ["NaN", "Infinity", "-Infinity"])
+async def test_a_round_that_opens_or_ends_at_no_time_is_not_announced(member: str, moment: str) -> None:
+    async with a_pair() as pair:
+        published = await pair.parties[1].ledger.published_version(pair.task.task_id)
+        assert published is not None
+        spec = RoundSpec(task=pair.task, number=0, model_version=0, model_digest=published.digest)
+        told = {"round": spec.encode().decode(), "opened_at": 1.0, "join_until": 2.0, "upload_until": 3.0}
+        answer = await call_raw(pair, "announce", json.dumps(told | {member: moment}).encode())
+        assert_problem(answer, 400, "request-invalid")
+        assert await pair.parties[1].ledger.current_round(pair.task.task_id) is None

@@ -22,7 +22,6 @@ from secemb_sdk.problems import BY_SLUG, PREFIX, error_for, retry_after
 FINAL = {
     "conflict",
     "forbidden",
-    "layout-mismatch",
     "media-type",
     "message-binding",
     "message-encoding",

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Moment = Annotated[float, Field(allow_inf_nan=False)]  # seconds since 1970
 Digests = dict[bytes, tuple[bytes, bytes]]  # session: digests of the public parts of its keys and its update
 
 
@@ -20,9 +21,9 @@ class Announcement(PeerMessage):
     """Server 0 has opened a round."""
 
     round: str = Field(max_length=2000)
-    opened_at: float
-    join_until: float
-    upload_until: float
+    opened_at: Moment
+    join_until: Moment
+    upload_until: Moment
 
 
 class Offer(PeerMessage):
@@ -62,7 +63,7 @@ class ListDigest(PeerMessage):
 class AbortReason(PeerMessage):
     """Why a round ends without a sum."""
 
-    reason: str = Field(max_length=200)
+    reason: str = Field(pattern=r"^[ -~]{1,200}$")  # the ledger keeps it, and takes no empty one and no NUL
 
 
 class StandingMessage(PeerMessage):

@@ -118,6 +118,9 @@ class Metrics:
         self._rounds_left = Gauge(
             "secemb_privacy_rounds_left", "Rounds of a kind that may still come", ["kind"], registry=registry
         )
+        self._rounds_ahead = Gauge(
+            "secemb_privacy_rounds_ahead", "Rounds of a kind that the task still has", ["kind"], registry=registry
+        )
         self._version = Gauge("secemb_model_version", "Version of the model that devices see", registry=registry)
 
     def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
@@ -154,11 +157,12 @@ class Metrics:
         """Count a round that was `published` or `aborted`."""
         self._rounds.labels(_word(outcome)).inc()
 
-    def privacy(self, kind: str, *, epsilon: float, epsilon_known: float, remaining: int) -> None:
+    def privacy(self, kind: str, *, epsilon: float, epsilon_known: float, remaining: int, ahead: int) -> None:
         """Record where the budget of a kind of round stands."""
         self._epsilon.labels(_word(kind)).set(epsilon)
         self._epsilon_known.labels(_word(kind)).set(epsilon_known)
         self._rounds_left.labels(_word(kind)).set(remaining)
+        self._rounds_ahead.labels(_word(kind)).set(ahead)
 
     def round_phase(self, phase: str, seconds: float) -> None:
         """Record how long a round was in a phase."""

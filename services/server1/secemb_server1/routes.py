@@ -8,9 +8,10 @@ from typing import Annotated, TypeVar
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import ValidationError
 
-from secemb_party.errors import PeerRefusedError, UnauthorizedError, UnknownRoundError
-from secemb_party.http.bodies import BINARY, read_exactly
+from secemb_party.errors import PeerRefusedError, RoundClosedError, UnauthorizedError, UnknownRoundError
+from secemb_party.http.bodies import BINARY, MediaTypeError, SlowBodyError, describe_binary, read_exactly
 from secemb_party.http.devices import RoundHex
+from secemb_party.http.numbers import read_number
 from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.models import Shape
@@ -27,12 +28,23 @@ from secemb_party.peer_messages import (
     StandingMessage,
 )
 from secemb_server1.responder import Responder
+from secemb_shared.errors import EncodingError, LengthError
 
 BODY_SECONDS = 300.0
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
-_REFUSED = problem_responses(PeerRefusedError, UnauthorizedError, UnknownRoundError, LedgerUnavailableError)
-
+PEER_REFUSED = problem_responses(
+    LengthError,
+    EncodingError,
+    UnauthorizedError,
+    UnknownRoundError,
+    SlowBodyError,
+    PeerRefusedError,
+    RoundClosedError,
+    MediaTypeError,
+    LedgerUnavailableError,
+)
+_NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty where a round leads to none")}
 
 Check = Callable[..., None]
 
@@ -52,7 +64,7 @@ def bearer_check(party: Party, token_hash: bytes) -> Check:
 
 def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIRouter:
     """Return what server 0 may call."""
-    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)], responses=_REFUSED)
+    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)], responses=PEER_REFUSED)
 
     @router.get("/standing")
     async def standing() -> StandingMessage:
@@ -87,19 +99,19 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         data = await responder.share(bytes.fromhex(round), bytes.fromhex(sealed.digest))
         return Response(data, media_type=BINARY)
 
-    @router.post("/rollback")
+    @router.post("/rollback", openapi_extra=_NUMBERS)
     async def roll_back(request: Request, published: PublishedHeader) -> ListDigest:
         """Take over a version that has the numbers of an older one."""
         facts = _read(RolledBack, published)
         body = await read_exactly(request, 4 * Shape.of(party.task).numbers, BODY_SECONDS)
         return ListDigest(digest=(await responder.roll_back(facts, body)).hex())
 
-    @router.post("/rounds/{round}/publish")
+    @router.post("/rounds/{round}/publish", openapi_extra=_NUMBERS)
     async def publish(round: RoundHex, request: Request, published: PublishedHeader) -> ListDigest:
         """Take over the next model, or the end of a round without one."""
         facts = _read(Published, published)
-        size = int(request.headers.get("content-length", "0"))
-        length = 4 * Shape.of(party.task).numbers if size else 0
+        announced = read_number(request.headers.get("content-length", "0"))
+        length = 0 if announced == 0 else 4 * Shape.of(party.task).numbers
         body = await read_exactly(request, length, BODY_SECONDS)
         return ListDigest(digest=(await responder.publish(bytes.fromhex(round), facts, body)).hex())
 

@@ -75,7 +75,7 @@ BUSY = _spoken("busy", 429, "The server is busy; try again")
 TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SecEmbError: INTERNAL,
     shared.RingError: _silent("number-refused", 400, "A number is not finite or does not fit the task's ring"),
-    shared.LayoutError: _silent("layout-mismatch", 400, "The message is for another layout"),
+    shared.LayoutError: INTERNAL,  # a device's message for another layout has another binding, and gets no further
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
     shared.SessionError: _spoken("session-conflict", 409, "The session is in use with other bytes or out of order"),
     shared.PathSpentError: INTERNAL,

@@ -103,15 +103,17 @@ class Spending:
             return []
         shares = await self._ledger.shares_by_kind(self._task.task_id)
         last = await self._ledger.last_round(self._task.task_id)
+        ahead = {kind: _rounds_ahead(self._task, last, kind) for kind in self._lines}
         found = await self._workers.run(
-            lambda: [
-                spent(line, shares.get(kind, 0), ahead=_rounds_ahead(self._task, last, kind))
-                for kind, line in self._lines.items()
-            ]
+            lambda: [spent(line, shares.get(kind, 0), ahead=ahead[kind]) for kind, line in self._lines.items()]
         )
         for one in found:
             self._metrics.privacy(
-                one.kind, epsilon=one.epsilon, epsilon_known=one.epsilon_known, remaining=one.remaining
+                one.kind,
+                epsilon=one.epsilon,
+                epsilon_known=one.epsilon_known,
+                remaining=one.remaining,
+                ahead=ahead[one.kind],
             )
         return found
 
