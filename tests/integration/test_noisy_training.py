@@ -22,8 +22,8 @@ from secemb_shared.messages.privacy import RECORD, USER
 from secemb_shared.prg import RingArray
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import split
-from secemb_tools.report import dp
-from secemb_tools.report.dp_runs import Plan, carry_out, plans
+from secemb_tools.report import dp, dp_file
+from secemb_tools.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_tools.simulation import noisy
 from secemb_tools.simulation.noisy import (
     CENTRAL,
@@ -38,7 +38,15 @@ from secemb_tools.simulation.summing import Participant
 
 DATA = split(made_up_ratings(people=60, items=300, count=1500), seed=1)
 RECIPE = Recipe(model="mf", rounds=5, cohort=20, capacity=50, bound=2**18, fraction_bits=12)
-
+PLANNED: dict[str, Any] = {
+    "models": "mf",
+    "cohorts": "20",
+    "budgets": "4",
+    "unit": USER,
+    "delta": 1e-4,
+    "rounds": 3,
+    "seed": 1,
+}
 
 CLIP, MULTIPLIER, DEVICES = 4096, Fraction(2), 10
 SIGMA = CLIP * float(MULTIPLIER)
@@ -221,7 +229,64 @@ def test_the_report_writes_a_table_and_curves(
         (LOCAL, 4.0),
         (LOCAL, 8.0),
     ]
-    assert {path.name for path in tmp_path.glob("*.svg")} == {"dp-models-20.svg", "dp-local-mf-20.svg"}
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"dp-models-20.svg", "dp-local-20.svg"}
+
+
+SOURCE = dp_file.Source(ratings="ML100K", seed=1, unit=USER)
+
+
+def outcome(rmse: float, **changes: Any) -> Outcome:
+    fields: dict[str, Any] = {"model": "mf", "cohort": 20, "where": CENTRAL, "budget": 4.0, "rounds": 3}
+    plan = Plan(unit=USER, delta=1e-4, **(fields | changes))
+    return Outcome(plan=plan, multiplier=1.0, spent=3.9, rmse=rmse, best=rmse)
+
+
+def test_a_report_goes_on_from_what_was_measured_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    carried_out: list[Plan] = []
+
+    def carry(plan: Plan, *_: Any, **__: Any) -> Outcome:
+        carried_out.append(plan)
+        return outcome(1.25, **{name: getattr(plan, name) for name in ("model", "where", "budget", "rounds")})
+
+    monkeypatch.setattr(dp, "carry_out", carry)
+    monkeypatch.setattr(dp, "_read", lambda _: made_up_ratings(people=60, items=300, count=1500))
+    out = tmp_path / "dp.json"
+    before = [outcome(1.0), outcome(0.875, model="deepfm", rounds=2)]
+    dp_file.write(out, replace(SOURCE, ratings=DATA.train.name), before, control=0.9)
+    request = dp.Request(path=tmp_path, out=out, resume=True, **PLANNED)
+    assert dp.run(request) == 0
+    assert [(plan.where, plan.budget) for plan in carried_out] == [(CENTRAL, None), (LOCAL, 4.0)]
+    assert out.with_suffix(".md").read_text().splitlines() == [
+        "| model | cohort | rounds | noise | none | ε = 4 |",
+        "| --- | --- | --- | --- | --- | --- |",
+        "| MF | 20 | 3 | servers | 1.250 | 1.000 |",
+        "| MF | 20 | 3 | devices |  | 1.250 |",
+        "| DeepFM | 20 | 2 | servers |  | 0.875 |",
+    ]
+    picture = (tmp_path / "dp-local-20.svg").read_text()
+    assert picture.count("<polyline") == picture.count(" rounds, ") == 4
+    assert picture.count("stroke-dasharray") == picture.count(", devices<") == 2
+    carried_out.clear()
+    assert dp.run(request) == 0
+    assert carried_out == []
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"ratings": "ML1M"}, {"unit": RECORD}], ids=str)
+def test_figures_of_something_else_are_not_gone_on_from(tmp_path: Path, change: dict[str, Any]) -> None:
+    out = tmp_path / "dp.json"
+    dp_file.write(out, SOURCE, [outcome(1.0)], control=0.9)
+    assert dp_file.read(out, SOURCE) == [outcome(1.0)]
+    with pytest.raises(BadParameter, match="--resume"):
+        dp_file.read(out, replace(SOURCE, **change))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"ratings": "ML100K", "seed": 1, "runs": [{"plan": {}}]}'])
+def test_a_file_without_figures_is_not_gone_on_from(tmp_path: Path, text: str) -> None:
+    out = tmp_path / "dp.json"
+    assert dp_file.read(out, SOURCE) == []  # there is none yet
+    out.write_text(text)
+    with pytest.raises(BadParameter, match="--resume"):
+        dp_file.read(out, SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -232,16 +297,7 @@ def test_the_report_writes_a_table_and_curves(
     ids=str,
 )
 def test_what_cannot_be_planned_is_refused_before_anything_is_read(tmp_path: Path, change: dict[str, Any]) -> None:
-    fields: dict[str, Any] = {
-        "models": "mf",
-        "cohorts": "20",
-        "budgets": "4",
-        "unit": USER,
-        "delta": 1e-4,
-        "rounds": 3,
-        "seed": 1,
-    }
-    request = dp.Request(path=tmp_path / "nowhere", out=tmp_path / "dp.json", **(fields | change))
+    request = dp.Request(path=tmp_path / "nowhere", out=tmp_path / "dp.json", **(PLANNED | change))
     with pytest.raises(BadParameter, match=f"--{next(iter(change))}"):
         dp.run(request)
 

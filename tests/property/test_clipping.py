@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossE
 from secemb_sdk.models.clipping import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.models.errors import ModelError
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
-from secemb_shared.privacy.clipping import LARGEST_LIMIT, clip_to_steps, squared_length
+from secemb_shared.privacy.clipping import LARGEST_LIMIT, clip_each_to_steps, clip_to_steps, squared_length
 from secemb_shared.ring import Ring
-from secemb_tools.simulation.records import cut_each
+from secemb_tools.simulation import records
+from secemb_tools.simulation.population import Device
 
 torch = pytest.importorskip("secemb_sdk.models.torch")
 
@@ -167,16 +169,47 @@ def test_the_exact_length_is_exact() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(["ncf", "fm", "deepfm"]), st.integers(0, 2**32), st.sampled_from([0.1, 1.0, 30.0]))
-def test_simulations_cut_records_as_devices_do(name: str, seed: int, scale: float) -> None:
-    model, limit, fraction_bits = MODELS[name], 2**14, 12
-    rows, dense, private, ratings = parts_of(model, seed, scale)
+@given(
+    st.sampled_from(["ncf", "fm", "deepfm"]),
+    st.integers(0, 2**32),
+    st.sampled_from([0.1, 1.0, 30.0]),
+    st.integers(1, 4),
+    st.sampled_from([1, 2**20]),
+)
+def test_simulations_cut_records_as_devices_do(name: str, seed: int, scale: float, people: int, together: int) -> None:
+    model, limit, fraction_bits, random = MODELS[name], 2**14, 12, np.random.default_rng(seed)
+    rows, dense = (
+        random.normal(0, scale, size).astype(np.float32) for size in ((ITEMS, model.row_width), model.dense_size)
+    )
+    ratings = [parts_of(model, seed + person, scale)[3] for person in range(people)]
+    devices = [Device(model, own, random) for own in ratings]
     clip = Clip(unit=RECORD, limit=limit, fraction_bits=fraction_bits)
-    expected = clip_records(model, rows, dense, private, ratings, clip)
-    found = cut_each(model, rows, dense, private, ratings, limit=limit, fraction_bits=fraction_bits)
-    # Sums of floats in another order: now and then a number falls on the other side of a whole step.
-    for own, others in zip(found, expected, strict=True):
-        assert np.abs(own - others).max(initial=0) <= (2 + ratings.items.size) / 2**fraction_bits
+    with patch.object(records, "_TOGETHER", together), patch.object(records, "_IN_CACHE", together):
+        found = list(records.learn_by_record(devices, ratings, rows, dense, limit=limit, fraction_bits=fraction_bits))
+    for one, device, own in zip(found, devices, ratings, strict=True):
+        by_row, by_dense = clip_records(model, rows[own.items], dense, device.private, own, clip)
+        # Sums of floats in another order: now and then a number falls on the other side of a whole step.
+        most = (2 + own.items.size) / 2**fraction_bits
+        assert np.abs(one.rows - by_row).max(initial=0) <= most
+        assert np.abs(one.dense - by_dense).max(initial=0) <= most
+        by_private = model.gradients(rows[own.items], dense, device.private, own).private
+        assert np.allclose(one.private, by_private, rtol=1e-3, atol=1e-3 * np.abs(by_private).max())
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    arrays.arrays(np.float32, st.tuples(st.integers(1, 8), st.integers(2, 20)), elements=FLOATS),
+    st.integers(1, 2**30),
+    st.integers(0, 30),
+)
+def test_many_vectors_are_cut_as_one_is(values: Floats, limit: int, fraction_bits: int) -> None:
+    limits = {"limit": limit, "fraction_bits": fraction_bits}
+    first, second = clip_each_to_steps([values[:, :1], values[:, 1:]], **limits)
+    for place, vector in enumerate(values):
+        (alone,) = clip_to_steps([vector], **limits)
+        together = np.concatenate([first[place], second[place]])
+        assert squared_length([together]) <= limit**2
+        assert np.abs(together - alone).max() <= 1  # lengths are summed in another order
 
 
 @settings(max_examples=200, deadline=None)

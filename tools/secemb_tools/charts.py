@@ -11,15 +11,19 @@ STEPS = 5
 Points = Sequence[tuple[float, float]]
 
 
-def line_chart(series: Mapping[str, Points], *, title: str, across: str) -> str:
-    """Return lines through points; the later ones of a name that lies on another are dashed, so that both show."""
+def line_chart(series: Mapping[str, Points], *, title: str, across: str, pairs: bool = False) -> str:
+    """Return lines through points; the later ones of a name that lies on another are dashed, so that both show.
+
+    Two neighbours that are a pair share a colour, and the second one is dashed.
+    """
     points = [point for one in series.values() for point in one]
     if not points:
         return _svg([_text(LEFT, TOP, f"{title}: nothing was measured")], title)
     frame = _Frame(points)
     parts = [*frame.axes(across), _text(LEFT, 18, title, size=14)]
-    for place, ((name, values), colour) in enumerate(zip(series.items(), COLOURS, strict=False)):
-        parts += frame.line(values, colour, dashed=place > 0)
+    for place, (name, values) in enumerate(series.items()):
+        colour = COLOURS[(place // 2 if pairs else place) % len(COLOURS)]
+        parts += frame.line(values, colour, dashed=place % 2 == 1 if pairs else place > 0)
         parts.append(_text(WIDTH - RIGHT, 18 + 16 * place, name, anchor="end", colour=colour))
     return _svg(parts, title)
 

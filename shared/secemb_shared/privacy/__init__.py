@@ -1,7 +1,7 @@
 """Differential privacy: lengths that updates are cut to, and noise in the ring."""
 
-from secemb_shared.privacy.clipping import clip_to_steps
+from secemb_shared.privacy.clipping import clip_each_to_steps, clip_to_steps
 from secemb_shared.privacy.gaussian import add_noise, draw
 from secemb_shared.privacy.mechanism import Mechanism
 
-__all__ = ["Mechanism", "add_noise", "clip_to_steps", "draw"]
+__all__ = ["Mechanism", "add_noise", "clip_each_to_steps", "clip_to_steps", "draw"]

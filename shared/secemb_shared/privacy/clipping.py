@@ -5,7 +5,8 @@ the whole steps is below the limit too, however many elements there are; roundin
 √d/2 steps to the length, and a sensitivity that is wrong by that much is a promise that is not kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +19,42 @@ Steps = npt.NDArray[np.int64]
 LARGEST_LIMIT = 1 << 52  # steps that a float64 holds exactly
 # The length is found in float64, to (d + 3) · 2^−53 of itself: for up to 2^30 elements that is well within this.
 _SLACK = 1 - 2.0**-20
+_BLOCK = 1 << 14
 
 
 def clip_to_steps(parts: Sequence[Floats], *, limit: int, fraction_bits: int) -> list[Steps]:
     """Return the parts of one vector scaled by min{1, limit / length}, in whole steps: length ≤ limit, exactly."""
-    scaled = [np.asarray(part, dtype=np.float64) * 2.0**fraction_bits for part in parts]
-    length = float(np.sqrt(sum(float(np.dot(part.reshape(-1), part.reshape(-1))) for part in scaled)))
+    scale = 2.0**fraction_bits  # scales exactly: it does not matter what else a number is multiplied with
+    flat = [np.asarray(part).reshape(-1) for part in parts]
+    scaled = (np.multiply(block, scale, dtype=np.float64) for part in flat for block in _blocks(part))
+    length = float(np.sqrt(sum(float(np.dot(block, block)) for block in scaled)))
     if not np.isfinite(length):
         raise NotFiniteError("a vector with NaN or infinity has no length; drop the update")
     most = limit * _SLACK
-    factor = 1.0 if length <= most else most / length
-    return [(part * factor).astype(np.int64) for part in scaled]  # rounds towards zero
+    factor = scale if length <= most else most / length * scale
+    steps = [np.empty(part.shape, dtype=np.int64) for part in flat]
+    for part, own in zip(flat, steps, strict=True):
+        for block, found in zip(_blocks(part), _blocks(own), strict=True):
+            found[:] = np.multiply(block, factor, dtype=np.float64)  # rounds towards zero
+    return [own.reshape(np.shape(part)) for part, own in zip(parts, steps, strict=True)]
+
+
+def clip_each_to_steps(parts: Sequence[Floats], *, limit: int, fraction_bits: int) -> list[Steps]:
+    """Return n vectors, each cut as above; each part has a line for each vector, shape (n, width)."""
+    scaled = [np.multiply(part, 2.0**fraction_bits, dtype=np.float64) for part in parts]
+    lengths = np.sqrt(sum(np.einsum("ij,ij->i", part, part) for part in scaled))
+    if not np.isfinite(lengths).all():
+        raise NotFiniteError("a vector with NaN or infinity has no length; drop the update")
+    most = limit * _SLACK
+    factors = most / np.maximum(lengths, most)  # exactly 1 for what is short enough
+    for part in scaled:
+        np.multiply(part, factors[:, np.newaxis], out=part)
+    return [part.astype(np.int64) for part in scaled]
+
+
+def _blocks(values: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """Yield views of the numbers in pieces: what is made of each stays in cache, however long a dense part is."""
+    return (values[first : first + _BLOCK] for first in range(0, values.size, _BLOCK))
 
 
 def squared_length(parts: Sequence[Steps]) -> int:

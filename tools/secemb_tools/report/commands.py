@@ -56,7 +56,7 @@ def dp(
     delta: Annotated[float, typer.Option(help="δ of the promise.")] = 1e-4,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each run instead of the report's own.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
-    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; the curves go beside it.")] = Path(
+    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; table and curves go beside it.")] = Path(
         "build/dp.json"
     ),
     quick: Annotated[
@@ -65,6 +65,9 @@ def dp(
     device_by_device: Annotated[
         bool,
         typer.Option("--device-by-device", help="Draw each device's noise on its own, not a round's at once: slow."),
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the runs that --out holds, and add those that it lacks.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -82,6 +85,7 @@ def dp(
         seed=seed,
         out=out,
         device_by_device=device_by_device,
+        resume=resume,
         as_json=json,
     )
     raise typer.Exit(run(request))

@@ -10,6 +10,7 @@ from secemb_tools.datasets import RatingSet, Split
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
 from secemb_tools.simulation.recipes import Recipe, recipe_for
 
+MODELS = ("mf", "ncf", "fm", "deepfm")
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
 ROUNDS = {100: 160, 500: 80}  # by cohort: where more rounds cost more in noise than they teach
 CLIPS = {"mf": 5.0, "ncf": 5.0, "fm": 5.0, "deepfm": 5.0}  # of a user's whole update

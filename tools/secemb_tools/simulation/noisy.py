@@ -20,15 +20,17 @@ import numpy as np
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
 from secemb_sdk.models import Floats, Ratings
-from secemb_sdk.models.clipping import Clip, Doubles, clip_update
+from secemb_sdk.models.clipping import Doubles
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import RECORD, USER
-from secemb_shared.privacy import Mechanism, add_noise, clip_to_steps
+from secemb_shared.prg import RingArray
+from secemb_shared.privacy import Mechanism, add_noise, clip_each_to_steps, clip_to_steps
+from secemb_shared.privacy.clipping import Steps
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
-from secemb_tools.simulation.population import Device, Population
+from secemb_tools.simulation.population import Population
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.summing import Participant, Train
+from secemb_tools.simulation.summing import Participant
 from secemb_tools.simulation.training import Training
 
 CENTRAL, LOCAL = "central", "local"
@@ -70,19 +72,18 @@ class Protection:
         return own
 
     def _add_update(self, total: Share, round_: RoundSpec, model: Model, one: Participant) -> None:
-        ring = round_.task.ring
         updates, dense = one.train(one.ratings, model.rows[one.ratings.items])
-        by_row, by_dense = self._cut(updates, dense, ring.fraction_bits)
-        total.rows[one.ratings.items] += ring.encode(by_row)
-        np.add(total.dense, ring.encode(by_dense), out=total.dense)
+        by_row, by_dense = self._cut(updates, dense, round_.task.ring.fraction_bits)
+        total.rows[one.ratings.items] += _in_ring(by_row, total.rows)
+        np.add(total.dense, _in_ring(by_dense, total.dense), out=total.dense)
 
-    def _cut(self, updates: np.ndarray, dense: np.ndarray, fraction_bits: int) -> tuple[np.ndarray, np.ndarray]:
+    def _cut(self, updates: np.ndarray, dense: np.ndarray, fraction_bits: int) -> list[Steps]:
         if self.unit == USER:
-            return clip_update(updates, dense, Clip(unit=USER, limit=self.clip, fraction_bits=fraction_bits))
+            return clip_to_steps([updates, dense], limit=self.clip, fraction_bits=fraction_bits)
         # Without a dense part a rating's gradient is the row of its item and nothing else. With one, devices have cut
         # already, and this changes nothing.
-        steps = [clip_to_steps([row], limit=self.clip, fraction_bits=fraction_bits)[0] for row in updates]
-        return np.array(steps).reshape(updates.shape) / 2.0**fraction_bits, dense
+        (by_row,) = clip_each_to_steps([updates], limit=self.clip, fraction_bits=fraction_bits)
+        return [by_row, np.rint(dense * 2.0**fraction_bits).astype(np.int64)]
 
     def _add_noise(self, total: Share, *, times: int = 1) -> None:
         """Add noise of so many times the variance to every element."""
@@ -91,6 +92,11 @@ class Protection:
         variance = times * Mechanism(clip=self.clip, multiplier=self.multiplier).variance
         for part in (total.rows, total.dense):
             add_noise(part, variance=variance)
+
+
+def _in_ring(steps: Steps, like: RingArray) -> RingArray:
+    """Return whole steps as elements of the ring: no number is made of them on the way, for there are millions."""
+    return steps.view(np.uint64).astype(like.dtype)
 
 
 def taking_part(number: int, *, people: int, cohort: int, seed: int) -> Indices:
@@ -124,17 +130,22 @@ class NoisyTraining(Training):
         self._population = SampledPopulation(data.train, recipe.models(data.train), cohort=self.task.cohort, seed=seed)
         self._protection = protection
 
-    def _participant(self, person: int) -> Participant:
-        one = super()._participant(person)
+    def _participants(self, people: Indices) -> list[Participant]:
+        """Return who takes part; where each rating is cut together with its dense part, with what they upload."""
+        found = super()._participants(people)
         if self._protection.unit != RECORD or not self.task.dense_size:
-            return one
-        return Participant(one.ratings, partial(self._train_by_record, self._population.devices[person], one.train))
+            return found
+        from secemb_tools.simulation.records import learn_by_record  # needs torch
 
-    def _train_by_record(self, device: Device, train: Train, ratings: Ratings, rows: Floats) -> tuple[Doubles, Doubles]:
-        """Let a device learn as ever, and upload the sum of what each rating adds, cut one by one."""
-        from secemb_tools.simulation.records import cut_each  # needs torch
-
-        before = device.private
-        train(ratings, rows)  # moves the private part
+        devices, ratings = [self._population.devices[person] for person in people], [one.ratings for one in found]
         limits = {"limit": self._protection.clip, "fraction_bits": self.task.fraction_bits}
-        return cut_each(device.model, rows, self.model.dense, before, ratings, **limits)
+        updates = []
+        learned = learn_by_record(devices, ratings, self.model.rows, self.model.dense, **limits)
+        for device, one in zip(devices, learned, strict=True):
+            device.move(one.private, rate=float(self.task.row_rate))
+            updates.append((one.rows, one.dense))
+        return [Participant(one, partial(_known, update)) for one, update in zip(ratings, updates, strict=True)]
+
+
+def _known(update: tuple[Doubles, Doubles], _ratings: Ratings, _rows: Floats) -> tuple[Doubles, Doubles]:
+    return update

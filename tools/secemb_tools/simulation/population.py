@@ -35,6 +35,10 @@ class Device:
         """Return the private part as it is now."""
         return self._state.values
 
+    def move(self, gradient: Floats, *, rate: float) -> None:
+        """Let the private part take a step against a gradient that was found elsewhere."""
+        self._state = self._state.step(gradient, rate=rate)
+
     def draw(self, capacity: int, random: np.random.Generator) -> Ratings:
         """Return at most so many of the ratings, sorted by item."""
         if self._all.items.size <= capacity:

@@ -8,6 +8,7 @@ from secemb_party.models import Model, Shape, initial
 from secemb_server0.optimiser import Gradient
 from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.messages import RoundSpec
+from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
 from secemb_tools.simulation.population import Counts, Device, Population
 from secemb_tools.simulation.recipes import Recipe
@@ -40,7 +41,7 @@ class Training:
             model_digest=self.model.digest,
         )
         people = self._population.people_of(self.rounds)
-        total = self._add(round_, self.model, [self._participant(int(person)) for person in people])
+        total = self._add(round_, self.model, self._participants(people))
         mean = Gradient.mean(self.task.ring, rows=total.rows, dense=total.dense, sessions=people.size)
         self.model = self._optimiser.step(self.model, mean)
         self.rounds += 1
@@ -50,6 +51,9 @@ class Training:
         devices = zip(self._population.devices, self._test.by_person(), strict=True)
         squares = [self._squares(device, own) for device, own in devices if own.stop > own.start]
         return float(np.sqrt(sum(squares) / self._test.values.size))
+
+    def _participants(self, people: Indices) -> list[Participant]:
+        return [self._participant(int(person)) for person in people]
 
     def _participant(self, person: int) -> Participant:
         ratings = self._population.ratings_of(person, number=self.rounds, capacity=self.task.capacity)

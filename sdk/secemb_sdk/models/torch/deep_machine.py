@@ -12,28 +12,27 @@ from torch import Tensor
 
 from secemb_sdk.models.torch.base import Parts, Shapes
 from secemb_sdk.models.torch.machine import FactorisationMachine
+from secemb_sdk.models.torch.rating import RatingModel
 
 
 class DeepFactorisationMachine(FactorisationMachine):
     """DeepFM with binary features and the layers of the paper."""
 
-    def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
-        """Return the predicted ratings."""
-        hidden = self._first_layer(rows, dense, private, items)
+    def predict_from(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
+        """Return the predicted ratings, from the features that are set."""
+        hidden = self._first_layer(rows, dense, private, known)
         hidden = _activate(hidden, dense["first_scale"], dense["first_shift"])
         hidden = hidden @ dense["second"] + dense["second_bias"]
         hidden = _activate(hidden, dense["second_scale"], dense["second_shift"])
-        return super().predict(rows, dense, private, items) + hidden @ dense["output"] + dense["output_bias"]
+        return super().predict_from(rows, dense, private, known) + hidden @ dense["output"] + dense["output_bias"]
 
-    def _first_layer(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
+    # The machine's formula knows nothing of the network.
+    _differentiate_each = RatingModel._differentiate_each
+
+    def _first_layer(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
         own, item, features = torch.split(dense["first"], [1, 1, self._features])
         says = torch.bmm(dense["vectors"].unsqueeze(1), features).squeeze(1)  # what each feature adds to each unit
-        return (
-            self._set(items, rows.dtype) @ says
-            + rows[:, :-1] @ item[0]
-            + private["vector"] @ own[0]
-            + dense["first_bias"]
-        )
+        return known.to(rows.dtype) @ says + rows[:, :-1] @ item[0] + private["vector"] @ own[0] + dense["first_bias"]
 
     def _layers(self, dimension: int) -> Shapes:
         wide, narrow = 4 * dimension, 2 * dimension

@@ -37,8 +37,7 @@ class FactorisationMachine(RatingModel):
         middle: float = MIDDLE,
         scale: float = SCALE,
     ) -> None:
-        self._user_features = torch.tensor(user_features)
-        self._item_features, self._middle = item_features, middle
+        self._user_features, self._item_features, self._middle = user_features, item_features, middle
         self._features = user_features.size + item_features(np.empty(0, np.int64)).shape[1]
         super().__init__(
             row_width=dimension + 1,
@@ -56,7 +55,17 @@ class FactorisationMachine(RatingModel):
 
     def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
         """Return the predicted ratings."""
-        set_ = self._set(items, rows.dtype)
+        return self.predict_from(rows, dense, private, torch.from_numpy(self.look_up(items.numpy())))
+
+    def look_up(self, items: Indices) -> Features:
+        """Return which features are set for this person with each of the items, shape (items, features)."""
+        of_items = self._item_features(items)
+        of_person = np.broadcast_to(self._user_features, (len(of_items), self._user_features.size))
+        return np.concatenate([of_person, of_items], axis=1)
+
+    def predict_from(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
+        """Return the predicted ratings, from the features that are set."""
+        set_ = known.to(rows.dtype)
         linear = set_ @ dense["weights"] + rows[:, -1] + (self._middle + dense["bias"] + private["bias"])
         vectors, own = rows[:, :-1], private["vector"]
         total = set_ @ dense["vectors"] + vectors + own
@@ -64,11 +73,34 @@ class FactorisationMachine(RatingModel):
         # The square of a sum, without the squares, is every pair twice.
         return linear + (total.square() - squares).sum(dim=1) / 2
 
+    def _differentiate_each(
+        self, rows: Tensor, dense: Tensor, private: Tensor, known: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the same by formula, ten times as fast as what torch finds by itself.
+
+        With t the sum of all vectors that count, a prediction's gradient is t − v by a vector v and 1 by a bias.
+        """
+        parts, set_ = self.named(dense, private[0])[0], known.to(rows.dtype)
+        # Person and item: a vector and a bias each, which every rating has one of.
+        pairs = torch.stack([rows, private])  # (2, n, dimension + 1)
+        vectors, own = parts["vectors"], pairs[:, :, :-1]
+        total = set_ @ vectors + own.sum(dim=0)
+        squares = set_ @ vectors.square() + own.square().sum(dim=0)
+        linear = set_ @ parts["weights"] + pairs[:, :, -1].sum(dim=0) + (self._middle + parts["bias"])
+        slopes = 2 * (linear + (total.square() - squares).sum(dim=1) / 2 - values)
+        by_pair = 2 * self._penalty * pairs
+        by_pair[:, :, :-1] += slopes[:, None] * (total - own)
+        by_pair[:, :, -1] += slopes
+        by_dense = (2 * self._dense_penalty * dense).repeat(len(rows), 1)
+        by_vectors, by_weights, by_bias = torch.split(by_dense, [vectors.numel(), self._features, 1], dim=1)
+        rating, feature = known.nonzero(as_tuple=True)  # a few of a hundred: all others have the penalty alone
+        by_vectors.view(len(rows), *vectors.shape)[rating, feature] += slopes[rating, None] * (
+            total[rating] - vectors[feature]
+        )
+        by_weights += slopes[:, None] * set_
+        by_bias += slopes[:, None]
+        return by_pair[0], by_dense, by_pair[1]
+
     def _layers(self, dimension: int) -> Shapes:
         """Return what a subclass has in its dense part besides."""
         return {}
-
-    def _set(self, items: Tensor, kind: torch.dtype) -> Tensor:
-        """Return which features are set for this person with each of the items, shape (items, features)."""
-        of_items = torch.tensor(self._item_features(items.numpy()))
-        return torch.cat([self._user_features.expand(len(of_items), -1), of_items], dim=1).to(kind)

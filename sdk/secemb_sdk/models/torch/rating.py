@@ -8,11 +8,17 @@ The dense part belongs to everybody and pays once for each device.
 
 from collections.abc import Iterable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.func import grad, vmap
 
-from secemb_sdk.models.interface import Floats, Ratings
+from secemb_sdk.models.interface import Floats
 from secemb_sdk.models.torch.base import Parts, Shapes, TorchModel
+from secemb_shared.randomness import Indices
+
+Known = npt.NDArray[np.integer]  # (items, …)
 
 
 class RatingModel(TorchModel):
@@ -37,27 +43,40 @@ class RatingModel(TorchModel):
         own = values.numel() * _squares(private.values()) + _squares([rows])
         return errors.square().sum() + self._penalty * own + self._dense_penalty * _squares(dense.values())
 
-    def losses(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor, values: Tensor) -> Tensor:
-        """Return the loss of each rating as if it were the only one; right where `predict` looks at each row alone."""
-        errors = self.predict(rows, dense, private, items) - values
-        own = _squares(private.values()) + rows.square().sum(dim=1)
-        return errors.square() + self._penalty * own + self._dense_penalty * _squares(dense.values())
+    def look_up(self, items: Indices) -> Known:
+        """Return what `predict_from` has to know of each item: which one it is, unless a subclass says more."""
+        return items
+
+    def predict_from(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
+        """Return the predicted ratings of items that were looked up before: torch can then follow every step."""
+        return self.predict(rows, dense, private, known)
 
     def gradients_of_each(
-        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
-    ) -> tuple[Floats, Floats]:
-        """Return the gradient of each rating's own loss: by its row (n, width) and by the dense part (n, dense size).
+        self, rows: Floats, dense: Floats, private: Floats, known: Known, values: Floats
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the gradients of each rating's own loss: by its row, by the dense part and by the private part.
 
-        For simulations. It takes for granted that `predict` looks at each row alone; a device takes nothing for granted
-        and asks for one rating after the other (`secemb_sdk.models.clipping`).
+        Shapes: rows (n, width), private parts (n, private size), a line of `look_up` for each, and one dense part; all
+        that is returned has n lines. For simulations. They take for granted that `predict` looks at each row alone; a
+        device takes nothing for granted and asks for one rating after the other (`secemb_sdk.models.clipping`).
         """
-        own, shared = torch.tensor(rows, requires_grad=True), torch.tensor(dense, requires_grad=True)
-        parts = self.named(shared, torch.tensor(private))
-        losses = self.losses(own, *parts, torch.tensor(ratings.items), torch.tensor(ratings.values))
-        (by_row,) = torch.autograd.grad(losses.sum(), own, retain_graph=True)
-        one_by_one = torch.eye(losses.numel())
-        (by_dense,) = torch.autograd.grad(losses, shared, one_by_one, is_grads_batched=True, materialize_grads=True)
-        return by_row.numpy(), by_dense.numpy()
+        found = self._differentiate_each(*map(torch.tensor, (rows, dense, private, known, values)))
+        by_row, by_dense, by_private = (gradient.numpy() for gradient in found)
+        return by_row, by_dense, by_private
+
+    def _differentiate_each(
+        self, rows: Tensor, dense: Tensor, private: Tensor, known: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        each = vmap(grad(self._loss_of_one, argnums=(0, 1, 2)), in_dims=(0, None, 0, 0, 0))
+        by_row, by_dense, by_private = each(rows, dense, private, known, values)
+        return by_row, by_dense, by_private
+
+    def _loss_of_one(self, row: Tensor, dense: Tensor, private: Tensor, known: Tensor, value: Tensor) -> Tensor:
+        """Return the loss of one rating as if it were the only one."""
+        parts = self.named(dense, private)
+        error = self.predict_from(row.unsqueeze(0), *parts, known.unsqueeze(0)).squeeze(0) - value
+        own = _squares([private]) + _squares([row])
+        return error.square() + self._penalty * own + self._dense_penalty * _squares([dense])
 
 
 def _squares(parts: Iterable[Tensor]) -> Tensor:
