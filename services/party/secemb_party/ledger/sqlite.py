@@ -27,6 +27,7 @@ _READERS = 2
 _BUSY_SECONDS = 20  # how long to wait for another process, such as the `secemb` command
 _ASK_AGAIN_SECONDS = 0.01
 _LARGEST_LOG = 64 << 20  # bytes that the log keeps on the disk once it has been written back
+_CACHE_KIB = 16_384  # what is committed together fits, and is not written twice
 _PAGE = 16_384  # bytes: a body of a hundred thousand is a chain of a few pages
 
 
@@ -122,6 +123,7 @@ def _configure(connection: DBAPIConnection, _record: Any) -> None:
     _keep_log(cursor)
     cursor.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before it is acknowledged
     cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     cursor.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
     cursor.close()
 
