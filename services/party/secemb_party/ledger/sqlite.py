@@ -123,8 +123,8 @@ def _configure(connection: DBAPIConnection, _record: Any) -> None:
     _keep_log(cursor)
     cursor.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before it is acknowledged
     cursor.execute("PRAGMA foreign_keys = ON")
-    # Some builds write zeros over what is deleted. Copies in the log and on the disk stay all the same, as docs/data-model.md
-    # says, and to forget the bodies of a round would cost half as much as to store them.
+    # Some builds write zeros over what is deleted, which makes forgetting a body half as dear as storing it. Copies in
+    # the log and on the disk stay all the same: docs/data-model.md says so.
     cursor.execute("PRAGMA secure_delete = FAST")
     cursor.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     cursor.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
