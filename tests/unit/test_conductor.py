@@ -17,7 +17,9 @@ from secemb_server0.conductor import (
     Open,
     RollBack,
     Wait,
+    all_here,
     decide,
+    missing,
 )
 
 JOIN_UNTIL, UPLOAD_UNTIL = 10.0, 30.0
@@ -135,6 +137,21 @@ def test_who_waits_as_long_as_told_comes_to_an_end(found: Facts, now: float) -> 
         now = decision.until
         waits += 1
     assert waits <= 2
+
+
+@given(any_facts(), st.floats(0, 300), st.data())
+def test_nothing_is_missed_by_not_looking_before_as_many_have_come_as_are_missing(
+    found: Facts, now: float, data: st.DataObject
+) -> None:
+    found = replace(found, state=RoundState.OPEN)
+    lacking = missing(found, now)
+    if lacking <= 0:
+        assert all_here(found, now)
+        return
+    assert not all_here(found, now)
+    admitted = data.draw(st.integers(found.admitted, found.cohort)) if now < found.join_until else found.admitted
+    more = data.draw(st.integers(0, min(lacking - 1, admitted - found.complete)))
+    assert not all_here(replace(found, admitted=admitted, complete=found.complete + more), now)
 
 
 @given(any_facts(), st.floats(0, 300), st.floats(0, 300))

@@ -61,8 +61,8 @@ def create_server0(
     more: tuple[UploadRoute, ...] = ()
     if line is not None and relay_key is not None:
         relay = Relay(line, metrics=party.metrics, limits=relay_limits)
-        more = relayed_routes(RelayedUploads(party, relay, relay_key, completed=leader.changed.set))
-    install_uploads(app, party, body_seconds=body_seconds, completed=leader.changed.set, more=more)
+        more = relayed_routes(RelayedUploads(party, relay, relay_key, completed=leader.completed))
+    install_uploads(app, party, body_seconds=body_seconds, completed=leader.completed, more=more)
     app.by_hand.extend(join_routes(party, door, body_seconds=body_seconds, relay_key=relay_key))
     if operator_hash is not None:
         app.include_router(operator_routes(party, operator_hash))

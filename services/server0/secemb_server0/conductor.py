@@ -104,3 +104,9 @@ def all_here(facts: Facts, now: float) -> bool:
     """Tell whether this server waits for nobody any more, before the time is up."""
     joining = now < facts.join_until and facts.admitted < facts.cohort
     return facts.state is RoundState.OPEN and not joining and facts.complete == facts.admitted
+
+
+def missing(facts: Facts, now: float) -> int:
+    """Return how many sessions must still become complete before all can be here, time apart."""
+    joining = now < facts.join_until and facts.admitted < facts.cohort
+    return (facts.cohort if joining else facts.admitted) - facts.complete

@@ -15,7 +15,19 @@ from secemb_party.http.health import Check
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
 from secemb_party.party import Party
 from secemb_party.peer_messages import list_digest
-from secemb_server0.conductor import Abort, Advance, Decision, Facts, Finished, Open, RollBack, Wait, all_here, decide
+from secemb_server0.conductor import (
+    Abort,
+    Advance,
+    Decision,
+    Facts,
+    Finished,
+    Open,
+    RollBack,
+    Wait,
+    all_here,
+    decide,
+    missing,
+)
 from secemb_server0.peer import Peer
 from secemb_server0.reconstruct import add_shares, next_model
 from secemb_server0.results import read_result
@@ -25,7 +37,7 @@ from secemb_shared.messages.spec import TRAIN
 
 ChooseKind = Callable[[int], str]
 
-_GATHER_SECONDS = 0.05  # what comes within this time is looked at together
+_LOOK_SECONDS = 10.0  # between two looks at the ledger, whatever is heard
 _READY_SECONDS = 5.0  # for server 1 to say where it stands
 
 
@@ -42,7 +54,8 @@ class Leader:
         self._ledger, self._task = party.ledger, party.task
         self._announced: RoundRecord | None = None
         self.finished = False  # no round will open any more
-        self.changed = asyncio.Event()  # set when a session has become complete, or something is wanted
+        self.changed = asyncio.Event()  # set when it is worth while to look: all may be here, or something is wanted
+        self._completed, self._awaited = 0, 1  # how often sessions became complete, and at which count to look again
         self.rollbacks = Rollbacks(party, peer)
         self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
 
@@ -82,11 +95,19 @@ class Leader:
         self.changed.set()
         return wish
 
+    def completed(self) -> None:
+        """Hear that a session has become complete; one that is heard of twice only makes the next look come early."""
+        self._completed += 1
+        if self._completed >= self._awaited:
+            self.changed.set()
+
     async def step(self) -> Decision:
         """Decide and carry out one thing; return what it was."""
         self.changed.clear()  # before looking: what happens from here on wakes the next wait
+        before = self._completed
         record = await self._ledger.current_round(self._task.task_id)
         facts, now = await self._facts(record), self._party.clock()
+        self._awaited = before + max(1, missing(facts, now))
         if record is not None and facts.complete and all_here(facts, now) and now < facts.upload_until:
             facts = replace(facts, complete_there=await self._complete_there(record))
         decision = decide(facts, now)
@@ -273,13 +294,12 @@ class Leader:
         await self._party.tidy()
 
     async def wait(self, decision: Decision) -> None:
-        """Sleep as long as the decision allows, but wake when sessions become complete."""
+        """Sleep as long as the decision allows, but wake when all may be here."""
         if isinstance(decision, Finished):
-            seconds = 60.0
+            seconds = _LOOK_SECONDS
         elif isinstance(decision, Wait):
             seconds = max(0.0, decision.until - self._party.clock())
         else:
             return
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.changed.wait(), min(seconds, 60.0))
-            await asyncio.sleep(_GATHER_SECONDS)
+            await asyncio.wait_for(self.changed.wait(), min(seconds, _LOOK_SECONDS))

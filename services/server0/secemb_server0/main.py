@@ -16,6 +16,7 @@ from secemb_party.ui import Surroundings
 from secemb_server0.app import create_server0
 from secemb_server0.leader import ChooseKind, Leader
 from secemb_server0.peer import HttpPeer
+from secemb_server0.peer_streams import PeerTransport
 from secemb_server0.relay_line import HttpRelayLine
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -70,7 +71,7 @@ def peer_client(settings: Settings) -> httpx.AsyncClient:
     context.load_cert_chain(peer.cert, peer.key.path)
     return httpx.AsyncClient(
         base_url=peer.url,
-        verify=context,
+        transport=PeerTransport(context),
         headers={"authorization": f"Bearer {peer.token_file.text()}"},
         timeout=httpx.Timeout(peer.answer_seconds, connect=5.0),
     )
