@@ -82,7 +82,7 @@ def curves(found: Sequence[Outcome]) -> dict[str, str]:
         )
         pictures[f"local-{cohort}"] = line_chart(
             _series(here, [CENTRAL, LOCAL]),
-            title=f"RMSE over ε, noise of the servers and (dashed) of the devices, cohort {cohort}",
+            title=f"RMSE over ε, cohort {cohort}; dashed: noise of the devices",
             across="ε",
             pairs=True,
         )
