@@ -389,15 +389,3 @@ async def test_words_that_cannot_be_used_are_not_kept(change: dict[str, object])
         assert isinstance(await phone.contribute(), NotNow | Contributed)
         phone.alter = lambda _, answer: answer
         assert isinstance(await phone.contribute(), NotNow | Contributed)
-
-
-async def test_repeats_do_not_overrun_the_budget() -> None:
-    async with a_pair(upload_seconds=3600, join_seconds=3600) as pair:
-        await pair.step()
-        most = round_bytes(pair.task)
-        policy = Policy(pace_seconds=0.0, seconds=3000.0, bytes=most)
-        phone = a_phone(pair, 0, options={"policy": policy})
-        phone.alter = lambda request, answer: Answer(status=503) if request.path.endswith("/keys") else answer
-        assert isinstance(await phone.contribute(), Dropped)
-        receipt = phone.open().vault.receipts()[-1]
-        assert sum(receipt.sent) + sum(receipt.received) <= most

@@ -82,3 +82,15 @@ async def test_keys_that_one_server_had_when_the_other_showed_a_wrong_pin_are_co
         phone.alter = lambda _request, answer: answer
         receipt, keys = await contributed(phone), Sizes.of(pair.task).keys
         assert [more - less for more, less in zip(receipt.sent, usual.sent, strict=True)] == [keys, keys]
+
+
+async def test_repeats_do_not_overrun_the_budget() -> None:
+    async with a_pair(upload_seconds=3600, join_seconds=3600) as pair:
+        await pair.step()
+        most = round_bytes(pair.task)
+        policy = Policy(pace_seconds=0.0, seconds=3000.0, bytes=most)
+        phone = a_phone(pair, 0, options={"policy": policy})
+        phone.alter = lambda request, answer: Answer(status=503) if request.path.endswith("/keys") else answer
+        assert isinstance(await phone.contribute(), Dropped)
+        receipt = phone.open().vault.receipts()[-1]
+        assert sum(receipt.sent) + sum(receipt.received) <= most

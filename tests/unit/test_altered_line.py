@@ -13,6 +13,7 @@ from tests.unit.test_relay import QUICK, frame
 
 from secemb_party.errors import PeerUnavailableError
 from secemb_server0.peer import HttpPeer
+from secemb_server0.peer_streams import PeerTransport
 from secemb_server0.relay import Relay
 from secemb_server0.relay_line import HttpRelayLine
 
@@ -63,18 +64,62 @@ async def altering(target: int) -> AsyncIterator[int]:
         await asyncio.sleep(0)  # closed connections are gone in the loop's next turn
 
 
+def line_to(port: int, authority: Path) -> httpx.AsyncClient:
+    """Return a line as server 0 has it, to whoever listens there."""
+    transport = PeerTransport(ssl.create_default_context(cafile=str(authority)))
+    timeout = httpx.Timeout(5.0, connect=0.3)
+    return httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", transport=transport, timeout=timeout)
+
+
 @pytest.mark.parametrize("call", CALLS)
 async def test_a_record_that_was_altered_is_a_server_1_that_is_away(call: str, tmp_path: Path) -> None:
     both, alone, _ = write_identity(tmp_path, "server1")
     with serving(answer(bytes(112)), identity=both) as server:
         async with (
             altering(int(server.url.rsplit(":", 1)[1])) as port,
-            httpx.AsyncClient(
-                base_url=f"https://127.0.0.1:{port}", verify=ssl.create_default_context(cafile=str(alone))
-            ) as client,
+            line_to(port, alone) as client,
         ):
             with pytest.raises(PeerUnavailableError):
                 await CALLS[call](client)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("how", ["nobody listens", "silent", "cut"])
+async def test_who_cannot_shake_hands_is_away(call: str, how: str, tmp_path: Path) -> None:
+    _, alone, _ = write_identity(tmp_path, "server1")
+    held = []
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append((reader, writer))
+        if how == "cut":
+            writer.close()
+
+    async with await asyncio.start_server(meet, "127.0.0.1", 0) as server:
+        port = int(server.sockets[0].getsockname()[1])
+        if how == "nobody listens":
+            server.close()
+        async with line_to(port, alone) as client:
+            with pytest.raises(PeerUnavailableError):
+                await CALLS[call](client)
+        for _, writer in held:
+            writer.close()
+
+
+async def test_another_authority_is_not_spoken_to(tmp_path: Path) -> None:
+    both, _, _ = write_identity(tmp_path, "server1")
+    _, other, _ = write_identity(tmp_path, "other")
+    with serving(answer(bytes(112)), identity=both) as server:
+        async with line_to(int(server.url.rsplit(":", 1)[1]), other) as client:
+            with pytest.raises(PeerUnavailableError, match="ConnectError"):
+                await CALLS["the relay key"](client)
+
+
+async def test_a_long_answer_comes_whole_and_over_one_connection(tmp_path: Path) -> None:
+    both, alone, _ = write_identity(tmp_path, "server1")
+    body = bytes(range(256)) * 40_000  # ten times what waits at most
+    with serving(answer(body), identity=both) as server:
+        async with line_to(int(server.url.rsplit(":", 1)[1]), alone) as client:
+            assert [(await client.get("/")).content == body for _ in range(3)] == [True] * 3
 
 
 @pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record mac"), ConnectionResetError(), httpx.ReadError("cut")])

@@ -18,12 +18,9 @@ import pytest
 from secemb_sdk import durable
 from secemb_sdk.detections import Misconduct
 from secemb_sdk.errors import (
-    DamagedError,
     ForgottenError,
     HomeError,
     HomeInUseError,
-    HomeKeyError,
-    NewerHomeError,
     PinError,
     RatingError,
 )
@@ -280,95 +277,6 @@ def test_an_encrypted_home_shows_nothing(tmp_path: Path) -> None:
         assert secret not in data
 
 
-def test_two_writes_of_the_same_record_do_not_look_alike() -> None:
-    seal = Seal(KEY)
-    assert seal.close("ratings", b"data") != seal.close("ratings", b"data")
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    [
-        (KEY, bytes(32), "not the key"),
-        (KEY, KEY[:16], "not the key"),
-        (KEY, None, "is encrypted"),
-        (None, KEY, "is not encrypted"),
-    ],
-)
-def test_another_key_is_refused_with_its_own_error(
-    tmp_path: Path, first: bytes | None, second: bytes | None, words: str
-) -> None:
-    open_vault(tmp_path, first).close()
-    with pytest.raises(HomeKeyError, match=words):
-        open_vault(tmp_path, second)
-    open_vault(tmp_path, first).close()  # and the home is as it was
-
-
-@pytest.mark.parametrize("length", [0, 15, 24, 33])
-def test_a_key_of_another_length_is_refused(length: int) -> None:
-    with pytest.raises(HomeKeyError, match="16 or 32"):
-        Seal(bytes(length))
-
-
-@KEYS
-@pytest.mark.parametrize("where", [0, 13, 20, 30, -1], ids=["magic", "name", "how", "check", "body"])
-def test_a_damaged_file_is_named(tmp_path: Path, key: bytes | None, where: int) -> None:
-    vault = open_vault(tmp_path, key)
-    vault.log([(1, 5.0)])
-    vault.close()
-    data = bytearray((tmp_path / "ratings").read_bytes())
-    data[where] ^= 1
-    (tmp_path / "ratings").write_bytes(data)
-    with pytest.raises((DamagedError, HomeKeyError)) as raised:
-        open_vault(tmp_path, key).ratings()
-    if isinstance(raised.value, DamagedError):
-        assert "ratings" in str(raised.value)
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"\n", b"secemb-home", b"secemb-home 1\n", b"secemb-home 1 ratings plain\nx", b"\xff" * 300]
-)
-def test_a_file_that_is_no_record_is_damaged(data: bytes) -> None:
-    with pytest.raises(DamagedError, match="restore the home"):
-        Seal().open("ratings", data)
-
-
-@KEYS
-def test_every_shorter_file_is_refused(key: bytes | None) -> None:
-    seal = Seal(key)
-    data = seal.close("ratings", Record({"a": 1}, {"b": b"c"}).encode())
-    for length in range(len(data)):
-        with pytest.raises((DamagedError, HomeKeyError)):
-            Seal(key).open("ratings", data[:length])
-
-
-@KEYS
-def test_a_record_cannot_pass_for_another(key: bytes | None) -> None:
-    data = Seal(key).close("private", b"data")
-    with pytest.raises(DamagedError):
-        Seal(key).open("session", data)
-
-
-def test_a_sealed_record_cannot_be_renamed() -> None:
-    data = Seal(KEY).close("private", b"data").replace(b"private", b"session")
-    with pytest.raises(DamagedError):
-        Seal(KEY).open("session", data)
-
-
-@KEYS
-def test_a_newer_home_asks_for_a_newer_app(key: bytes | None) -> None:
-    data = Seal(key).close("ratings", b"data").replace(b"secemb-home 1", b"secemb-home 2", 1)
-    with pytest.raises(NewerHomeError, match="update the app"):
-        Seal(key).open("ratings", data)
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"\0\0\0", b"\5\0\0\0{}", b"\2\0\0\0{}", b"\xff\xff\xff\x7f{}", b"\2\0\0\0[]extra"]
-)
-def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
-    with pytest.raises(DamagedError):
-        Record.decode(data)
-
-
 def test_a_home_belongs_to_one_task_and_its_servers(tmp_path: Path) -> None:
     vault = open_vault(tmp_path)
     with pytest.raises(PinError, match="another task"):
@@ -400,28 +308,6 @@ def test_forgetting_erases_the_private_part_and_leaves_receipts(tmp_path: Path) 
     vault.forget(receipts=True)
     assert (vault.receipts(), vault.detections()) == ([], {})
     assert not any((tmp_path / name).exists() for name in ("receipts", "detections"))
-
-
-@pytest.mark.parametrize("key", [None, bytes(16)])
-def test_detections_are_counted_by_kind_and_outlive_the_process(tmp_path: Path, key: bytes | None) -> None:
-    vault = open_vault(tmp_path, key=key)
-    for kind, day in ((Misconduct.ROWS, 1), (Misconduct.RECEIPT, 2), (Misconduct.ROWS, 3)):
-        vault.note(kind, f"2026-01-0{day}T00:00:00+00:00")
-    vault.close()
-    expected = [
-        {"kind": "receipt", "count": 1, "last": "2026-01-02T00:00:00+00:00"},
-        {"kind": "rows", "count": 2, "last": "2026-01-03T00:00:00+00:00"},
-    ]
-    assert open_vault(tmp_path, key=key).export()["detections"] == expected
-
-
-def test_a_count_of_detections_that_is_damaged_begins_anew(tmp_path: Path) -> None:
-    vault = open_vault(tmp_path)
-    vault.note(Misconduct.ROWS, "then")
-    (tmp_path / "detections").write_bytes(b"what a broken disk has left")
-    assert vault.detections() == {}
-    vault.note(Misconduct.DENSE, "now")
-    assert {kind: one.count for kind, one in vault.detections().items()} == {"dense": 1}
 
 
 @pytest.mark.parametrize("call", range(1, 9))

@@ -102,11 +102,13 @@ def _between_rounds(facts: Facts) -> Decision:
 
 def all_here(facts: Facts, now: float) -> bool:
     """Tell whether this server waits for nobody any more, before the time is up."""
-    joining = now < facts.join_until and facts.admitted < facts.cohort
-    return facts.state is RoundState.OPEN and not joining and facts.complete == facts.admitted
+    return facts.state is RoundState.OPEN and not _joining(facts, now) and facts.complete == facts.admitted
 
 
 def missing(facts: Facts, now: float) -> int:
     """Return how many sessions must still become complete before all can be here, time apart."""
-    joining = now < facts.join_until and facts.admitted < facts.cohort
-    return (facts.cohort if joining else facts.admitted) - facts.complete
+    return (facts.cohort if _joining(facts, now) else facts.admitted) - facts.complete
+
+
+def _joining(facts: Facts, now: float) -> bool:
+    return now < facts.join_until and facts.admitted < facts.cohort

@@ -1,15 +1,13 @@
 """Load: many httpx devices against two real services on loopback, and what a session costs each of them."""
 
 import asyncio
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
+from secemb_tools.figures import console_for, write_figures
 from secemb_tools.loadtest.bare import bare_request_ms
 from secemb_tools.loadtest.fleet import run_fleet
 from secemb_tools.loadtest.report import figure, show
@@ -28,20 +26,13 @@ def run(
     as_json: bool = False,
 ) -> list[dict[str, Any]]:
     """Measure every chosen catalogue, print a table and write the figures as JSON; with `as_json` print that too."""
-    console = Console(stderr=as_json)
-    if not console.is_terminal:
-        console = Console(width=150, stderr=as_json)
+    console = console_for(as_json=as_json)
     figures = []
     for catalogue in chosen:
         with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds, {transport}"):
             figures.append(_measure(catalogue, devices, rounds, transport))
     show(console, figures)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    document = json.dumps({"machine": describe_machine(), "runs": figures}, indent=1)
-    output.write_text(document + "\n")
-    console.print(f"figures in {output}")
-    if as_json:
-        print(document)
+    write_figures(console, output, {"machine": describe_machine(), "runs": figures}, as_json=as_json)
     return figures
 
 

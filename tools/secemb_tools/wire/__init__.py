@@ -5,7 +5,6 @@ second run TLS as well.
 """
 
 import asyncio
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from rich.console import Console
 from secemb_shared.messages import Sizes
 from secemb_tools.bench.catalogues import Catalogue
 from secemb_tools.bench.machine import describe_machine
+from secemb_tools.figures import console_for, write_figures
 from secemb_tools.loadtest.task import task_for
 from secemb_tools.local import Pair
 from secemb_tools.wire.proxy import proxy
@@ -42,9 +42,7 @@ _DISTANCE_SECONDS = 0.02  # each way: 40 ms for a question and its answer
 
 def run(output: Path, chosen: list[Catalogue], *, sessions: int, as_json: bool = False) -> dict[str, Any]:
     """Measure, print tables and write the figures as JSON; with `as_json` print that too."""
-    console = Console(stderr=as_json)
-    if not console.is_terminal:
-        console = Console(width=170, stderr=as_json)
+    console = console_for(as_json=as_json, width=170)
     figures: dict[str, Any] = {"machine": describe_machine(), "bytes": [], "reads": []}
     for catalogue in chosen:
         with _step(console, f"{catalogue.name}: bytes of a device, without and with TLS"):
@@ -54,11 +52,7 @@ def run(output: Path, chosen: list[Catalogue], *, sessions: int, as_json: bool =
             with _step(console, f"{catalogue.name}: reads with {2e3 * seconds:.0f} ms between the servers"):
                 figures["reads"].append(_reads(catalogue, seconds, sessions))
     show(console, figures)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(figures, indent=1) + "\n")
-    console.print(f"figures in {output}")
-    if as_json:
-        print(json.dumps(figures, indent=1))
+    write_figures(console, output, figures, as_json=as_json)
     return figures
 
 
