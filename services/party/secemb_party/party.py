@@ -19,6 +19,7 @@ from secemb_party.errors import RoundClosedError, SessionConflictError, UnknownR
 from secemb_party.evaluation import Evaluation, Share, upload_bytes
 from secemb_party.http.health import Check
 from secemb_party.ledger import Ledger, LedgerUnavailableError, RoundRecord, RoundState, Stored, Upload
+from secemb_party.ledger.states import ENDED
 from secemb_party.models import Model, ModelStore, Shape, initial
 from secemb_party.privacy.noise import blur
 from secemb_party.privacy.spending import Spending
@@ -124,14 +125,13 @@ class Party:
         **facts: Any,
     ) -> RoundRecord:
         """Move a round one state on, and tell the operator, with remarks that the round itself does not keep."""
-        record = await self.ledger.advance(round_id, expect, to, now, **facts)
+        ends = {"refused": self.refusals()} if to in ENDED else {}
+        counted = self.metrics.refusals()
+        record = await self.ledger.advance(round_id, expect, to, now, remarks={**(remarks or {}), **ends}, **facts)
         self.metrics.round_phase(expect.value, max(0.0, now - _entered(record, expect)))
-        told = {"round": record.number, "kind": record.kind, "state": to.value, **(remarks or {})}
         if record.ended:
             self.metrics.round_ended(to.value)
-            told["refused"] = self.refusals()
-            self._refusals_before = self.metrics.refusals()
-        await self.ledger.append_event("round", told, now)
+            self._refusals_before = counted
         return record
 
     def refusals(self) -> dict[str, int]:

@@ -44,7 +44,7 @@ _WORD = re.compile(r"[a-z][a-z_-]{0,39}")
 _TEMPLATE = re.compile(r"unmatched|/|(/([a-z][a-z0-9_.-]{0,30}|\{[a-z_:]+\}))+")
 _METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
-_LOGGER = "secemb"
+_LINES = logging.getLogger("secemb")
 _LONGEST_TEXT = 200
 # A name is split at "_": peer_token and item_ids are caught too.
 # fmt: off
@@ -254,7 +254,7 @@ def get_logger() -> FilteringBoundLogger:
         structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
     ]
     logger = structlog.wrap_logger(
-        logging.getLogger(_LOGGER),
+        _LINES,
         processors=processors,
         # Not the one for the standard library: its `exception` hands the exception on as it is.
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
@@ -265,7 +265,7 @@ def get_logger() -> FilteringBoundLogger:
 
 def debugging() -> bool:
     """Tell whether lines that help to find faults are wanted: to make one costs more than to ask."""
-    return logging.getLogger(_LOGGER).isEnabledFor(logging.DEBUG)
+    return _LINES.isEnabledFor(logging.DEBUG)
 
 
 def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -> None:
@@ -325,7 +325,7 @@ def _may_be_logged(name: str, value: object) -> bool:
 
 def _set_levels(level: Level) -> None:
     logging.getLogger().setLevel(logging.WARNING)
-    logging.getLogger(_LOGGER).setLevel(level.upper())
+    _LINES.setLevel(level.upper())
     for name, minimum in _FOREIGN_LEVELS.items():
         logging.getLogger(name).setLevel(minimum)
     access = logging.getLogger("uvicorn.access")  # its lines hold paths, and paths hold ids

@@ -4,9 +4,7 @@ What is stored and how is the same for both, so that whoever stores a message do
 """
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Literal
 
 Transport = Literal["direct", "relayed"]
@@ -20,11 +18,11 @@ def current() -> Transport:
     return _current.get()
 
 
-@contextmanager
-def arriving(path: str) -> Iterator[None]:
-    """Remember, while a request is served, by which way it came."""
-    token = _current.set("relayed" if _RELAYED.fullmatch(path) else "direct")
-    try:
-        yield
-    finally:
-        _current.reset(token)
+def arrived(path: str) -> Token[Transport]:
+    """Remember by which way a request came, until it is `served`."""
+    return _current.set("relayed" if _RELAYED.fullmatch(path) else "direct")
+
+
+def served(arrival: Token[Transport]) -> None:
+    """Forget it again."""
+    _current.reset(arrival)

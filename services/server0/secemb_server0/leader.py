@@ -1,7 +1,7 @@
 """Server 0 in its leading part: it carries out what the conductor decides, one durable step at a time.
 
 A step may be cut off anywhere. The next one starts from what the ledger holds, asks server 1 again what it asked
-before, and gets the same answers.
+before, and gets the same answers. Between steps that succeed nothing is read that was just written.
 """
 
 import asyncio
@@ -53,6 +53,8 @@ class Leader:
         self._party, self._peer, self._choose_kind = party, peer, choose_kind
         self._ledger, self._task = party.ledger, party.task
         self._announced: RoundRecord | None = None
+        self._last: RoundRecord | None = None  # the latest round as the ledger holds it; none: look
+        self._told: bytes | None = None  # the round that server 1 has been told of and has stored
         self.finished = False  # no round will open any more
         self.changed = asyncio.Event()  # set when it is worth while to look: all may be here, or something is wanted
         self._completed, self._awaited = 0, 1  # how often sessions became complete, and at which count to look again
@@ -104,9 +106,19 @@ class Leader:
     async def step(self) -> Decision:
         """Decide and carry out one thing; return what it was."""
         self.changed.clear()  # before looking: what happens from here on wakes the next wait
+        last = self._last or await self._ledger.last_round(self._task.task_id)
+        try:
+            decision, self._last = await self._step(last)
+        except BaseException:
+            self._last = self._told = None  # the next step takes nothing for granted, here or at server 1
+            raise
+        return decision
+
+    async def _step(self, last: RoundRecord | None) -> tuple[Decision, RoundRecord | None]:
+        """Return what was decided, and the latest round after it where that is known."""
         before = self._completed
-        record = await self._ledger.current_round(self._task.task_id)
-        facts, now = await self._facts(record), self._party.clock()
+        record = last if last is not None and not last.ended else None
+        facts, now = await self._facts(last), self._party.clock()
         self._awaited = before + max(1, missing(facts, now))
         if record is not None and facts.complete and all_here(facts, now) and now < facts.upload_until:
             facts = replace(facts, complete_there=await self._complete_there(record))
@@ -114,21 +126,20 @@ class Leader:
         self.finished = isinstance(decision, Finished)
         match decision:
             case Open(number):
-                await self._open(number)
+                last = await self._open(number)
             case RollBack():
                 await self.rollbacks.carry_out()
             case Wait() if record is not None:
                 await self._announce(record)
             case Abort() if record is not None:
-                await self._seal(await self._close(record))  # and finds too few, unless one came just now
+                last = await self._seal(await self._close(record))  # and finds too few, unless one came just now
             case Advance(state) if record is not None:
-                await self._advance(record, state)
-        return decision
+                last = await self._advance(record, state)
+        return decision, last
 
-    async def _facts(self, record: RoundRecord | None) -> Facts:
+    async def _facts(self, last: RoundRecord | None) -> Facts:
         task = self._task
-        if record is None:
-            last = await self._ledger.last_round(task.task_id)
+        if last is None or last.ended:
             number = 0 if last is None else last.number + 1
             wish = await self._ledger.open_rollback(task.task_id)
             return Facts(
@@ -140,24 +151,25 @@ class Leader:
                 wanted=wish.source if wish is not None else None,
                 affordable=TRAIN not in self._spent_there and await self._party.spending.affords(TRAIN),
             )
-        counts = await self._ledger.counts(record.round_id)
-        return Facts(
-            state=record.state,
-            next_number=record.number + 1,
+        facts = Facts(
+            state=last.state,
+            next_number=last.number + 1,
             rounds=task.rounds,
             cohort=task.cohort,
             min_cohort=task.min_cohort,
-            join_until=record.join_until,
-            upload_until=record.upload_until,
-            admitted=counts.admitted,
-            complete=counts.updates,
+            join_until=last.join_until,
+            upload_until=last.upload_until,
         )
+        if last.state is not RoundState.OPEN:
+            return facts  # whoever is in it by now is in it
+        counts = await self._ledger.counts(last.round_id)
+        return replace(facts, admitted=counts.admitted, complete=counts.updates)
 
     async def _complete_there(self, record: RoundRecord) -> int:
         await self._announce(record)
         return await self._peer.progress(record.round_id)
 
-    async def _open(self, number: int) -> None:
+    async def _open(self, number: int) -> RoundRecord:
         published = await self._ledger.published_version(self._task.task_id)
         if published is None:
             raise PeerRefusedError("no model is published; start the server anew")
@@ -182,7 +194,7 @@ class Leader:
                 upload_until=now + self._task.upload_seconds,
             )
         )
-        await self._announce(record)
+        return await self._announce(record)
 
     async def _kind(self, number: int) -> str:
         """Return the kind of a round; where the privacy budget has no room for a survey or evaluation, training."""
@@ -190,63 +202,70 @@ class Leader:
         affordable = wished not in self._spent_there and await self._party.spending.affords(wished)
         return wished if affordable else TRAIN
 
-    async def _announce(self, record: RoundRecord) -> None:
-        """Make sure that server 1 knows the open round; nobody joins before it does."""
-        known = self._announced is not None and self._announced.round_id == record.round_id
-        if not known and await self._tell(record):
+    async def _announce(self, record: RoundRecord) -> RoundRecord:
+        """Make sure that server 1 knows the open round; nobody joins before it does. Return the round as it is now."""
+        ended = await self._tell(record)
+        if ended is None:
             self._announced = record
+        return ended or record
 
-    async def _tell(self, record: RoundRecord) -> bool:
-        """Announce a round to server 1; if its privacy budget has no room for it, the round ends here as well."""
+    async def _tell(self, record: RoundRecord) -> RoundRecord | None:
+        """Announce a round to server 1; if its privacy budget has no room for it, the round ends here: return it."""
+        if self._told == record.round_id:
+            return None
         try:
             await self._peer.announce(record)
         except PeerSpentError:
             self._spent_there.add(record.kind)
             now, reason = self._party.clock(), "the privacy budget of server 1 is spent"
-            await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
+            ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
             await self._party.tidy()
-            return False
-        return True
+            return ended
+        self._told = record.round_id
+        return None
 
-    async def _abort(self, record: RoundRecord, reason: str) -> None:
+    async def _abort(self, record: RoundRecord, reason: str) -> RoundRecord:
         await self._peer.abort(record.round_id, reason)
-        await self._party.advance(record.round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
+        now = self._party.clock()
+        ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
         await self._party.tidy()
+        return ended
 
-    async def _advance(self, record: RoundRecord, state: RoundState) -> None:
+    async def _advance(self, record: RoundRecord, state: RoundState) -> RoundRecord | None:
         match state:
             case RoundState.OPEN:
-                await self._close(record)
+                return await self._close(record)
             case RoundState.SEALING:
-                await self._seal(record)
+                return await self._seal(record)
             case RoundState.SEALED:
                 await self._party.share(record.round_id)
             case RoundState.SHARED:
-                await self._reconstruct(record)
+                return await self._reconstruct(record)
             case RoundState.RECONSTRUCTED:
-                await self._publish(record)
+                return await self._publish(record)
+        return None
 
     async def _close(self, record: RoundRecord) -> RoundRecord:
         """Take nothing new from now on: what is acknowledged later could not count any more."""
         self._announced = None
         return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
 
-    async def _seal(self, record: RoundRecord) -> None:
+    async def _seal(self, record: RoundRecord) -> RoundRecord:
         """Agree with server 1 on the sessions that count: those that both hold complete, with equal public parts."""
-        if not await self._tell(record):  # it may have crashed before it heard of the round
-            return
+        ended = await self._tell(record)  # this server may have crashed before it said so
+        if ended is not None:
+            return ended
         held = await self._ledger.session_summaries(record.round_id)
         both = await self._peer.prepare(record.round_id, held)
         complete = {one.session_id for one in held if one.complete}
         if not set(both) <= complete or sorted(set(both)) != both:
             raise PeerRefusedError("server 1 names sessions that are not complete here, or not in order")
         if len(both) < self._task.min_cohort:
-            await self._abort(record, "too few sessions on both sides")
-            return
+            return await self._abort(record, "too few sessions on both sides")
         digest = await self._peer.commit(record.round_id, both)
         if digest != list_digest(both):
             raise PeerRefusedError("server 1 sealed another list")
-        await self._party.advance(
+        return await self._party.advance(
             record.round_id,
             RoundState.SEALING,
             RoundState.SEALED,
@@ -255,7 +274,7 @@ class Leader:
             list_digest=digest,
         )
 
-    async def _reconstruct(self, record: RoundRecord) -> None:
+    async def _reconstruct(self, record: RoundRecord) -> RoundRecord:
         """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation."""
         _, spec = await self._party.round(record.round_id)
         other = await self._peer.share(record.round_id, record.list_digest or b"")
@@ -270,7 +289,7 @@ class Leader:
         else:
             result = read_result(spec, total, sessions)
             await self._ledger.append_event("result", {"round": spec.number, **result}, self._party.clock())
-        await self._party.advance(
+        return await self._party.advance(
             record.round_id,
             RoundState.SHARED,
             RoundState.RECONSTRUCTED,
@@ -279,7 +298,7 @@ class Leader:
             next_version=version,
         )
 
-    async def _publish(self, record: RoundRecord) -> None:
+    async def _publish(self, record: RoundRecord) -> RoundRecord:
         """Let devices see the version only when both servers have it."""
         model = None
         if record.next_version is not None:
@@ -290,8 +309,10 @@ class Leader:
             if digest != model.digest:
                 raise PeerRefusedError("server 1 published another model")
             await self._party.publish(model.version)
-        await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, self._party.clock())
+        now = self._party.clock()
+        ended = await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, now)
         await self._party.tidy()
+        return ended
 
     async def wait(self, decision: Decision) -> None:
         """Sleep as long as the decision allows, but wake when all may be here."""

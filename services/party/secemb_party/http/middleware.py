@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from secemb_party.telemetry import Metrics, debugging, get_logger
-from secemb_party.transport import arriving
+from secemb_party.transport import arrived, served
 
 REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"
@@ -55,12 +55,12 @@ class Requests:
             return
         # Never the caller's own id: what comes from outside does not go into a log. No secret, hence no system call.
         exchange = _Exchange(f"{random.getrandbits(64):016x}", scope, receive, send)
-        bound = bind_contextvars(request=exchange.request_id)
+        bound, arrival = bind_contextvars(request=exchange.request_id), arrived(scope["path"])
         try:
-            with arriving(scope["path"]):
-                await self._app(scope, exchange.receive, exchange.send)
+            await self._app(scope, exchange.receive, exchange.send)
         finally:
             self._record(scope, exchange)
+            served(arrival)
             reset_contextvars(**bound)
 
     def _record(self, scope: Scope, exchange: "_Exchange") -> None:

@@ -4,9 +4,10 @@ from sqlalchemy import Connection, bindparam, select
 
 from secemb_party.ledger.errors import LedgerUnavailableError
 from secemb_party.ledger.inserts import insert_new
+from secemb_party.ledger.prepared import Prepared
 from secemb_party.ledger.tables import answers as table
 
-_VALUE = select(table.c.value).where(table.c.key == bindparam("key_"))
+_VALUE = Prepared(select(table.c.value).where(table.c.key == bindparam("key_")))
 
 
 def remember(tx: Connection, key: str, value: bytes, now: float) -> bytes:
@@ -20,5 +21,5 @@ def remember(tx: Connection, key: str, value: bytes, now: float) -> bytes:
 
 def recall(tx: Connection, key: str) -> bytes | None:
     """Return the answer that is stored, or None."""
-    value: bytes | None = tx.execute(_VALUE, {"key_": key}).scalar_one_or_none()
-    return value
+    rows = _VALUE.rows(tx, {"key_": key})
+    return rows[0][0] if rows else None

@@ -1,16 +1,18 @@
 """The bodies of sessions: read back in batches, forgotten when their round is over."""
 
+import math
 from collections.abc import Sequence
 
 from sqlalchemy import Connection, bindparam, delete, func, select
 
 from secemb_party.ledger.errors import LedgerFormatError, NotRecordedError
+from secemb_party.ledger.prepared import Prepared
 from secemb_party.ledger.records import SessionBodies
 from secemb_party.ledger.sessions import KEYS, UPDATE
 from secemb_party.ledger.tables import bodies as table
 from secemb_party.ledger.tables import rounds, sessions
 
-_FORGET_AT_ONCE = 64  # sessions a transaction: whoever wants to write meanwhile waits for one batch, not for all
+FORGET_AT_ONCE = 64  # sessions a transaction: whoever wants to write meanwhile waits for one batch, not for all
 
 _IN_ROUND = table.join(sessions, sessions.c.session_id == table.c.session_id)
 _PARTS = (
@@ -27,7 +29,20 @@ _KEYS_BODY = (
         table.c.part == KEYS,
     )
 )
-_FORGET = delete(table).where(table.c.session_id.in_(bindparam("session_ids", expanding=True)))
+_ENDED = select(
+    rounds.c.round_id,
+    rounds.c.ended_at,
+    func.row_number().over(partition_by=rounds.c.task_id, order_by=rounds.c.number.desc()).label("place"),
+)
+_RANKED = _ENDED.where(rounds.c.ended_at.is_not(None)).subquery()
+_FORGETTABLE = (
+    select(table.c.session_id)
+    .distinct()
+    .select_from(_IN_ROUND.join(_RANKED, _RANKED.c.round_id == sessions.c.round_id))
+    .where(_RANKED.c.place > bindparam("kept"), _RANKED.c.ended_at < bindparam("before"))
+    .limit(FORGET_AT_ONCE)
+)
+_FORGET = Prepared(delete(table).where(table.c.session_id.in_(_FORGETTABLE)))
 
 
 def read_bodies(tx: Connection, round_id: bytes, session_ids: Sequence[bytes]) -> list[SessionBodies]:
@@ -47,20 +62,8 @@ def keys_body(tx: Connection, round_id: bytes, session_id: bytes) -> bytes | Non
 
 
 def forget_some(tx: Connection, *, ended_before: float | None, keep_last_rounds: int) -> int:
-    """Remove a batch of bodies whose rounds are over; return how many, 0 when there are no more."""
+    """Remove a batch of bodies whose rounds are over; return how many, fewer than a batch's when there are no more."""
     if keep_last_rounds < 0:
         raise LedgerFormatError("the number of rounds to keep cannot be negative")
-    newest_first = func.row_number().over(partition_by=rounds.c.task_id, order_by=rounds.c.number.desc())
-    ended = select(rounds.c.round_id, rounds.c.ended_at, newest_first.label("place"))
-    ranked = ended.where(rounds.c.ended_at.is_not(None)).subquery()
-    forgettable = (
-        select(table.c.session_id)
-        .distinct()
-        .select_from(_IN_ROUND.join(ranked, ranked.c.round_id == sessions.c.round_id))
-        .where(ranked.c.place > keep_last_rounds)
-        .limit(_FORGET_AT_ONCE)
-    )
-    if ended_before is not None:
-        forgettable = forgettable.where(ranked.c.ended_at < ended_before)
-    session_ids = tx.execute(forgettable).scalars().all()
-    return tx.execute(_FORGET, {"session_ids": session_ids}).rowcount if session_ids else 0
+    before = math.inf if ended_before is None else ended_before
+    return _FORGET.change(tx, {"kept": keep_last_rounds, "before": before})

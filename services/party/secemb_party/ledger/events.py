@@ -8,14 +8,15 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from secemb_party.ledger.errors import LedgerFormatError
 from secemb_party.ledger.inserts import Turn, take_turn
+from secemb_party.ledger.prepared import Prepared
 from secemb_party.ledger.records import Event
 from secemb_party.ledger.tables import events as table
 
 KEPT = 10_000
 _LONGEST = 8192  # characters: an event is a remark, not a document
 
-_ADD = insert(table).returning(table.c.event_id)
-_FORGET = delete(table).where(table.c.event_id <= bindparam("last"))
+_ADD = Prepared(insert(table).returning(table.c.event_id), "at", "kind", "data")
+_FORGET = Prepared(delete(table).where(table.c.event_id <= bindparam("last")))
 _NEWEST = select(table).order_by(table.c.event_id.desc())
 _AFTER = select(table).where(table.c.event_id > bindparam("after")).order_by(table.c.event_id)
 
@@ -25,9 +26,9 @@ def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float,
     text = _text(data)
     # One after the other: a number must not become visible after a higher one, or a reader would miss it.
     take_turn(tx, Turn.EVENTS)
-    event_id: int = tx.execute(_ADD, {"at": now, "kind": kind, "data": text}).scalar_one()
-    tx.execute(_FORGET, {"last": event_id - keep})
-    return event_id
+    [(event_id,)] = _ADD.rows(tx, {"at": now, "kind": kind, "data": text})
+    _FORGET.change(tx, {"last": event_id - keep})
+    return int(event_id)
 
 
 def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event]:

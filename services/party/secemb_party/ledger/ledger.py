@@ -7,6 +7,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from sqlalchemy import Connection, text
 
 from secemb_party.ledger import answers, bodies, events, rollbacks, rounds, schema, sessions, tasks, tokens, versions
+from secemb_party.ledger.bodies import FORGET_AT_ONCE
 from secemb_party.ledger.database import Database, parse
 from secemb_party.ledger.errors import LedgerSettingError
 from secemb_party.ledger.postgres import open_postgres
@@ -133,8 +134,9 @@ class Ledger:
         Each task keeps those of its last so many ended rounds. This is many small transactions: one that
         is cut short leaves the rest to the next call.
         """
-        removed = 0
-        while some := await self._forget_some(ended_before=ended_before, keep_last_rounds=keep_last_rounds):
+        removed, some = 0, FORGET_AT_ONCE
+        while some >= FORGET_AT_ONCE:  # a session has one body or two: with fewer than so many it was not a whole batch
+            some = await self._forget_some(ended_before=ended_before, keep_last_rounds=keep_last_rounds)
             removed += some
         return removed
 

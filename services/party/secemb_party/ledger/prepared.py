@@ -1,4 +1,4 @@
-"""Statements that every session needs, several times: compiled once, and for SQLite handed straight to the driver.
+"""Statements that sessions and rounds need again and again: compiled once, for SQLite handed straight to the driver.
 
 What SQLAlchemy does around a statement takes several times as long as a small one itself. SQLite runs in this process,
 so that this was half of what a session cost its ledger. PostgreSQL runs in another and gains little.
@@ -6,9 +6,11 @@ so that this was half of what a session cost its ledger. PostgreSQL runs in anot
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, cast
 
-from sqlalchemy import Connection, Dialect, Insert, Select, Update
+from sqlalchemy import Connection, Delete, Dialect, Insert, Select, TypeDecorator, Update
+from sqlalchemy.types import TypeEngine
 
 Row = tuple[Any, ...]
 Check = Callable[[Any], Any] | None
@@ -22,15 +24,21 @@ def writes_alone(tx: Connection) -> bool:
 class Prepared:
     """One statement with named parameters; `names` are those of an insertion, which does not name them itself."""
 
-    def __init__(self, statement: Select[*tuple[Any, ...]] | Insert | Update, *names: str) -> None:
+    def __init__(self, statement: Select[*tuple[Any, ...]] | Insert | Update | Delete, *names: str) -> None:
         self._statement, self._names = statement, names
         self._sqlite: tuple[str, list[tuple[str, Check]]] | None = None
+        self._fixed: dict[str, Any] = {}  # such as a limit, which SQLAlchemy makes a parameter of
+        self._columns = statement.selected_columns.keys() if isinstance(statement, Select) else []
 
     def rows(self, tx: Connection, values: Mapping[str, Any]) -> list[Row]:
         """Run a query."""
         if writes_alone(tx):
             return self._run(tx, values).fetchall()
         return [tuple(row) for row in tx.execute(self._statement, dict(values))]
+
+    def records(self, tx: Connection, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Run a query; its rows by the names of their columns."""
+        return [dict(zip(self._columns, row, strict=True)) for row in self.rows(tx, values)]
 
     def change(self, tx: Connection, values: Mapping[str, Any]) -> int:
         """Run any other statement and return how many rows it has changed."""
@@ -42,11 +50,19 @@ class Prepared:
         if self._sqlite is None:
             self._sqlite = self._compile(tx.dialect)
         text, parameters = self._sqlite
+        if self._fixed:
+            values = {**self._fixed, **values}
         given = [values[name] if check is None else check(values[name]) for name, check in parameters]
         return cast(sqlite3.Connection, tx.connection.dbapi_connection).execute(text, given)
 
     def _compile(self, dialect: Dialect) -> tuple[str, list[tuple[str, Check]]]:
         """Return the text and, for each of its parameters, the name and what its column asks of a value."""
         compiled = self._statement.compile(dialect=dialect, column_keys=list(self._names) or None)
-        types = [(name, compiled.binds[name].type.dialect_impl(dialect)) for name in compiled.positiontup or ()]
-        return str(compiled), [(name, kind.bind_processor(dialect)) for name, kind in types]
+        names = compiled.positiontup or ()
+        self._fixed = {name: compiled.binds[name].value for name in names if not compiled.binds[name].required}
+        return str(compiled), [(name, _check(compiled.binds[name].type, dialect)) for name in names]
+
+
+def _check(kind: TypeEngine[Any], dialect: Dialect) -> Check:
+    """Return what a column of ours asks of a value; all others take bytes, numbers and texts as the driver does."""
+    return partial(kind.process_bind_param, dialect=dialect) if isinstance(kind, TypeDecorator) else None

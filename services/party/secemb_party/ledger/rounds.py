@@ -1,14 +1,15 @@
 """Rounds and the one way they move from state to state."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
 from secemb_party.ledger.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
+from secemb_party.ledger.events import append_event
 from secemb_party.ledger.inserts import insert_new
-from secemb_party.ledger.prepared import writes_alone
+from secemb_party.ledger.prepared import Prepared, writes_alone
 from secemb_party.ledger.records import NewRound, RoundRecord
 from secemb_party.ledger.states import ENDED, REQUIRED_FACTS, RoundState, allowed
 from secemb_party.ledger.tables import rounds as table
@@ -16,19 +17,21 @@ from secemb_party.ledger.tables import sessions
 from secemb_party.ledger.tasks import find_task
 
 _ID_SIZE = 16
-_ROUND = select(table).where(table.c.round_id == bindparam("round"))
+_ROUND = Prepared(select(table).where(table.c.round_id == bindparam("round")))
 # A round's row is the lock of the round: whatever changes in it, sessions included, changes under this lock.
 _LOCK = select(table.c.round_id).where(table.c.round_id == bindparam("round")).with_for_update(key_share=True)
 _OF_TASK = select(table).where(table.c.task_id == bindparam("task")).order_by(table.c.number.desc())
-_LAST = _OF_TASK.limit(1)
-_CURRENT = _OF_TASK.where(table.c.ended_at.is_(None)).limit(1)
+_LAST = Prepared(_OF_TASK.limit(1))
+_CURRENT = Prepared(_OF_TASK.where(table.c.ended_at.is_(None)).limit(1))
 _SHARES = (
     select(table.c.kind, func.count())
     .where(table.c.task_id == bindparam("task"), table.c.share_digest.is_not(None))
     .group_by(table.c.kind)
 )
-_COMPLETE = select(sessions.c.session_id).where(
-    sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
+_COMPLETE = Prepared(
+    select(sessions.c.session_id).where(
+        sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
+    )
 )
 
 
@@ -43,17 +46,17 @@ def create_round(tx: Connection, new: NewRound) -> RoundRecord:
 
 def find_round(tx: Connection, round_id: bytes) -> RoundRecord | None:
     """Return a round, or None."""
-    return _record(tx.execute(_ROUND, {"round": round_id}).one_or_none())
+    return _one(_ROUND.records(tx, {"round": round_id}))
 
 
 def current_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
     """Return the latest round of a task that has not ended, or None."""
-    return _record(tx.execute(_CURRENT, {"task": task_id}).one_or_none())
+    return _one(_CURRENT.records(tx, {"task": task_id}))
 
 
 def last_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
     """Return the latest round of a task, ended or not, or None."""
-    return _record(tx.execute(_LAST, {"task": task_id}).one_or_none())
+    return _one(_LAST.records(tx, {"task": task_id}))
 
 
 def rounds(
@@ -70,7 +73,7 @@ def rounds(
     wanted = {"kind": kind, "state": state}
     page = page.where(*(table.c[name] == value for name, value in wanted.items() if value is not None))
     rows = tx.execute(page.limit(limit), {"task": task_id})
-    return [_known(row) for row in rows]
+    return [_known(row._asdict()) for row in rows]
 
 
 def shares_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
@@ -90,8 +93,9 @@ def advance(
     share_digest: bytes | None = None,
     next_version: int | None = None,
     reason: str | None = None,
+    remarks: Mapping[str, Any] | None = None,
 ) -> RoundRecord:
-    """Move a round one state on, if it is where the caller expects it.
+    """Move a round one state on, if it is where the caller expects it, and tell the operator, with these remarks.
 
     A repeated call returns the round as it is. A fact that is stored never changes: a call that brings another
     one is refused, as is any call for a round that is elsewhere.
@@ -111,6 +115,8 @@ def advance(
     _check_complete(tx, row, to, given)
     moved = {"state": to, f"{'ended' if to in ENDED else to.value}_at": now, **given}
     tx.execute(update(table).where(table.c.round_id == round_id).values(moved))
+    told = {"round": row["number"], "kind": row["kind"], "state": to.value, **(remarks or {})}
+    append_event(tx, "round", told, now)
     return _find(tx, round_id)
 
 
@@ -131,28 +137,28 @@ def _check_same(tx: Connection, new: NewRound) -> None:
         raise LedgerConflictError("this round id is held with other contents")
 
 
-def _is_done(row: Row[Any], expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
+def _is_done(row: Mapping[str, Any], expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
     """Return whether a round already is where it should go, and refuse every step but the right one."""
-    state = RoundState(row.state)
+    state = RoundState(row["state"])
     for name, value in given.items():
-        if (held := row._mapping[name]) is not None and held != value:
+        if (held := row[name]) is not None and held != value:
             raise StateConflictError(f"the round is {state} with another {name}", state)
-    if state == to and all(row._mapping[name] is not None for name in given):
+    if state == to and all(row[name] is not None for name in given):
         return True
     if state != expect or not allowed(expect, to):
         raise StateConflictError(f"the round is {state}: it cannot go from {expect} to {to}", state)
     return False
 
 
-def _check_complete(tx: Connection, row: Row[Any], to: RoundState, given: dict[str, Any]) -> None:
+def _check_complete(tx: Connection, row: Mapping[str, Any], to: RoundState, given: dict[str, Any]) -> None:
     """Refuse a step without its facts, and a list with a session that is not complete here."""
-    missing = [n for n in REQUIRED_FACTS.get(to, ()) if n not in given and row._mapping[n] is None]
+    missing = [n for n in REQUIRED_FACTS.get(to, ()) if n not in given and row[n] is None]
     if missing:
         raise LedgerFormatError(f"a round cannot become {to} without {' and '.join(missing)}")
     if "sealed_sessions" in given:
-        complete = set(tx.execute(_COMPLETE, {"round": row.round_id}).scalars())
+        complete = {name for (name,) in _COMPLETE.rows(tx, {"round": row["round_id"]})}
         if not complete.issuperset(_split(given["sealed_sessions"])):
-            raise StateConflictError("a session on the list is not complete here", RoundState(row.state))
+            raise StateConflictError("a session on the list is not complete here", RoundState(row["state"]))
 
 
 def _joined(session_ids: Collection[bytes]) -> bytes:
@@ -166,22 +172,22 @@ def _split(joined: bytes) -> tuple[bytes, ...]:
     return tuple(joined[at : at + _ID_SIZE] for at in range(0, len(joined), _ID_SIZE))
 
 
-def _row(tx: Connection, round_id: bytes) -> Row[Any]:
-    row = tx.execute(_ROUND, {"round": round_id}).one_or_none()
-    if row is None:
+def _row(tx: Connection, round_id: bytes) -> dict[str, Any]:
+    rows = _ROUND.records(tx, {"round": round_id})
+    if not rows:
         raise NotRecordedError("the ledger does not know this round")
-    return row
+    return rows[0]
 
 
 def _find(tx: Connection, round_id: bytes) -> RoundRecord:
     return _known(_row(tx, round_id))
 
 
-def _record(row: Row[Any] | None) -> RoundRecord | None:
-    return None if row is None else _known(row)
+def _one(rows: list[dict[str, Any]]) -> RoundRecord | None:
+    return _known(rows[0]) if rows else None
 
 
-def _known(row: Row[Any]) -> RoundRecord:
-    joined = row.sealed_sessions
-    facts = {"state": RoundState(row.state), "sealed_sessions": None if joined is None else _split(joined)}
-    return RoundRecord(**{**row._mapping, **facts})
+def _known(row: Mapping[str, Any]) -> RoundRecord:
+    joined = row["sealed_sessions"]
+    facts = {"state": RoundState(row["state"]), "sealed_sessions": None if joined is None else _split(joined)}
+    return RoundRecord(**{**row, **facts})

@@ -34,8 +34,10 @@ _LOOK = Prepared(
 )
 _TALLY = Prepared(select(func.count(), func.count().filter(table.c.device == bindparam("device_"))).where(_IN_ROUND))
 _SIZE = Prepared(select(func.count()).where(_IN_ROUND))
-_COUNT = select(func.count(), func.count(table.c.keys_digest), func.count(table.c.update_digest)).where(_IN_ROUND)
-_SUMMARIES = (
+_COUNT = Prepared(
+    select(func.count(), func.count(table.c.keys_digest), func.count(table.c.update_digest)).where(_IN_ROUND)
+)
+_SUMMARIES = Prepared(
     select(table.c.session_id, table.c.keys_public, table.c.update_public).where(_IN_ROUND).order_by(table.c.session_id)
 )
 _KNOWN = select(table.c.session_id).where(table.c.session_id == bindparam("session"))
@@ -130,12 +132,13 @@ def has_update(tx: Connection, round_id: bytes, session_id: bytes) -> bool:
 
 def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:
     """Return how far each session of a round is, sorted by id."""
-    return [SessionSummary(*row) for row in tx.execute(_SUMMARIES, {"round": round_id})]
+    return [SessionSummary(*row) for row in _SUMMARIES.rows(tx, {"round": round_id})]
 
 
 def counts(tx: Connection, round_id: bytes) -> Counts:
     """Return how many sessions of a round got how far."""
-    return Counts(*tx.execute(_COUNT, {"round": round_id}).one())
+    [found] = _COUNT.rows(tx, {"round": round_id})
+    return Counts(*found)
 
 
 def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:

@@ -8,6 +8,7 @@ which took twice the CPU.
 import asyncio
 import os
 import sqlite3
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from secemb_party.durable import sync_folder
-from secemb_party.ledger.database import Work, translated
+from secemb_party.ledger.database import HeldConnection, Work, translated
 from secemb_party.ledger.errors import LedgerSettingError, LedgerUnavailableError, SchemaMissingError
 from secemb_party.ledger.writer import Writer
 
@@ -41,14 +42,22 @@ class SqliteDatabase:
         event.listen(self._to_write, "begin", lambda tx: tx.exec_driver_sql("BEGIN IMMEDIATE"))
         self._writer = Writer(self._to_write)
         self._readers = ThreadPoolExecutor(_READERS, "ledger-reader")
+        self._held: dict[int, HeldConnection] = {}  # by reader
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that changes nothing."""
         try:
-            answer = self._readers.submit(_read, self._to_read, work)
+            answer = self._readers.submit(self._read, work)
         except RuntimeError:  # shut down
             raise LedgerUnavailableError("the ledger is closed") from None
         return await asyncio.wrap_future(answer)
+
+    def _read(self, work: Work[T]) -> T:
+        reader = threading.get_ident()
+        if reader not in self._held:
+            self._held[reader] = HeldConnection(self._to_read)
+        with translated(), self._held[reader].begin() as tx:
+            return work(tx)
 
     async def write(self, work: Work[T]) -> T:
         """Run a function as one transaction. Who is cancelled stops waiting; what has begun still ends as a whole."""
@@ -61,6 +70,8 @@ class SqliteDatabase:
     def _shut_down(self) -> None:
         self._writer.close()
         self._readers.shutdown()
+        for held in self._held.values():
+            held.close()
         self._to_read.dispose()
         self._to_write.dispose()
 
@@ -108,11 +119,6 @@ def _make_file(path: Path, create: bool) -> None:
         sync_folder(path.parent)
     except OSError as error:
         raise LedgerSettingError(f"the ledger cannot be made at {path}: {error.strerror}") from None
-
-
-def _read(engine: Engine, work: Work[T]) -> T:
-    with translated(), engine.begin() as tx:
-        return work(tx)
 
 
 def _configure(connection: DBAPIConnection, _record: Any) -> None:

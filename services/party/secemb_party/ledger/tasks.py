@@ -4,10 +4,11 @@ from sqlalchemy import Connection, bindparam, select
 
 from secemb_party.ledger.errors import LedgerConflictError, NotRecordedError
 from secemb_party.ledger.inserts import insert_new
+from secemb_party.ledger.prepared import Prepared
 from secemb_party.ledger.records import TaskRecord
 from secemb_party.ledger.tables import tasks as table
 
-_TASK = select(table).where(table.c.task_id == bindparam("task"))
+_TASK = Prepared(select(table).where(table.c.task_id == bindparam("task")))
 _TASKS = select(table).order_by(table.c.added_at, table.c.task_id)
 
 
@@ -22,8 +23,8 @@ def add_task(tx: Connection, task_id: bytes, spec: bytes, now: float) -> TaskRec
 
 def task(tx: Connection, task_id: bytes) -> TaskRecord | None:
     """Return a task, or None."""
-    row = tx.execute(_TASK, {"task": task_id}).one_or_none()
-    return None if row is None else TaskRecord(**row._mapping)
+    rows = _TASK.records(tx, {"task": task_id})
+    return TaskRecord(**rows[0]) if rows else None
 
 
 def tasks(tx: Connection) -> list[TaskRecord]:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Engine
 
-from secemb_party.ledger.database import Work, translated
+from secemb_party.ledger.database import HeldConnection, Work, translated
 from secemb_party.ledger.errors import LedgerUnavailableError
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Writer:
     """Runs functions one after the other and answers each when its transaction is on the disk."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        self._held = HeldConnection(engine)
         self._line: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._closed = False
         self._thread = threading.Thread(target=self._serve, name="ledger-writer", daemon=True)
@@ -69,7 +69,8 @@ class Writer:
                 outcomes = [self._commit_alone(call) for call in calls]
             _deliver(calls[0].answer.get_loop(), outcomes)
             if last:
-                return
+                break
+        self._held.close()
 
     def _next_with(self, first: _Call[Any]) -> tuple[list[_Call[Any]], bool]:
         """Return those who wait by now, and whether the line is closed behind them."""
@@ -87,7 +88,7 @@ class Writer:
     def _commit_together(self, calls: list[_Call[Any]]) -> list[Outcome] | None:
         """Return what each call is answered, or None if one of them failed and nothing has happened."""
         try:
-            with translated(), self._engine.begin() as tx:
+            with translated(), self._held.begin() as tx:
                 results = [call.work(tx) for call in calls]
         except LedgerUnavailableError as error:
             # Nobody's fault, and nobody would fare better alone: they would wait for a locked file one by one.
@@ -98,7 +99,7 @@ class Writer:
 
     def _commit_alone(self, call: _Call[Any]) -> Outcome:
         try:
-            with translated(), self._engine.begin() as tx:
+            with translated(), self._held.begin() as tx:
                 result = call.work(tx)
         except BaseException as error:
             return _failure(call, error)
