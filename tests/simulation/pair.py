@@ -32,6 +32,7 @@ from secemb_server0.app import Server0, create_server0
 from secemb_server0.conductor import Decision, Wait
 from secemb_server0.leader import always_train
 from secemb_server0.peer import HttpPeer
+from secemb_server0.peer_streams import PeerClient
 from secemb_server0.relay import Limits
 from secemb_server0.relay_line import HttpRelayLine
 from secemb_server1.app import Server1, create_server1
@@ -116,10 +117,11 @@ class Pair:
                 relay_keys=keys if self.task.relays else None,
             )
             return
-        client = httpx.AsyncClient(
+        client = PeerClient(
+            "https://server1",
             transport=FaultyLine(self.line, self.deliver),
-            base_url="https://server1",
-            headers={"authorization": f"Bearer {PEER_TOKEN}"},
+            bearer=PEER_TOKEN,
+            timeout=httpx.Timeout(5.0),
         )
         self.server0: Server0 = create_server0(
             party,

@@ -13,7 +13,7 @@ from tests.unit.test_relay import QUICK, frame
 
 from secemb_party.errors import PeerUnavailableError
 from secemb_server0.peer import HttpPeer
-from secemb_server0.peer_streams import PeerTransport
+from secemb_server0.peer_streams import PeerClient, PeerTransport
 from secemb_server0.relay import Relay
 from secemb_server0.relay_line import HttpRelayLine
 
@@ -68,7 +68,7 @@ def line_to(port: int, authority: Path) -> httpx.AsyncClient:
     """Return a line as server 0 has it, to whoever listens there."""
     transport = PeerTransport(ssl.create_default_context(cafile=str(authority)))
     timeout = httpx.Timeout(5.0, connect=0.3)
-    return httpx.AsyncClient(base_url=f"https://127.0.0.1:{port}", transport=transport, timeout=timeout)
+    return PeerClient(f"https://127.0.0.1:{port}", transport=transport, bearer="anybody", timeout=timeout)
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -16,7 +16,7 @@ from secemb_party.ui import Surroundings
 from secemb_server0.app import create_server0
 from secemb_server0.leader import ChooseKind, Leader
 from secemb_server0.peer import HttpPeer
-from secemb_server0.peer_streams import PeerTransport
+from secemb_server0.peer_streams import PeerClient, PeerTransport
 from secemb_server0.relay_line import HttpRelayLine
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -69,10 +69,10 @@ def peer_client(settings: Settings) -> httpx.AsyncClient:
         raise SettingsError("peer.url and peer.token_file: server 0 needs both; `secemb pair` writes them")
     context = ssl.create_default_context(cafile=str(peer.peer_ca))
     context.load_cert_chain(peer.cert, peer.key.path)
-    return httpx.AsyncClient(
-        base_url=peer.url,
+    return PeerClient(
+        peer.url,
         transport=PeerTransport(context),
-        headers={"authorization": f"Bearer {peer.token_file.text()}"},
+        bearer=peer.token_file.text(),
         timeout=httpx.Timeout(peer.answer_seconds, connect=5.0),
     )
 

@@ -17,6 +17,33 @@ import httpx
 _BUFFERED = 1 << 20  # bytes that may wait to be read before the other server is asked to pause
 
 
+class PeerClient(httpx.AsyncClient):
+    """An httpx client for one server: no cookies, redirects or log-ins, which took half of the time of a call."""
+
+    def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport, bearer: str, timeout: httpx.Timeout) -> None:
+        super().__init__(base_url=url, transport=transport, timeout=timeout)
+        self._line, self._limits = transport, {"timeout": timeout.as_dict()}
+        self._always = {"authorization": f"Bearer {bearer}", "user-agent": "secemb", "accept-encoding": "identity"}
+
+    def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
+        """Return a request to a path of the server."""
+        headers = self._always | (rest.get("headers") or {})
+        address = str(self.base_url).rstrip("/") + str(url)
+        return httpx.Request(method, address, headers=headers, content=rest.get("content"), extensions=self._limits)
+
+    async def send(self, request: httpx.Request, *, stream: bool = False, **_: Any) -> httpx.Response:
+        """Send a request and return the answer, whole unless it is to be streamed."""
+        answer = await self._line.handle_async_request(request)
+        answer.request = request
+        if not stream:
+            try:
+                await answer.aread()
+            except BaseException:
+                await answer.aclose()
+                raise
+        return answer
+
+
 class PeerTransport(httpx.AsyncHTTPTransport):
     """httpx's own transport with these connections in its pool."""
 

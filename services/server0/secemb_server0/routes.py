@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from starlette.requests import Request
 from starlette.responses import Response
 
 from secemb_party.errors import (
@@ -17,7 +16,7 @@ from secemb_party.errors import (
     UnknownTaskError,
 )
 from secemb_party.http.bodies import RequestInvalidError, SlowBodyError, read_small
-from secemb_party.http.by_hand import HandRoute, describe_parameter
+from secemb_party.http.by_hand import HandRequest, HandRoute, describe_parameter
 from secemb_party.http.devices import check_task
 from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import LedgerUnavailableError
@@ -87,7 +86,7 @@ def join_routes(
 
 
 def _serve(party: Party, ask: Ask, empty: bytes, body_seconds: float) -> Callable[..., Awaitable[Response]]:
-    async def serve(request: Request, task: str) -> Response:
+    async def serve(request: HandRequest, task: str) -> Response:
         body = await read_small(request, body_seconds)
         token, session_id = _wish(request, body, task)
         check_task(party, task)
@@ -99,7 +98,7 @@ def _serve(party: Party, ask: Ask, empty: bytes, body_seconds: float) -> Callabl
     return serve
 
 
-def _wish(request: Request, body: bytes, task: str) -> tuple[str | None, bytes]:
+def _wish(request: HandRequest, body: bytes, task: str) -> tuple[str | None, bytes]:
     """Return the enrolment token and the session id of a request that is as it should be."""
     token, kind = request.headers.get("authorization"), request.headers.get("content-type", "")
     fits = _TASK.fullmatch(task) and len(token or "") <= _LONGEST_TOKEN

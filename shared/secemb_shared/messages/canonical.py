@@ -36,7 +36,7 @@ def decode(data: bytes) -> dict[str, Any]:
     raise EncodingError("a specification must be canonical JSON: sorted keys, whole numbers, plain ASCII, no spaces")
 
 
-def digest(data: bytes) -> bytes:
+def digest(data: bytes | memoryview) -> bytes:
     """Return the SHA-256 that names a specification or a public part."""
     return hashlib.sha256(data).digest()
 

@@ -162,7 +162,7 @@ def decode_update(round_: RoundSpec, session_id: bytes, party: int, data: bytes)
 
 def public_update_digest(round_: RoundSpec, data: bytes) -> bytes:
     """Return the SHA-256 of an UPDATE message's public part, which must be the same for both parties."""
-    return digest(data[ENVELOPE_BYTES : ENVELOPE_BYTES + update_words_bytes(round_.task)])
+    return digest(memoryview(data)[ENVELOPE_BYTES : ENVELOPE_BYTES + update_words_bytes(round_.task)])
 
 
 def update_words_bytes(task: TaskSpec) -> int:

@@ -1,10 +1,10 @@
 """Request bodies: of exactly the length that the round asks for, or small ones, read within a time limit."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import Any, Protocol, TypeVar
 
-from starlette.requests import Request
+from starlette.types import Receive
 
 from secemb_shared.errors import LengthError, SecEmbError
 
@@ -27,12 +27,24 @@ LARGEST_SMALL_BODY = 4096  # bytes; a wish to join has about 50
 Result = TypeVar("Result")
 
 
+class WithBody(Protocol):
+    """A request, as the framework has it or by hand."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Return the headers, by their names in small letters."""
+
+    @property
+    def receive(self) -> Receive:
+        """Return how to get the next piece."""
+
+
 def describe_binary(description: str) -> dict[str, Any]:
     """Return the OpenAPI description of a binary body."""
     return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
 
 
-async def read_exactly(request: Request, length: int, seconds: float) -> bytes:
+async def read_exactly(request: WithBody, length: int, seconds: float) -> bytes:
     """Return a body of `length` bytes; refuse another announced length before a byte is read."""
     if request.headers.get("content-type", "").split(";")[0].strip() != BINARY:
         raise MediaTypeError(f"send the message as {BINARY}")
@@ -45,7 +57,7 @@ async def read_exactly(request: Request, length: int, seconds: float) -> bytes:
     return body
 
 
-async def read_small(request: Request, seconds: float) -> bytes:
+async def read_small(request: WithBody, seconds: float) -> bytes:
     """Return a body of a few words; anything longer or slower is refused before anybody looks at a token."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > LARGEST_SMALL_BODY:
@@ -64,14 +76,15 @@ async def _in_time(reading: Awaitable[Result], seconds: float) -> Result:
         raise SlowBodyError(f"the body did not arrive within {seconds:g} seconds") from None
 
 
-async def _collect(request: Request, most: int) -> bytes:
+async def _collect(request: WithBody, most: int) -> bytes:
     """Return the body, or its beginning where it is longer than it may be."""
-    body = bytearray()
-    while len(body) <= most:
+    pieces, length = [], 0
+    while length <= most:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise LengthError("the body ended early")
-        body += message.get("body", b"")
+        pieces.append(message.get("body", b""))
+        length += len(pieces[-1])
         if not message.get("more_body"):
             break
-    return bytes(body)
+    return b"".join(pieces)

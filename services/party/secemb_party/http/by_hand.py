@@ -6,11 +6,10 @@ length. Their OpenAPI description is written by hand beside them.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -19,6 +18,14 @@ from secemb_party.http.problems import METHOD_NOT_ALLOWED, Refused, problem_resp
 Serve = Callable[..., Awaitable[Response]]  # the request, then what stands in the path's places
 
 _PLACE = re.compile(r"\{[a-z]+\}")
+
+
+@dataclass(frozen=True, slots=True)
+class HandRequest:
+    """What these routes look at; the framework's own request searches all headers for each one that is asked for."""
+
+    headers: Mapping[str, str]  # by their names in small letters; of several the first
+    receive: Receive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +54,20 @@ class ByHand:
             for route in self._routes:
                 if found := route.pattern.fullmatch(scope["path"]):
                     scope["route"] = route
-                    response = await self._answer(route, Request(scope, receive), found.groups())
+                    response = await self._answer(route, scope, receive, found.groups())
                     await response(scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
-    async def _answer(self, route: HandRoute, request: Request, places: tuple[str | Any, ...]) -> Response:
-        if request.method != route.method:
+    async def _answer(
+        self, route: HandRoute, scope: Scope, receive: Receive, places: tuple[str | Any, ...]
+    ) -> Response:
+        if scope["method"] != route.method:
             self._refused(METHOD_NOT_ALLOWED.slug)
             return problem_response(METHOD_NOT_ALLOWED, headers={"Allow": route.method})
         try:
-            return await route.serve(request, *places)
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in reversed(scope["headers"])}
+            return await route.serve(HandRequest(headers, receive), *places)
         except Exception as error:  # what nobody expected is logged, and ends in a document without its words
             return refusal(error, self._refused)
 

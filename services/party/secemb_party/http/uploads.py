@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import Request
 from starlette.responses import Response
 
 from secemb_party.errors import (
@@ -25,7 +24,7 @@ from secemb_party.http.bodies import (
     describe_binary,
     read_exactly,
 )
-from secemb_party.http.by_hand import HandRoute, describe_parameter
+from secemb_party.http.by_hand import HandRequest, HandRoute, describe_parameter
 from secemb_party.http.problems import problem_responses
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.party import Party, ReadBody, ReadUpload
@@ -108,7 +107,7 @@ def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadR
 
 
 def _hand_route(route: UploadRoute, body_seconds: float) -> HandRoute:
-    async def serve(request: Request, round_: str, session: str) -> Response:
+    async def serve(request: HandRequest, round_: str, session: str) -> Response:
         ticket = request.headers.get(_TICKET, "")
         if not _ROUND.fullmatch(round_) or not _SESSION.fullmatch(session) or not 0 < len(ticket) <= _LONGEST_TICKET:
             raise RequestInvalidError("a path or header is not what the interface describes")
@@ -125,7 +124,7 @@ def _hand_route(route: UploadRoute, body_seconds: float) -> HandRoute:
     return HandRoute(method="PUT", path_format=path, serve=serve, operation=_describe(route))
 
 
-def _proof(request: Request) -> bytes:
+def _proof(request: HandRequest) -> bytes:
     digits = request.headers.get(_PROOF, "")
     if not _PROOF_DIGITS.fullmatch(digits):
         raise ProofError(f"send the proof of this upload in the header {_PROOF}: docs/protocol.md, section 13.2")
