@@ -24,7 +24,7 @@ from secemb_party.privacy.errors import BudgetSpentError
 from secemb_party.privacy.noise import blur as add_promised_noise
 from secemb_party.privacy.spending import Spending, Spent, lines_of
 from secemb_party.share_store import DamagedShareError
-from secemb_server0.conductor import Finished, Open
+from secemb_server0.conductor import Finished, Open, Wait
 from secemb_server1.responder import Responder
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy
@@ -333,11 +333,13 @@ async def test_a_share_over_another_list_stops_the_server() -> None:
             await party.share(record.round_id)
 
 
-async def test_server_0_ends_the_task_where_server_1_has_nothing_left() -> None:
+@pytest.mark.parametrize("lost", [0, 1])
+async def test_server_0_ends_the_task_where_server_1_has_nothing_left(lost: int) -> None:
     async with a_pair(privacy=PRIVACY) as pair:
         party = pair.parties[1]
         party.spending = Spending(_with_budget("0.001"), party.ledger, party.workers, party.metrics)
-        assert isinstance(await pair.step(), Open)
+        pair.line.lose_requests = lost
+        assert isinstance([await pair.step() for _ in range(1 + lost)][-1], Wait if lost else Open)
         assert (await last(pair, 0)).state is RoundState.ABORTED
         assert await pair.step() == Finished()
         assert pair.line.broken == []

@@ -130,7 +130,7 @@ class Leader:
             case RollBack():
                 await self.rollbacks.carry_out()
             case Wait() if record is not None:
-                await self._announce(record)
+                last = await self._announce(record)
             case Abort() if record is not None:
                 last = await self._seal(await self._close(record))  # and finds too few, unless one came just now
             case Advance(state) if record is not None:
