@@ -29,7 +29,7 @@ class Database(Protocol):
 
 
 class HeldConnection:
-    """A thread's own connection, kept from one transaction to the next; after one that failed it is a new one."""
+    """A thread's own connection, kept from one transaction to the next; one that failed goes back to the pool."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
