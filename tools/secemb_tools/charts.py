@@ -1,30 +1,47 @@
 """Plots as SVG text that any browser shows, light or dark: no library, no request to anybody."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 300, 64, 16, 40, 44
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 320, 64, 16, 54, 44
 COLOURS = ("#2f81f7", "#e5734a", "#3f9142", "#8957e5")
 INK = "#7d8590"  # readable on white and on black
-STEPS = 5
+_STEPS = 6  # at most, on each side
+_LETTER = 7  # width of one, about
 
 Points = Sequence[tuple[float, float]]
 
 
-def line_chart(series: Mapping[str, Points], *, title: str, across: str, pairs: bool = False) -> str:
+def line_chart(
+    series: Mapping[str, Points],
+    *,
+    title: str,
+    across: str,
+    pairs: bool = False,
+    doubling: bool = False,
+    level: tuple[str, float] | None = None,
+) -> str:
     """Return lines through points; the later ones of a name that lies on another are dashed, so that both show.
 
-    Two neighbours that are a pair share a colour, and the second one is dashed.
+    Two neighbours that are a pair share a colour, and the second one is dashed and not named. With `doubling` each step
+    to the right multiplies. A level is a line of its own, from side to side.
     """
     points = [point for one in series.values() for point in one]
     if not points:
         return _svg([_text(LEFT, TOP, f"{title}: nothing was measured")], title)
-    frame = _Frame(points)
+    frame = _Frame(points if level is None else [*points, (points[0][0], level[1])], doubling=doubling)
     parts = [*frame.axes(across), _text(LEFT, 18, title, size=14)]
+    legend = LEFT
     for place, (name, values) in enumerate(series.items()):
         colour = COLOURS[(place // 2 if pairs else place) % len(COLOURS)]
-        parts += frame.line(values, colour, dashed=place % 2 == 1 if pairs else place > 0)
-        parts.append(_text(WIDTH - RIGHT, 18 + 16 * place, name, anchor="end", colour=colour))
+        second = pairs and place % 2 == 1
+        parts += frame.line(values, colour, dashed=second if pairs else place > 0)
+        if not second:
+            parts.append(_text(legend, 38, name, colour=colour))
+            legend += _LETTER * len(name) + 16
+    if level is not None:
+        parts += frame.level(*level)
     return _svg(parts, title)
 
 
@@ -44,27 +61,30 @@ def bar_chart(bars: Mapping[str, float], *, title: str, unit: str) -> str:
 class _Frame:
     """Where numbers are on the picture."""
 
-    def __init__(self, points: Points) -> None:
-        xs, ys = [x for x, _ in points], [y for _, y in points]
-        self._first, self._last = min(xs), max(*xs, min(xs) + 1e-9)
-        margin = 0.08 * (max(ys) - min(ys)) or 0.05 * abs(max(ys)) or 1.0
-        self._low, self._high = min(ys) - margin, max(ys) + margin
+    def __init__(self, points: Points, *, doubling: bool) -> None:
+        self._scale: Callable[[float], float] = math.log if doubling else float
+        xs, ys = sorted({x for x, _ in points}), [y for _, y in points]
+        self._first, self._last = self._scale(xs[0]), max(self._scale(xs[-1]), self._scale(xs[0]) + 1e-9)
+        inside = [x for x in _round_steps(xs[0], xs[-1]) if xs[0] <= x <= xs[-1]]
+        self._ticks = xs if doubling else inside or xs[:1]
+        margin = 0.02 * (max(ys) - min(ys)) or 0.05 * abs(max(ys)) or 1.0
+        self._lines = _round_steps(min(ys) - margin, max(ys) + margin)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """Return the place of a point."""
-        across = (x - self._first) / (self._last - self._first)
-        up = (y - self._low) / (self._high - self._low)
+        across = (self._scale(x) - self._first) / (self._last - self._first)
+        up = (y - self._lines[0]) / (self._lines[-1] - self._lines[0])
         return LEFT + (WIDTH - LEFT - RIGHT) * across, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * up
 
     def axes(self, across: str) -> Iterator[str]:
         """Yield the lines and numbers at the sides."""
-        for step in range(STEPS + 1):
-            value = self._low + step * (self._high - self._low) / STEPS
-            x, y = self.at(self._first, value)
-            yield f'<path d="M{x} {y:.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-opacity="0.25"/>'
-            yield _text(x - 8, y + 4, f"{value:.3g}", anchor="end")
-            place = self._first + step * (self._last - self._first) / STEPS
-            yield _text(self.at(place, self._low)[0], HEIGHT - BOTTOM + 18, f"{place:.0f}", anchor="middle")
+        for value in self._lines:
+            y = self.at(self._ticks[0], value)[1]
+            yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-opacity="0.25"/>'
+            yield _text(LEFT - 8, y + 4, f"{value:.6g}", anchor="end")
+        for place in self._ticks:
+            x = self.at(place, self._lines[0])[0]
+            yield _text(x, HEIGHT - BOTTOM + 18, f"{place:.6g}", anchor="middle")
         yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, across, anchor="middle")
 
     def line(self, values: Points, colour: str, *, dashed: bool) -> Iterator[str]:
@@ -75,6 +95,20 @@ class _Frame:
         yield f'<polyline points="{path}" fill="none" stroke="{colour}"{dash}/>'
         if not dashed:
             yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places)
+
+    def level(self, name: str, value: float) -> Iterator[str]:
+        """Yield a line from side to side with its name on it."""
+        y = self.at(self._ticks[0], value)[1]
+        yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-width="1.5" stroke-dasharray="8 4"/>'
+        yield _text(LEFT + 6, y - 5, name)
+
+
+def _round_steps(low: float, high: float) -> list[float]:
+    """Return round numbers from below `low` to above `high`, evenly spaced, a few of them."""
+    wide = max((high - low) / (_STEPS - 1), 1e-9)
+    power = 10.0 ** math.floor(math.log10(wide))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= wide * (1 - 1e-9))
+    return [step * place for place in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
 
 
 def _svg(parts: Sequence[str], title: str, *, height: int = HEIGHT) -> str:

@@ -35,7 +35,7 @@ def write(out: Path, source: Source, found: Sequence[Outcome], *, control: float
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(document(source, found, control=control), indent=1) + "\n", encoding="utf-8")
     out.with_suffix(".md").write_text(markdown(found), encoding="utf-8")
-    for name, picture in curves(found).items():
+    for name, picture in curves(found, control=control).items():
         out.with_name(f"{out.stem}-{name}.svg").write_text(picture, encoding="utf-8")
 
 
@@ -72,32 +72,30 @@ def markdown(found: Sequence[Outcome]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def curves(found: Sequence[Outcome]) -> dict[str, str]:
-    """Return pictures by name, two for each cohort: noise of the servers alone, and beside that of the devices."""
-    pictures = {}
-    for cohort in sorted({one.plan.cohort for one in found}):
-        here = [one for one in found if one.plan.cohort == cohort and one.plan.budget is not None]
-        pictures[f"models-{cohort}"] = line_chart(
-            _series(here, [CENTRAL]), title=f"RMSE over ε, noise of the servers, cohort {cohort}", across="ε"
-        )
-        pictures[f"local-{cohort}"] = line_chart(
-            _series(here, [CENTRAL, LOCAL]),
-            title=f"RMSE over ε, cohort {cohort}; dashed: noise of the devices",
+def curves(found: Sequence[Outcome], *, control: float) -> dict[str, str]:
+    """Return a picture for each cohort: each model with noise of the servers and with noise of the devices."""
+    return {
+        str(cohort): line_chart(
+            _series([one for one in found if one.plan.cohort == cohort and one.plan.budget is not None]),
+            title=f"RMSE over ε, cohort {cohort}: noise of the servers; dotted: of the devices",
             across="ε",
             pairs=True,
+            doubling=True,
+            level=("biases alone, without noise", control),
         )
-    return pictures
-
-
-def _series(found: Sequence[Outcome], places: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
-    """Return the points of each line: a model with its number of rounds, and where the noise comes from."""
-    return {
-        f"{_name(model)}, {rounds} rounds, {WORDS[where]}": sorted(
-            (one.plan.budget or 0.0, one.rmse) for one in found if _row(one.plan) == (cohort, model, rounds, where)
-        )
-        for cohort, model, rounds in sorted({_row(one.plan)[:3] for one in found})
-        for where in places
+        for cohort in sorted({one.plan.cohort for one in found})
     }
+
+
+def _series(found: Sequence[Outcome]) -> dict[str, list[tuple[float, float]]]:
+    """Return the points of each line: a model with its number of rounds, and where the noise comes from."""
+    series = {}
+    for cohort, model, rounds in sorted({_row(one.plan)[:3] for one in found}):
+        for where, suffix in ((CENTRAL, ""), (LOCAL, f", {WORDS[LOCAL]}")):
+            own = [one for one in found if _row(one.plan) == (cohort, model, rounds, where)]
+            points = sorted((one.plan.budget or 0.0, one.rmse) for one in own)
+            series[f"{_name(model)}, {rounds} rounds{suffix}"] = points
+    return series
 
 
 def _name(model: int) -> str:
