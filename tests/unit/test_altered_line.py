@@ -131,3 +131,20 @@ async def test_however_the_line_fails_server_1_is_away(call: str, error: Excepti
     async with httpx.AsyncClient(transport=httpx.MockTransport(fail), base_url="https://server1") as client:
         with pytest.raises(PeerUnavailableError):
             await CALLS[call](client)
+
+
+async def test_a_call_may_have_a_time_limit_of_its_own_and_nothing_that_the_line_does_not_know() -> None:
+    async with line_to_nobody() as client:
+        assert client.build_request("GET", "/x").extensions["timeout"]["read"] == 5.0
+        assert client.build_request("GET", "/x", timeout=1.0).extensions["timeout"]["read"] == 1.0
+        for unknown in ("json", "params", "data"):
+            with pytest.raises(TypeError, match="headers, content and timeout"):
+                client.build_request("POST", "/x", **{unknown: {"a": "b"}})  # type: ignore[arg-type]
+
+
+def line_to_nobody() -> httpx.AsyncClient:
+    return PeerClient("https://nobody", transport=httpx.MockTransport(_gone), bearer="x", timeout=httpx.Timeout(5.0))
+
+
+def _gone(_: httpx.Request) -> httpx.Response:
+    raise AssertionError("nothing is sent")

@@ -54,6 +54,7 @@ def test_everything_that_is_recorded_can_be_read() -> None:
     metrics = Metrics()
     metrics.request(route="/v1/tasks/{task}/join", method="POST", status=200, seconds=0.01)
     metrics.request(route="unmatched", method="BREW", status=404, seconds=0.01)
+    metrics.expect_problems(["round-closed"])
     metrics.refused("busy")
     metrics.refused_by_peer("round-closed")
     metrics.refused_by_peer(SECRET)
@@ -88,6 +89,14 @@ def test_everything_that_is_recorded_can_be_read() -> None:
     ):
         assert line in text.splitlines()
     assert SECRET not in text
+
+
+def test_the_peer_cannot_invent_problems_without_end() -> None:
+    """An ended round tells the operator of all of them, in an event of a few thousand characters."""
+    metrics = Metrics()
+    for number in range(500):
+        metrics.refused_by_peer("".join(chr(97 + int(digit)) for digit in f"{number:040d}"))
+    assert metrics.refusals() == {"peer: unknown": 500}
 
 
 @pytest.mark.parametrize("label", ["", "Keys", "9f86d081884c7d65", "round-17", "a b", "x" * 41, SECRET])

@@ -14,7 +14,7 @@ from secemb_tools.operate.refusal import REFUSED, refusals
 from secemb_tools.planning.commands import plan
 from secemb_tools.report import commands as reporting
 from secemb_tools.simulation import commands as simulating
-from secemb_tools.transport import Transport, TransportOption
+from secemb_tools.transport import Transport
 
 app = typer.Typer(
     name="secemb",
@@ -55,8 +55,8 @@ def bench(
 def loadtest(
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/loadtest.json"),
     devices: Annotated[int, typer.Option(min=2, max=2000, help="Devices at once, and sessions of a round.")] = 100,
-    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue.")] = 3,
-    transport: TransportOption = Transport.RELAYED,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue and transport.")] = 10,
+    transport: Annotated[Transport | None, typer.Option(help="Only this transport, not both.")] = None,
     catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
     json: AsJson = False,
 ) -> None:
@@ -66,7 +66,8 @@ def loadtest(
 
     chosen = choose(catalogue or ["ML1M", "ML25M", "Yelp"])
     with refusals():
-        run(output, chosen, devices=devices, rounds=rounds, transport=transport, as_json=json)
+        transports = list(Transport) if transport is None else [transport]
+        run(output, chosen, devices=devices, rounds=rounds, transports=transports, as_json=json)
 
 
 @app.command()

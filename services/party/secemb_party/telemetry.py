@@ -72,7 +72,8 @@ class Metrics:
             buckets=_REQUEST_SECONDS,
             registry=registry,
         )
-        self._refused: Tally[str] = Tally()  # the same, where a round asks for it
+        self._expected: set[str] = set()  # problems that there are
+        self._refused: Tally[str] = Tally()  # refusals, where a round asks for them
         self._refusals = Counter(
             "secemb_refusals",
             "Problem documents by slug, sent here or received from the peer",
@@ -131,6 +132,7 @@ class Metrics:
     def expect_problems(self, slugs: Iterable[str]) -> None:
         """Show these problems from the start: an alert sees the first one only if there was a zero before it."""
         for slug in slugs:
+            self._expected.add(slug)
             for by in ("self", "peer"):
                 self._refusals.labels(_word(slug), by)
 
@@ -140,8 +142,8 @@ class Metrics:
         self._refused[slug] += 1
 
     def refused_by_peer(self, slug: str) -> None:
-        """Count a problem document received from the other server; a slug that is none counts as `unknown`."""
-        known = slug if _WORD.fullmatch(slug) else "unknown"
+        """Count a problem document received from the other server; one that nobody expects counts as `unknown`."""
+        known = slug if slug in self._expected else "unknown"  # else the other server could invent words without end
         self._refusals.labels(known, "peer").inc()
         self._refused[f"peer: {known}"] += 1
 

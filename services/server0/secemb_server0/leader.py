@@ -217,6 +217,7 @@ class Leader:
             await self._peer.announce(record)
         except PeerSpentError:
             self._spent_there.add(record.kind)
+            self._announced = None  # server 1 may have known it before, and has lost its ledger
             now, reason = self._party.clock(), "the privacy budget of server 1 is spent"
             ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
             await self._party.tidy()

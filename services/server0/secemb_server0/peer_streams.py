@@ -27,9 +27,14 @@ class PeerClient(httpx.AsyncClient):
 
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
         """Return a request to a path of the server."""
-        headers = self._always | (rest.get("headers") or {})
+        headers = self._always | (rest.pop("headers", None) or {})
+        content, limits = rest.pop("content", None), rest.pop("timeout", httpx.USE_CLIENT_DEFAULT)
+        if unknown := [name for name, value in rest.items() if value is not None]:
+            raise TypeError(f"this line knows headers, content and timeout, not {', '.join(unknown)}")
+        default = limits is httpx.USE_CLIENT_DEFAULT
+        extensions = self._limits if default else {"timeout": httpx.Timeout(limits).as_dict()}
         address = str(self.base_url).rstrip("/") + str(url)
-        return httpx.Request(method, address, headers=headers, content=rest.get("content"), extensions=self._limits)
+        return httpx.Request(method, address, headers=headers, content=content, extensions=extensions)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **_: Any) -> httpx.Response:
         """Send a request and return the answer, whole unless it is to be streamed."""

@@ -3,13 +3,21 @@
 import hashlib
 import hmac
 from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import ValidationError
 
 from secemb_party.errors import PeerRefusedError, RoundClosedError, UnauthorizedError, UnknownRoundError
-from secemb_party.http.bodies import BINARY, MediaTypeError, SlowBodyError, describe_binary, read_exactly
+from secemb_party.http.bodies import (
+    BINARY,
+    MediaTypeError,
+    RequestInvalidError,
+    SlowBodyError,
+    describe_binary,
+    read_exactly,
+    read_small,
+)
 from secemb_party.http.devices import RoundHex
 from secemb_party.http.numbers import read_number
 from secemb_party.http.problems import problem_responses
@@ -21,6 +29,7 @@ from secemb_party.peer_messages import (
     Announcement,
     ListDigest,
     Offer,
+    PeerMessage,
     Progress,
     Published,
     RolledBack,
@@ -33,7 +42,11 @@ from secemb_shared.errors import EncodingError, LengthError
 BODY_SECONDS = 300.0
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
+_JSON = "application/json"
+_WORDS = 1 << 14  # bytes of a message, names of sessions apart
+_NAMES = 200  # bytes that a session needs on a list
 PEER_REFUSED = problem_responses(
+    RequestInvalidError,
     LengthError,
     EncodingError,
     UnauthorizedError,
@@ -62,6 +75,26 @@ def bearer_check(party: Party, token_hash: bytes) -> Check:
     return check_bearer
 
 
+def _message(kind: type[PeerMessage], party: Party) -> Any:
+    """Return how a message is read: after the bearer was looked at, and no longer than a round's can be."""
+
+    async def read(request: Request) -> PeerMessage:
+        if request.headers.get("content-type", "").split(";")[0].strip() != _JSON:
+            raise MediaTypeError(f"send the message as {_JSON}")
+        body = await read_small(request, BODY_SECONDS, most=_WORDS + _NAMES * party.task.cohort)
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError:
+            raise RequestInvalidError("the body is not what the interface describes") from None
+
+    return Depends(read)
+
+
+def _describe(kind: type[PeerMessage]) -> dict[str, Any]:
+    content = {_JSON: {"schema": kind.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
 def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIRouter:
     """Return what server 0 may call."""
     router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)], responses=PEER_REFUSED)
@@ -72,8 +105,8 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         found = await responder.standing()
         return StandingMessage(task=party.task.task_id.hex(), version=found.version, digest=found.digest.hex())
 
-    @router.post("/announce")
-    async def announce(announcement: Announcement) -> ListDigest:
+    @router.post("/announce", openapi_extra=_describe(Announcement))
+    async def announce(announcement: Annotated[Announcement, _message(Announcement, party)]) -> ListDigest:
         """Open a round; return its id."""
         return ListDigest(digest=(await responder.announce(announcement)).hex())
 
@@ -82,19 +115,19 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         """Return how many updates are here, so that sealing leaves out nobody who is on the way."""
         return Progress(updates=await responder.progress(bytes.fromhex(round)))
 
-    @router.post("/rounds/{round}/prepare")
-    async def prepare(round: RoundHex, offer: Offer) -> SessionList:
+    @router.post("/rounds/{round}/prepare", openapi_extra=_describe(Offer))
+    async def prepare(round: RoundHex, offer: Annotated[Offer, _message(Offer, party)]) -> SessionList:
         """Stop uploads; return the sessions that both sides hold complete with equal public parts."""
         both = await responder.prepare(bytes.fromhex(round), offer.digests())
         return SessionList(sessions=[name.hex() for name in both])
 
-    @router.post("/rounds/{round}/commit")
-    async def commit(round: RoundHex, sessions: SessionList) -> ListDigest:
+    @router.post("/rounds/{round}/commit", openapi_extra=_describe(SessionList))
+    async def commit(round: RoundHex, sessions: Annotated[SessionList, _message(SessionList, party)]) -> ListDigest:
         """Fix the list of the sum."""
         return ListDigest(digest=(await responder.commit(bytes.fromhex(round), sessions.names())).hex())
 
-    @router.post("/rounds/{round}/share", response_class=Response)
-    async def share(round: RoundHex, sealed: ListDigest) -> Response:
+    @router.post("/rounds/{round}/share", response_class=Response, openapi_extra=_describe(ListDigest))
+    async def share(round: RoundHex, sealed: Annotated[ListDigest, _message(ListDigest, party)]) -> Response:
         """Return this server's share of the sealed list."""
         data = await responder.share(bytes.fromhex(round), bytes.fromhex(sealed.digest))
         return Response(data, media_type=BINARY)
@@ -115,8 +148,8 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         body = await read_exactly(request, length, BODY_SECONDS)
         return ListDigest(digest=(await responder.publish(bytes.fromhex(round), facts, body)).hex())
 
-    @router.post("/rounds/{round}/abort")
-    async def abort(round: RoundHex, why: AbortReason) -> ListDigest:
+    @router.post("/rounds/{round}/abort", openapi_extra=_describe(AbortReason))
+    async def abort(round: RoundHex, why: Annotated[AbortReason, _message(AbortReason, party)]) -> ListDigest:
         """End a round without a sum."""
         await responder.abort(bytes.fromhex(round), why.reason)
         return ListDigest(digest=round)

@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,16 @@ def run(
     *,
     devices: int,
     rounds: int,
-    transport: Transport = Transport.RELAYED,
+    transports: Sequence[Transport],
     as_json: bool = False,
 ) -> list[dict[str, Any]]:
     """Measure every chosen catalogue, print a table and write the figures as JSON; with `as_json` print that too."""
     console = console_for(as_json=as_json)
     figures = []
     for catalogue in chosen:
-        with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds, {transport}"):
-            figures.append(_measure(catalogue, devices, rounds, transport))
+        for transport in transports:
+            with console.status(f"{catalogue.name}: {devices} devices, {rounds} rounds, {transport}"):
+                figures.append(_measure(catalogue, devices, rounds, transport))
     show(console, figures)
     write_figures(console, output, {"machine": describe_machine(), "runs": figures}, as_json=as_json)
     return figures

@@ -57,14 +57,14 @@ async def read_exactly(request: WithBody, length: int, seconds: float) -> bytes:
     return body
 
 
-async def read_small(request: WithBody, seconds: float) -> bytes:
-    """Return a body of a few words; anything longer or slower is refused before anybody looks at a token."""
+async def read_small(request: WithBody, seconds: float, *, most: int = LARGEST_SMALL_BODY) -> bytes:
+    """Return a body of a few words; anything longer or slower is refused, and no more of it is read."""
     announced = request.headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced) > LARGEST_SMALL_BODY:
-        raise LengthError(f"a body has at most {LARGEST_SMALL_BODY} bytes here")
-    body = await _in_time(_collect(request, LARGEST_SMALL_BODY), seconds)
-    if len(body) > LARGEST_SMALL_BODY:
-        raise LengthError(f"a body has at most {LARGEST_SMALL_BODY} bytes here")
+    if not announced.isdecimal() or int(announced) > most:
+        raise LengthError(f"a body has at most {most} bytes here")
+    body = await _in_time(_collect(request, most), seconds)
+    if len(body) > most:
+        raise LengthError(f"a body has at most {most} bytes here")
     return body
 
 
