@@ -7,14 +7,15 @@
     session     the session that is under way
     receipts    what was sent in each round
     detections  what servers did against the protocol, counted
-    rounds      the newest round that this device has been in
+    rounds      the newest round that this device has been in, and where it was written
     relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
     public/     that copy: a cache, not encrypted
 
 A session belongs to the place where it began: in a home that was copied, moved to another disk or restored since then
-it is dropped, or a path could be used a second time. What no program can notice is the whole disk being set back, or
-the file `session` alone while its session is under way. Leave the home out of backups.
+it is dropped, or a path could be used a second time. Nor does such a home know which rounds it has been in. What no
+program can notice is the whole disk being set back, or the file `session` alone while its session is under way. Leave
+the home out of backups.
 """
 
 import math
@@ -41,7 +42,7 @@ from secemb_shared.randomness import RandomBytes, secure_bytes
 _LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
 _PRIVATE_NAMES = ("session", "private", "ratings")
 _TOLD_NAMES = ("receipts", "detections")  # what is kept for the owner to read
-_PLACE = "place"  # where a session has begun
+_PLACE = "place"  # where a session has begun, or a round was entered
 
 
 class Vault:
@@ -58,6 +59,8 @@ class Vault:
             found = self._home.read("identity")
             if found is None:
                 fields = {"task": task_id.hex(), "servers": list(servers)}
+                if self._home.read("rounds") is None:
+                    self._keep_newest(-1)
                 self._home.write("identity", Record(fields, {"hold-out": self._random_bytes(32)}))
             elif found.fields.get("task") != task_id.hex():
                 raise PinError("this home belongs to another task; give each task a home of its own")
@@ -129,8 +132,10 @@ class Vault:
             if round_ is not None:
                 # First: a device that dies in between sits the round out, rather than being in it a second time.
                 self.enter_round(round_)
-            record = encode_stage(stage)
-            place = self._home.place(renew=isinstance(stage, Wish))
+            record, newest, new = encode_stage(stage), self.newest_round(), isinstance(stage, Wish)
+            place = self._home.place(renew=new)
+            if new and newest is not None:
+                self._keep_newest(newest)  # it goes along with the home's new place
             self._home.write("session", Record({**record.fields, _PLACE: place}, record.parts))
 
     def session_is_elsewhere(self) -> bool:
@@ -143,15 +148,22 @@ class Vault:
         with self._home.lock:
             newest = self.newest_round()
             if newest is None or number > newest:
-                self._home.write("rounds", Record({"newest": number}))
+                self._keep_newest(number)
 
     def newest_round(self) -> int | None:
-        """Return the newest round that this device has been in: -1 if it was in none, nothing if nobody can tell."""
+        """Return the newest round that this device has been in: -1 if it was in none, nothing if nobody can tell.
+
+        Nobody can in a home that was copied or restored: it may be older than the rounds that its device has been in.
+        """
         try:
             found = self._home.read("rounds")
         except DamagedError:
             return None
-        return -1 if found is None else int(found.fields["newest"])
+        here = found is not None and found.fields.get(_PLACE) == self._home.place()
+        return int(found.fields["newest"]) if found is not None and here else None
+
+    def _keep_newest(self, number: int) -> None:
+        self._home.write("rounds", Record({"newest": number, _PLACE: self._home.place()}))
 
     def end_session(
         self, receipt: Receipt, *, receipts: int, private: PrivateState | None = None, forgotten: int

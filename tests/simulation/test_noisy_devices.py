@@ -1,5 +1,6 @@
 """What a device does in a task with noise: it cuts what it says, and where chance decides it sits rounds out."""
 
+import shutil
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.simulation.test_scenarios import last
 from tests.unit.noise_bytes import SeededSource
 
 from secemb_party.evaluation import Share
+from secemb_party.ledger import RoundRecord
 from secemb_sdk.errors import MisfitError
 from secemb_sdk.models import Floats, Gradients, Ratings
 from secemb_sdk.outcome import Contributed, NotNow
@@ -151,6 +153,58 @@ async def test_who_forgets_or_is_dropped_has_still_been_in_the_round() -> None:
         parts.vault.close()
         phone.log({0: 4.0})
         assert isinstance(await phone.contribute(), NotNow)
+
+
+@pytest.mark.parametrize("earlier", [False, True], ids=["new", "old"])
+@pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
+async def test_a_home_that_was_restored_sits_a_round_out_that_it_may_have_been_in(
+    earlier: bool, changes: dict[str, Any]
+) -> None:
+    async with a_pair(privacy=PRIVACY, cohort=4, open_enrolment=True, **changes) as pair:
+        phone, other = a_phone(pair, 0), a_phone(pair, 1)
+        await pair.step()
+        if earlier:
+            for one in (phone, other):
+                await contributed(one)
+            await pair.finish()
+            await pair.step()
+        backup = phone.folder.with_name("backup")
+        shutil.copytree(phone.folder, backup)
+        await contributed(phone)
+        shutil.rmtree(phone.folder)
+        shutil.copytree(backup, phone.folder)
+        for _ in range(2):
+            assert isinstance(await phone.contribute(), NotNow)
+        await contributed(other)
+        assert (await pair.parties[0].ledger.counts((await last(pair, 0)).round_id)).admitted == 2
+        await pair.finish()
+        await pair.step()
+        await contributed(phone)  # by now it knows again
+
+
+@pytest.mark.parametrize("why", ["it was in it", "chance"])
+async def test_a_round_that_server_0_did_not_show_before_is_heeded_as_well(
+    why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The relayed transport: server 0 shows a round that the device may join, and lets it into another."""
+    async with a_pair(privacy=PRIVACY, **RELAYED) as pair:
+        await pair.step()
+        phone, ledger, real = a_phone(pair, 0), pair.parties[0].ledger, await last(pair, 0)
+        shown = replace(RoundSpec.decode(real.spec, pair.task), number=real.number + 5).encode()
+        if why == "chance":
+            monkeypatch.setattr("secemb_sdk.joining.takes_part", lambda _task, text, _seed: text == shown)
+        else:
+            await contributed(phone)
+        before = await ledger.counts(real.round_id)
+
+        async def lie(_task_id: bytes) -> RoundRecord:
+            return replace(real, spec=shown)
+
+        monkeypatch.setattr(ledger, "current_round", lie)
+        assert isinstance(await phone.contribute(), NotNow)
+        after = await ledger.counts(real.round_id)
+        assert after.admitted == before.admitted + 1  # it was let in, or this test would say nothing
+        assert after.keys == before.keys
 
 
 async def test_without_privacy_nobody_counts_how_often_a_device_takes_part() -> None:
