@@ -16,16 +16,13 @@ from tests.simulation.pair import Pair, a_pair, a_task
 from tests.simulation.test_scenarios import filled, last, step_to
 
 from secemb_party import party as party_module
-from secemb_party.errors import PeerRefusedError
 from secemb_party.evaluation import Share
 from secemb_party.ledger import RoundState
-from secemb_party.peer_messages import Announcement
 from secemb_party.privacy.errors import BudgetSpentError
 from secemb_party.privacy.noise import blur as add_promised_noise
 from secemb_party.privacy.spending import Spending, Spent, lines_of
 from secemb_party.share_store import DamagedShareError
 from secemb_server0.conductor import Finished, Open, Wait
-from secemb_server1.responder import Responder
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
@@ -265,45 +262,6 @@ async def test_a_share_that_cannot_be_afforded_is_never_made(monkeypatch: pytest
             await party.share(record.round_id)
         assert draws.after == []
         assert (await last(pair, 1)).share_digest is None
-
-
-async def test_two_rounds_at_once_cannot_spend_what_is_left_for_one() -> None:
-    async with a_pair(privacy=_privacy("0.9")) as pair:  # room for one
-        await filled(pair)
-        await step_to(pair, RoundState.SEALED)
-        first = await last(pair, 1)
-        responder, now = Responder(pair.parties[1]), pair.clock.now
-        _, spec = await pair.parties[1].round(first.round_id)
-        others = [
-            Announcement(
-                round=replace(spec, number=number).encode().decode(),
-                opened_at=now,
-                join_until=now + 10,
-                upload_until=now + 20,
-            )
-            for number in (5, 6, 7)
-        ]
-        answers = await asyncio.gather(*map(responder.announce, others), return_exceptions=True)
-        assert all(isinstance(answer, PeerRefusedError) for answer in answers)  # the first has not ended
-        await pair.finish()
-        answers = await asyncio.gather(*map(responder.announce, others), return_exceptions=True)
-        assert all(isinstance(answer, Exception) for answer in answers)
-        assert (await pair.parties[1].spending.standing())[0].shares == 1
-
-
-async def test_of_two_rounds_that_are_announced_at_once_one_is_opened() -> None:
-    async with a_pair(privacy=PRIVACY) as pair:
-        await run_round(pair)
-        responder, now = Responder(pair.parties[1]), pair.clock.now
-        _, spec = await pair.parties[1].round((await last(pair, 1)).round_id)
-        model = await responder.standing()
-        rounds = [
-            replace(spec, number=number, model_version=model.version, model_digest=model.digest) for number in (5, 6, 7)
-        ]
-        times = {"opened_at": now, "join_until": now + 10, "upload_until": now + 20}
-        announced = [Announcement(round=one.encode().decode(), **times) for one in rounds]
-        answers = await asyncio.gather(*map(responder.announce, announced), return_exceptions=True)
-        assert sum(isinstance(answer, bytes) for answer in answers) == 1
 
 
 async def test_a_share_on_the_disk_is_used_although_the_ledger_does_not_know_it(

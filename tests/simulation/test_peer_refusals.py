@@ -191,8 +191,9 @@ async def test_no_round_is_opened_beyond_the_last_of_the_task() -> None:
         published = await pair.parties[1].ledger.published_version(pair.task.task_id)
         assert published is not None
         spec = RoundSpec(task=pair.task, number=2, model_version=published.version, model_digest=published.digest)
-        times = {"opened_at": 1.0, "join_until": 2.0, "upload_until": 3.0}
-        assert_problem(await call(pair, "announce", Announcement(round=spec.encode().decode(), **times)), *REFUSED)
+        answer = await announce(pair, spec)
+        assert_problem(answer, *REFUSED)
+        assert "no round of this number" in answer.json()["detail"]
 
 
 async def test_publishing_again_is_answered_as_the_first_time_whatever_came_since() -> None:
@@ -226,7 +227,8 @@ async def test_a_round_of_another_task_is_not_opened() -> None:
 
 async def announce(pair: Pair, spec: RoundSpec) -> httpx.Response:
     times = {"opened_at": 0.0, "join_until": 1.0, "upload_until": 2.0}
-    return await call(pair, "announce", Announcement(round=spec.encode().decode(), **times))
+    shares = await pair.parties[0].ledger.shares_by_kind(pair.task.task_id)
+    return await call(pair, "announce", Announcement(round=spec.encode().decode(), shares=shares, **times))
 
 
 async def publish(pair: Pair, path: str, model: Model, **changes: object) -> httpx.Response:

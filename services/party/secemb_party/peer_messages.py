@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[float, Field(allow_inf_nan=False)]  # seconds since 1970
+Kind = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,32}$")]
+Shares = Annotated[dict[Kind, Annotated[int, Field(ge=1)]], Field(max_length=8)]  # how many, by kind of round
 Digests = dict[bytes, tuple[bytes, bytes]]  # session: digests of the public parts of its keys and its update
 
 
@@ -24,6 +26,7 @@ class Announcement(PeerMessage):
     opened_at: Moment
     join_until: Moment
     upload_until: Moment
+    shares: Shares  # that server 0 has ever made: server 1 has made as many, or one of the two ledgers was restored
 
 
 class Offer(PeerMessage):

@@ -214,7 +214,7 @@ class Leader:
         if self._told == record.round_id:
             return None
         try:
-            await self._peer.announce(record)
+            await self._peer.announce(record, await self._ledger.shares_by_kind(self._task.task_id))
         except PeerSpentError:
             self._spent_there.add(record.kind)
             self._announced = None  # server 1 may have known it before, and has lost its ledger

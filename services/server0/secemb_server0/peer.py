@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol, TypeVar
 
 import httpx
@@ -38,8 +39,8 @@ class Peer(Protocol):
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
 
-    async def announce(self, record: RoundRecord) -> None:
-        """Tell server 1 that a round is open."""
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> None:
+        """Tell server 1 that a round is open, and how many shares of each kind have been made here."""
 
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates server 1 has."""
@@ -73,13 +74,14 @@ class HttpPeer:
         """Return the version that server 1 has published."""
         return _read(StandingMessage, await self._call("GET", "/peer/v1/standing"))
 
-    async def announce(self, record: RoundRecord) -> None:
-        """Tell server 1 that a round is open."""
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> None:
+        """Tell server 1 that a round is open, and how many shares of each kind have been made here."""
         message = Announcement(
             round=record.spec.decode(),
             opened_at=record.opened_at,
             join_until=record.join_until,
             upload_until=record.upload_until,
+            shares=dict(shares),
         )
         await self._post("/peer/v1/announce", message)
 

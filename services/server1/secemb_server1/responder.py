@@ -5,6 +5,7 @@ Every answer is a function of what the ledger holds, so that a question asked ag
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from secemb_party.errors import PeerRefusedError
@@ -55,6 +56,7 @@ class Responder:
         async with self._opening:  # of two that are announced at once the second finds the first
             if await self._ledger.round(spec.digest) is None:
                 await self._check_next(spec)
+                await self._check_shares(announcement.shares)
             await self._ledger.create_round(new)
         return spec.digest
 
@@ -67,6 +69,17 @@ class Responder:
         if last is not None and (not last.ended or spec.number <= last.number):
             raise PeerRefusedError("an earlier round has not ended here, or this number was used before")
         await self._party.spending.require(spec.kind)
+
+    async def _check_shares(self, there: Mapping[str, int]) -> None:
+        """Refuse to go on where one of the two has forgotten a sum that the other knows of.
+
+        After a training round the models would differ. Surveys and evaluations change no model, and yet their sums were
+        opened and have cost privacy.
+        """
+        if await self._ledger.shares_by_kind(self._task.task_id) != there:
+            raise PeerRefusedError(
+                "the servers do not count as many sums: a ledger was restored; see docs/operating.md, Backups"
+            )
 
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates of a round are here."""
