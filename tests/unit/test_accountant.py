@@ -174,3 +174,19 @@ def test_little_noise_over_many_rounds_has_a_cost_too() -> None:
     rounds, least = accountant.MOST_ROUNDS, accountant.SMALLEST_MULTIPLIER
     found = epsilon_known(Terms(multiplier=least, delta=DELTA, rate=1e-6), rounds)
     assert found == pytest.approx(rounds / (2 * least**2), rel=0.01)
+
+
+def test_where_nothing_is_promised_any_more_a_bound_will_do() -> None:
+    """To be exact about such an ε would take gigabytes; it still grows with every round and stays below both bounds."""
+    terms = Terms(multiplier=0.2, delta=1e-5, rate=0.5)
+    costs = [epsilon(terms, rounds) for rounds in (1, 10, 100, 1000, 10**6, 10**7)]
+    assert costs == sorted(costs)
+    assert costs[-1] == min(epsilon_known(terms, 10**7), epsilon_by_divergence(terms, 10**7)) > 10**6
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.11, 0.53, 1.0])
+def test_more_rounds_never_cost_less_with_a_rate_either(rate: float) -> None:
+    terms = Terms(multiplier=0.5, delta=1e-4, rate=rate)
+    costs = [epsilon(terms, rounds) for rounds in (1, 2, 3, 10, 50, 200, 1000, 3000)]
+    assert costs == sorted(costs)
+    assert all(cost <= epsilon_known(terms, rounds) + 1e-3 for cost, rounds in zip(costs[:3], (1, 2, 3), strict=True))

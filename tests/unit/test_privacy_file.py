@@ -1,6 +1,7 @@
 """What an operator promises in a file becomes a task's settings, or is refused with what to change."""
 
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +160,11 @@ def test_a_check_says_what_a_task_promises_and_what_is_missing(monkeypatch: pyte
     (finding,) = preflight._check_privacy(task)
     assert finding.status == "ok"
     assert "ε 4" in finding.text
+    assert "who took part" not in finding.text
+    (finding,) = preflight._check_privacy(replace(task, privacy=replace(privacy, rate="0.5")))
+    known = re.fullmatch(r".*does not know who took part, ε ([0-9.]+) against the others", finding.text)
+    assert known is not None
+    assert float(known[1]) > 4
     (finding,) = preflight._check_privacy(
         replace(task, privacy=replace(privacy, train=replace(privacy.train, epsilon="0.0001")))
     )

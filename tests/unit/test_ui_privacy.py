@@ -47,8 +47,11 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
         assert "Rounds left 0 after 1" in text
         assert "one rating" in text
         assert "with probability 0.5, and holds against whoever does not know which did" in text
-        known = (await training(desk, 1)).epsilon_known
-        assert f"Spent, to those who know who took part ε {known:.3f}" in text
+        spent = await training(desk, 1)
+        assert f"Spent, to those who know who took part ε {spent.epsilon_known:.3f}" in text
+        assert (
+            f"1 {spent.epsilon:.4f} {spent.budget:.4f} {spent.epsilon_known:.4f} here" in text
+        )  # in the chart as well
         assert "Evaluations Spent ε 0.000" in text
         assert "all that its privacy budget allows" in await read(desk, 1, "/ui/partner")
 

@@ -13,11 +13,14 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from secemb_party.assembly import ticket_public_key
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger, LedgerError, SchemaMissingError, SchemaOlderError
+from secemb_party.privacy.accountant import epsilon_known
 from secemb_party.privacy.errors import AccountantMissingError, AccountingError
+from secemb_party.privacy.spending import lines_of
 from secemb_party.settings import Settings
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.spec import TRAIN
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
 from secemb_tools.operate.finding import Finding, fail, ok, warn
@@ -62,9 +65,12 @@ def _check_privacy(task: TaskSpec) -> Iterator[Finding]:
     except (AccountingError, OperationError) as error:
         yield fail("privacy", str(error), "make the task anew: secemb task create --privacy")
     else:
-        chance = " against whoever does not know who took part" if task.privacy.rate else ""
         promise = f"for each {task.privacy.unit}: ε {task.privacy.train.epsilon}, δ {task.privacy.delta}"
-        yield ok("privacy", promise + chance)
+        if task.privacy.rate:
+            line = lines_of(task)[TRAIN]
+            known = epsilon_known(line.terms, line.rounds())
+            promise += f" against whoever does not know who took part, ε {known:.3g} against the others"
+        yield ok("privacy", promise)
 
 
 def _check_task(settings: Settings) -> Iterator[Finding]:

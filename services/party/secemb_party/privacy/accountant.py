@@ -27,6 +27,7 @@ _LOW_ORDERS = tuple(1 + step / 100 for step in range(1, 100))
 # Of losses, always rounded against us: ε comes out a little too large, by thousandths over thousands of rounds. Sums of
 # probabilities are found by Fourier transforms, whose own error is felt below this δ.
 _GRID, _SMALLEST_DELTA = 1e-3, 1e-10
+_NO_PROMISE = 2000.0  # ε from which on a bound will do: to be exact about it would take gigabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,9 @@ def epsilon(terms: Terms, rounds: int) -> float:
         return 0.0
     if terms.rate is None or terms.rate == 1:
         return _epsilon_of_gaussian(terms.multiplier / math.sqrt(rounds), terms.delta)
+    known = epsilon_known(terms, rounds)
+    if known > _NO_PROMISE and (bound := epsilon_by_divergence(terms, rounds)) > _NO_PROMISE:
+        return min(known, bound)
     return float(_loss_of_one_round(terms).self_compose(rounds).get_epsilon_for_delta(terms.delta))
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from secemb_party.party import Party
-from secemb_party.privacy.accountant import epsilon
+from secemb_party.privacy.accountant import epsilon, epsilon_known
 from secemb_party.privacy.spending import Line, Spent, lines_of
 
 _POINTS = 24  # of a curve
@@ -11,11 +11,11 @@ _POINTS = 24  # of a curve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """A budget line, and ε after so many rounds of it."""
+    """A budget line, and after so many rounds of it ε as accounted and ε to those who know who took part."""
 
     line: Line
     spent: Spent
-    points: list[tuple[int, float]]
+    points: list[tuple[int, float, float]]
 
     @property
     def part(self) -> float:
@@ -34,4 +34,5 @@ async def privacy_facts(party: Party) -> dict[str, object]:
 def _course(line: Line, spent: Spent) -> Course:
     total = spent.shares + spent.remaining
     rounds = sorted({spent.shares, *(round(at * total / _POINTS) for at in range(_POINTS + 1))})
-    return Course(line=line, spent=spent, points=[(count, epsilon(line.terms, count)) for count in rounds])
+    points = [(count, epsilon(line.terms, count), epsilon_known(line.terms, count)) for count in rounds]
+    return Course(line=line, spent=spent, points=points)

@@ -7,7 +7,7 @@
   const rows = [...table.tBodies[0].rows].reverse();
   const column = (at) => rows.map((row) => { const value = parseFloat(row.cells[at].textContent.replaceAll(",", "")); return Number.isNaN(value) ? null : value; });
   const x = column(0), first = x[0], last = x[x.length - 1];
-  const colours = { light: ["#0172ad", "#b45309"], dark: ["#5cb8ec", "#f0b45a"] };
+  const colours = { light: ["#0172ad", "#b45309", "#6d28d9"], dark: ["#5cb8ec", "#f0b45a", "#c4a5f7"] };
   let charts = [], range = [first, last];
 
   const isDark = () => (document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
