@@ -13,6 +13,7 @@ from secemb_tools.report.dp_runs import MODELS, Outcome, Plan
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL
 
 WORDS = {CENTRAL: "servers", LOCAL: "devices"}  # whose noise it is
+_KNOWN = "spent_known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +27,7 @@ class Source:
 
 def document(source: Source, found: Sequence[Outcome], *, control: float) -> dict[str, Any]:
     """Return all figures as what JSON knows."""
-    runs = [asdict(one) for one in found]
+    runs = [asdict(one) | {_KNOWN: one.spent_known} for one in found]
     return {"ratings": source.ratings, "seed": source.seed, "bias_only_rmse": control, "runs": runs}
 
 
@@ -45,13 +46,18 @@ def read(out: Path, source: Source) -> list[Outcome]:
         return []
     try:
         known = json.loads(out.read_text(encoding="utf-8"))
-        found = [Outcome(**(one | {"plan": Plan(**one["plan"])})) for one in known["runs"]]
+        found = [_outcome(one) for one in known["runs"]]
         others = {Source(ratings=known["ratings"], seed=known["seed"], unit=one.plan.unit) for one in found} - {source}
     except (ValueError, KeyError, TypeError) as error:
         raise typer.BadParameter(f"--resume: {out} holds no figures of this report; choose another --out") from error
     if others:
         raise typer.BadParameter(f"--resume: {out} is of other ratings, another seed or unit; choose another --out")
     return found
+
+
+def _outcome(run: dict[str, Any]) -> Outcome:
+    measured = {name: value for name, value in run.items() if name != _KNOWN}
+    return Outcome(**(measured | {"plan": Plan(**run["plan"])}))
 
 
 def lines(found: Sequence[Outcome]) -> Iterator[list[str]]:

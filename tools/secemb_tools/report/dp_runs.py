@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from secemb_party.privacy.accountant import Terms, epsilon, solve_multiplier
+from secemb_party.privacy.accountant import Terms, epsilon, epsilon_known, solve_multiplier
 from secemb_shared.messages.privacy import RECORD
 from secemb_tools.datasets import RatingSet, Split
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
@@ -39,6 +39,13 @@ class Outcome:
     spent: float | None  # ε, never above the budget
     rmse: float
     best: float  # the smallest error on the way: what an early end would have reached
+
+    @property
+    def spent_known(self) -> float | None:
+        """Return ε against those who know who took part: of the servers' noise, whose promise counts on chance, more."""
+        if self.multiplier is None or self.plan.where == LOCAL:
+            return self.spent
+        return epsilon_known(Terms(multiplier=self.multiplier, delta=self.plan.delta), self.plan.rounds)
 
 
 def plans(
