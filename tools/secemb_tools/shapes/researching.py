@@ -69,7 +69,7 @@ NOISY_RUN: dict[str, Shape] = {
         "delta": float,
         "rounds": int,
     },
-    **every(float | None, "multiplier", "spent"),
+    **every(float | None, "multiplier", "spent", "spent_known"),
     **every(float, "rmse", "best"),
 }
 TRAINED: dict[str, Shape] = {
