@@ -42,7 +42,7 @@ class Outcome:
 
     @property
     def spent_known(self) -> float | None:
-        """Return ε against those who know who took part: of the servers' noise, whose promise counts on chance, more."""
+        """Return ε against those who know who took part: more, where the promise counts on chance."""
         if self.multiplier is None or self.plan.where == LOCAL:
             return self.spent
         return epsilon_known(Terms(multiplier=self.multiplier, delta=self.plan.delta), self.plan.rounds)
