@@ -228,7 +228,7 @@ def generous(pair: Pair, role: int) -> None:
 async def test_a_task_ends_at_its_budget_on_both_servers() -> None:
     limit = lines_of(_with_budget("1.4"))[TRAIN].rounds()
     assert limit == 2
-    async with a_pair(privacy=_privacy("1.4")) as pair:
+    async with a_pair(privacy=budgeted("1.4")) as pair:
         spent: list[list[Spent]] = []
         for _ in range(limit):
             await run_round(pair)
@@ -243,7 +243,7 @@ async def test_a_task_ends_at_its_budget_on_both_servers() -> None:
 
 
 async def test_server_1_refuses_a_round_that_it_cannot_afford_whatever_server_0_thinks() -> None:
-    async with a_pair(privacy=_privacy("1.4")) as pair:
+    async with a_pair(privacy=budgeted("1.4")) as pair:
         for _ in range(2):
             await run_round(pair)
         generous(pair, 0)
@@ -345,9 +345,9 @@ async def test_what_was_spent_is_measured() -> None:
             assert f'secemb_privacy_rounds_left{{kind="train"}} {float(standing.remaining)}' in shown
 
 
-def _privacy(epsilon: str) -> Privacy:
+def budgeted(epsilon: str) -> Privacy:
     return replace(PRIVACY, train=replace(TRAINING, epsilon=epsilon, multiplier="4.5"))
 
 
 def _with_budget(epsilon: str) -> TaskSpec:
-    return a_task(privacy=_privacy(epsilon))
+    return a_task(privacy=budgeted(epsilon))

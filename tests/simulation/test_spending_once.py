@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.simulation.pair import Pair, a_pair
-from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, _privacy, run_round
+from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, budgeted, run_round
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import NewRound, RoundState
@@ -24,7 +24,7 @@ CATCH: dict[str, Any] = {"return_exceptions": True}
 
 
 async def test_no_round_is_opened_that_cannot_be_afforded_however_often_it_is_announced() -> None:
-    async with a_pair(privacy=_privacy("0.9")) as pair:  # room for one
+    async with a_pair(privacy=budgeted("0.9")) as pair:  # room for one
         await run_round(pair)
         answers = await asyncio.gather(*map(Responder(pair.parties[1]).announce, await announcements(pair)), **CATCH)
         assert [type(answer) for answer in answers] == [BudgetSpentError] * 3
@@ -32,7 +32,7 @@ async def test_no_round_is_opened_that_cannot_be_afforded_however_often_it_is_an
 
 async def test_two_rounds_at_once_cannot_spend_what_is_left_for_one() -> None:
     """Nobody opens two rounds at once. If somebody could, their sums would be made one after the other."""
-    async with a_pair(privacy=_privacy("0.9")) as pair:
+    async with a_pair(privacy=budgeted("0.9")) as pair:
         party, rounds = pair.parties[1], [await sealed_over_nobody(pair, number) for number in (5, 6)]
         answers = await asyncio.gather(*map(party.share, rounds), **CATCH)
         assert sorted(type(answer).__name__ for answer in answers) == ["BudgetSpentError", "bytes"]

@@ -5,6 +5,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -137,9 +138,10 @@ async def test_a_call_may_have_a_time_limit_of_its_own_and_nothing_that_the_line
     async with line_to_nobody() as client:
         assert client.build_request("GET", "/x").extensions["timeout"]["read"] == 5.0
         assert client.build_request("GET", "/x", timeout=1.0).extensions["timeout"]["read"] == 1.0
-        for unknown in ("json", "params", "data"):
+        unknown: list[dict[str, Any]] = [{"json": {"a": "b"}}, {"params": {"a": "b"}}, {"data": {"a": "b"}}]
+        for one in unknown:
             with pytest.raises(TypeError, match="headers, content and timeout"):
-                client.build_request("POST", "/x", **{unknown: {"a": "b"}})  # type: ignore[arg-type]
+                client.build_request("POST", "/x", **one)
 
 
 def line_to_nobody() -> httpx.AsyncClient:

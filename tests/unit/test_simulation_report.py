@@ -99,16 +99,13 @@ def test_the_table_has_a_row_for_each_model() -> None:
         assert part in text
 
 
-def test_the_picture_is_well_formed_and_has_a_ring_for_each_private_point() -> None:
+def test_the_picture_is_well_formed_and_has_a_dotted_line_through_each_private_point() -> None:
     found = [figures(Point(50, 1.4, 1.4), Point(100, 0.93, 0.93), Point(150, 0.92, None)), figures(Point(9, 0.9, None))]
     root = ElementTree.fromstring(draw(found, 0.938))
-    assert len(root.findall("{*}circle")) == 2
-    assert len(root.findall("{*}polyline")) == 2
-    for line in root.findall("{*}polyline"):
-        for pair in line.attrib["points"].split():
-            x, y = map(float, pair.split(","))
-            assert 0 <= x <= 760
-            assert 0 <= y <= 420
+    lines = root.findall("{*}polyline")
+    assert [len(line.attrib["points"].split()) for line in lines] == [3, 2, 1, 0]
+    assert ["stroke-dasharray" in line.attrib for line in lines] == [False, True, False, True]
+    assert "biases only 0.938" in [text.text for text in root.findall("{*}text")]
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ class PeerClient(httpx.AsyncClient):
 
     def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport, bearer: str, timeout: httpx.Timeout) -> None:
         super().__init__(base_url=url, transport=transport, timeout=timeout)
-        self._line, self._limits = transport, {"timeout": timeout.as_dict()}
+        self._line = transport
         self._always = {"authorization": f"Bearer {bearer}", "user-agent": "secemb", "accept-encoding": "identity"}
 
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
@@ -31,9 +31,9 @@ class PeerClient(httpx.AsyncClient):
         content, limits = rest.pop("content", None), rest.pop("timeout", httpx.USE_CLIENT_DEFAULT)
         if unknown := [name for name, value in rest.items() if value is not None]:
             raise TypeError(f"this line knows headers, content and timeout, not {', '.join(unknown)}")
-        default = limits is httpx.USE_CLIENT_DEFAULT
-        extensions = self._limits if default else {"timeout": httpx.Timeout(limits).as_dict()}
+        timeout = self.timeout if limits is httpx.USE_CLIENT_DEFAULT else httpx.Timeout(limits)
         address = str(self.base_url).rstrip("/") + str(url)
+        extensions = {"timeout": timeout.as_dict()}
         return httpx.Request(method, address, headers=headers, content=content, extensions=extensions)
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **_: Any) -> httpx.Response:

@@ -5,7 +5,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from secemb_party.errors import (
@@ -15,7 +15,15 @@ from secemb_party.errors import (
     UnauthorizedError,
     UnknownTaskError,
 )
-from secemb_party.http.bodies import RequestInvalidError, SlowBodyError, read_small
+from secemb_party.http.bodies import (
+    JSON,
+    RequestInvalidError,
+    SlowBodyError,
+    describe_json,
+    media_type,
+    parse_message,
+    read_small,
+)
 from secemb_party.http.by_hand import HandRequest, HandRoute, describe_parameter
 from secemb_party.http.devices import check_task
 from secemb_party.http.problems import problem_responses
@@ -27,7 +35,6 @@ from secemb_shared.errors import LengthError, SecEmbError
 
 Ask = Callable[[str | None, bytes], Awaitable[BaseModel | NotNow]]
 
-_JSON = "application/json"
 _LONGEST_TOKEN = 300
 _TASK = re.compile(r"[0-9a-f]{64}")
 
@@ -92,22 +99,19 @@ def _serve(party: Party, ask: Ask, empty: bytes, body_seconds: float) -> Callabl
         check_task(party, task)
         outcome = await ask(token, session_id)
         if isinstance(outcome, NotNow):
-            return Response(empty, 202, {"retry-after": str(outcome.seconds)}, _JSON)
-        return Response(outcome.model_dump_json(), media_type=_JSON)
+            return Response(empty, 202, {"retry-after": str(outcome.seconds)}, JSON)
+        return Response(outcome.model_dump_json(), media_type=JSON)
 
     return serve
 
 
 def _wish(request: HandRequest, body: bytes, task: str) -> tuple[str | None, bytes]:
     """Return the enrolment token and the session id of a request that is as it should be."""
-    token, kind = request.headers.get("authorization"), request.headers.get("content-type", "")
+    token = request.headers.get("authorization")
     fits = _TASK.fullmatch(task) and len(token or "") <= _LONGEST_TOKEN
-    if not fits or kind.split(";")[0].strip() != _JSON:
+    if not fits or media_type(request) != JSON:
         raise RequestInvalidError("a path or header is not what the interface describes")
-    try:
-        session = JoinRequest.model_validate_json(body).session
-    except ValidationError:
-        raise RequestInvalidError("the body is not what the interface describes") from None
+    session = parse_message(JoinRequest, body).session
     return (token.removeprefix("Bearer ") if token else None), bytes.fromhex(session)
 
 
@@ -123,7 +127,7 @@ def _describe(
     name: str, answer: type[BaseModel], *refusals: type[SecEmbError], now: str, not_now: str
 ) -> dict[str, Any]:
     """Return the OpenAPI operation of a route."""
-    content = {"content": {_JSON: {"schema": answer.model_json_schema()}}}
+    content = describe_json(answer)
     retry = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}}
     return {
         "tags": ["devices"],
@@ -136,7 +140,7 @@ def _describe(
                 "authorization", "header", {"type": "string", "maxLength": _LONGEST_TOKEN}, required=False
             ),
         ],
-        "requestBody": {"required": True, "content": {_JSON: {"schema": JoinRequest.model_json_schema()}}},
+        "requestBody": {"required": True, **describe_json(JoinRequest)},
         "responses": {
             200: {"description": "the ticket", **content},
             202: {"description": not_now, "headers": retry, **content},

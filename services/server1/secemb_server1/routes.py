@@ -9,15 +9,8 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import ValidationError
 
 from secemb_party.errors import PeerRefusedError, RoundClosedError, UnauthorizedError, UnknownRoundError
-from secemb_party.http.bodies import (
-    BINARY,
-    MediaTypeError,
-    RequestInvalidError,
-    SlowBodyError,
-    describe_binary,
-    read_exactly,
-    read_small,
-)
+from secemb_party.http import bodies
+from secemb_party.http.bodies import BINARY, JSON, MediaTypeError, RequestInvalidError, SlowBodyError, read_exactly
 from secemb_party.http.devices import RoundHex
 from secemb_party.http.numbers import read_number
 from secemb_party.http.problems import problem_responses
@@ -42,7 +35,6 @@ from secemb_shared.errors import EncodingError, LengthError
 BODY_SECONDS = 300.0
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
-_JSON = "application/json"
 _WORDS = 1 << 14  # bytes of a message, names of sessions apart
 _NAMES = 200  # bytes that a session needs on a list
 PEER_REFUSED = problem_responses(
@@ -57,7 +49,7 @@ PEER_REFUSED = problem_responses(
     MediaTypeError,
     LedgerUnavailableError,
 )
-_NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty where a round leads to none")}
+_NUMBERS = {"requestBody": bodies.describe_binary("the numbers of the model; empty where a round leads to none")}
 
 Check = Callable[..., None]
 
@@ -79,20 +71,16 @@ def _message(kind: type[PeerMessage], party: Party) -> Any:
     """Return how a message is read: after the bearer was looked at, and no longer than a round's can be."""
 
     async def read(request: Request) -> PeerMessage:
-        if request.headers.get("content-type", "").split(";")[0].strip() != _JSON:
-            raise MediaTypeError(f"send the message as {_JSON}")
-        body = await read_small(request, BODY_SECONDS, most=_WORDS + _NAMES * party.task.cohort)
-        try:
-            return kind.model_validate_json(body)
-        except ValidationError:
-            raise RequestInvalidError("the body is not what the interface describes") from None
+        if bodies.media_type(request) != JSON:
+            raise MediaTypeError(f"send the message as {JSON}")
+        most = _WORDS + _NAMES * party.task.cohort
+        return bodies.parse_message(kind, await bodies.read_small(request, BODY_SECONDS, most=most))
 
     return Depends(read)
 
 
 def _describe(kind: type[PeerMessage]) -> dict[str, Any]:
-    content = {_JSON: {"schema": kind.model_json_schema()}}
-    return {"requestBody": {"required": True, "content": content}}
+    return {"requestBody": {"required": True, **bodies.describe_json(kind)}}
 
 
 def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIRouter:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, TypeVar
 
+from pydantic import BaseModel, ValidationError
 from starlette.types import Receive
 
 from secemb_shared.errors import LengthError, SecEmbError
@@ -21,10 +22,11 @@ class RequestInvalidError(SecEmbError):
     """A request is not what the interface describes."""
 
 
-BINARY = "application/octet-stream"
+BINARY, JSON = "application/octet-stream", "application/json"
 LARGEST_SMALL_BODY = 4096  # bytes; a wish to join has about 50
 
 Result = TypeVar("Result")
+Message = TypeVar("Message", bound=BaseModel)
 
 
 class WithBody(Protocol):
@@ -44,9 +46,27 @@ def describe_binary(description: str) -> dict[str, Any]:
     return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
 
 
+def describe_json(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of a message."""
+    return {"content": {JSON: {"schema": kind.model_json_schema()}}}
+
+
+def media_type(request: WithBody) -> str:
+    """Return what a body is said to be, without parameters."""
+    return request.headers.get("content-type", "").split(";")[0].strip()
+
+
+def parse_message(kind: type[Message], body: bytes) -> Message:
+    """Return the message that a body holds."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError:
+        raise RequestInvalidError("the body is not what the interface describes") from None
+
+
 async def read_exactly(request: WithBody, length: int, seconds: float) -> bytes:
     """Return a body of `length` bytes; refuse another announced length before a byte is read."""
-    if request.headers.get("content-type", "").split(";")[0].strip() != BINARY:
+    if media_type(request) != BINARY:
         raise MediaTypeError(f"send the message as {BINARY}")
     announced = request.headers.get("content-length")
     if announced is not None and announced != str(length):

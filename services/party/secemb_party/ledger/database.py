@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, make_url
+from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -26,32 +26,6 @@ class Database(Protocol):
 
     async def close(self) -> None:
         """Let what is running end, then give everything back."""
-
-
-class HeldConnection:
-    """A thread's own connection, kept from one transaction to the next; one that failed goes back to the pool."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._connection: Connection | None = None
-
-    @contextmanager
-    def begin(self) -> Iterator[Connection]:
-        """Run one transaction."""
-        if self._connection is None:
-            self._connection = self._engine.connect()
-        try:
-            with self._connection.begin():
-                yield self._connection
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Give the connection back."""
-        held, self._connection = self._connection, None
-        if held is not None:
-            held.close()
 
 
 def parse(url: str) -> URL:

@@ -18,8 +18,9 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from secemb_party.durable import sync_folder
-from secemb_party.ledger.database import HeldConnection, Work, translated
+from secemb_party.ledger.database import Work, translated
 from secemb_party.ledger.errors import LedgerSettingError, LedgerUnavailableError, SchemaMissingError
+from secemb_party.ledger.held import HeldConnection
 from secemb_party.ledger.writer import Writer
 
 T = TypeVar("T")

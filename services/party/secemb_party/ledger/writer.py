@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Engine
 
-from secemb_party.ledger.database import HeldConnection, Work, translated
+from secemb_party.ledger.database import Work, translated
 from secemb_party.ledger.errors import LedgerUnavailableError
+from secemb_party.ledger.held import HeldConnection
 
 T = TypeVar("T")
 
