@@ -25,7 +25,7 @@ SecEmbError
 rating, a key or a token.
 """
 
-from secemb_sdk.detections import Misconduct
+from secemb_sdk.home.detections import Misconduct
 from secemb_shared.errors import SecEmbError
 
 
@@ -111,3 +111,23 @@ class ConflictError(ExchangeError):
 
 class RefusedError(ExchangeError):
     """A server refuses the message itself."""
+
+
+class ModelError(SecEmbError):
+    """A model cannot be trained or asked."""
+
+
+class NotFiniteLossError(ModelError, ArithmeticError):
+    """A loss or a gradient is NaN or infinite."""
+
+
+class PartError(ModelError, ValueError):
+    """A part of a model does not have the model's shape."""
+
+
+class TorchMissingError(ModelError, ImportError):
+    """Torch is not installed."""
+
+
+class CopyError(DeviceError):
+    """A copy is damaged, or not the one that both servers publish."""

@@ -41,10 +41,10 @@ def test_every_package_says_that_it_is_typed() -> None:
     [
         ("secemb_shared.ring", "import secemb_sdk"),
         ("secemb_shared.ring", "from secemb_party.round import Round"),
-        ("secemb_sdk.client", "from secemb_party import round"),
-        ("secemb_sdk.client", "def late():\n    import secemb_server0.conductor"),
-        ("secemb_sdk.client", "import importlib\nimportlib.import_module('secemb_server1')"),
-        ("secemb_party.round", "import secemb_sdk.flow"),
+        ("secemb_sdk.device", "from secemb_party import round"),
+        ("secemb_sdk.device", "def late():\n    import secemb_server0.conductor"),
+        ("secemb_sdk.device", "import importlib\nimportlib.import_module('secemb_server1')"),
+        ("secemb_party.round", "import secemb_sdk.round.session"),
         ("secemb_party.round", "import secemb_server0"),
         ("secemb_server0.peer", "from secemb_server1 import responder"),
         ("secemb_server1.responder", "from secemb_server0 import conductor"),
@@ -59,7 +59,7 @@ def test_an_import_against_the_arrows_is_found(module: str, source: str) -> None
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("secemb_sdk.client", "from secemb_shared import ring\nimport secemb_sdk.flow"),
+        ("secemb_sdk.device", "from secemb_shared import ring\nimport secemb_sdk.round.session"),
         ("secemb_server0.peer", "from secemb_party import round\nimport secemb_shared"),
         ("secemb_tools.demo", "import secemb_sdk, secemb_server0, secemb_server1"),
     ],
@@ -92,7 +92,7 @@ def test_an_import_along_the_arrows_is_allowed(module: str, source: str) -> None
 )
 def test_a_touch_of_the_outside_world_is_found_in_the_shared_package_only(source: str) -> None:
     assert len(rules.touches_of_the_outside_world("secemb_shared.dpf.paths", source)) == 1
-    assert rules.touches_of_the_outside_world("secemb_sdk.client", source) == []
+    assert rules.touches_of_the_outside_world("secemb_sdk.device", source) == []
 
 
 def test_only_the_native_backend_has_worker_threads() -> None:
@@ -116,7 +116,7 @@ def test_one_module_draws_from_secrets_and_from_nothing_else() -> None:
 
 
 def test_torch_is_found_outside_the_models() -> None:
-    assert len(rules.torch_outside_the_models("secemb_sdk.client", "if flag:\n    from torch import nn")) == 1
+    assert len(rules.torch_outside_the_models("secemb_sdk.device", "if flag:\n    from torch import nn")) == 1
     assert len(rules.torch_outside_the_models("secemb_sdk.models_zoo", "import torch")) == 1
     assert rules.torch_outside_the_models("secemb_sdk.models.mf", "import torch.nn") == []
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from tests.e2e.servers import Servers
 
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 
 PATIENCE = 40.0  # seconds until a device gives up, and the test fails

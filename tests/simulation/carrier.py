@@ -10,11 +10,10 @@ import numpy as np
 from tests.simulation.device import a_device
 from tests.simulation.pair import Pair
 
-from secemb_sdk.driving import drive_async
-from secemb_sdk.effects import Answer, Lost, Request, Steps, pause, send
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
-from secemb_sdk.ranking import Published
+from secemb_sdk.recommend import Published
+from secemb_sdk.steps import Answer, Lost, Request, Steps, drive_async, pause, send
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from tests.simulation.pair import Pair
 
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared import secure_sum
 from secemb_shared.holds import hold_of, proof_of
 from secemb_shared.labels import Purpose

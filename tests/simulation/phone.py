@@ -14,17 +14,15 @@ import httpx
 import numpy as np
 from tests.simulation.pair import Pair
 
-from secemb_sdk.effects import Answer, Lost, Pause, Request, Send, Steps, Work
-from secemb_sdk.home import Home
+from secemb_sdk.context import Parts, Policy
+from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.files import Home
+from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.records import Record
+from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import Floats, Gradients, Ratings
-from secemb_sdk.outcome import Contributed, Outcome
-from secemb_sdk.participation import contribute
-from secemb_sdk.parts import Parts
-from secemb_sdk.policy import Policy
-from secemb_sdk.receipts import Receipt
-from secemb_sdk.record import Record
-from secemb_sdk.sealing import Seal
-from secemb_sdk.vault import Vault
+from secemb_sdk.round.contribute import Contributed, Outcome, contribute
+from secemb_sdk.steps import Answer, Lost, Pause, Request, Send, Steps, Work
 from secemb_shared.messages import Kind
 from secemb_shared.messages.relayed import sealed_bytes
 from secemb_shared.randomness import Indices

@@ -11,11 +11,11 @@ from tests.simulation.carrier import train
 from tests.simulation.pair import a_pair
 from tests.simulation.phone import Phone, a_phone
 
-from secemb_sdk.advising import rank_candidates, recommend_items
-from secemb_sdk.effects import Answer, Pause, Request, Send, Work
 from secemb_sdk.errors import UnavailableError
-from secemb_sdk.ranking import Scored, TableFormat
-from secemb_sdk.vault import Vault
+from secemb_sdk.home.vault import Vault
+from secemb_sdk.recommend import Scored, TableFormat
+from secemb_sdk.recommend.advice import rank_candidates, recommend_items
+from secemb_sdk.steps import Answer, Pause, Request, Send, Work
 
 pytestmark = pytest.mark.asyncio
 

@@ -17,13 +17,11 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.pair import RELAYED, Pair, a_pair
 from tests.simulation.phone import FAULTS, FINE, Phone, Seen, a_phone, contributed, fine, never, until_contributed
 
-from secemb_sdk import participation
-from secemb_sdk.flow import DeviceSession
-from secemb_sdk.pending import Keyed, Stage, Written
-from secemb_sdk.private import encode_private
-from secemb_sdk.receipts import Receipt
-from secemb_sdk.seeded import SeededBytes
-from secemb_sdk.vault import Vault
+from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.records import Keyed, Stage, Written, encode_private
+from secemb_sdk.home.vault import Vault
+from secemb_sdk.round import contribute
+from secemb_sdk.round.session import DeviceSession, SeededBytes
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, SURVEY
 from secemb_shared.randomness import secure_bytes
@@ -259,7 +257,7 @@ def send_an_update_that_is_not_stored(patch: Patch) -> None:
 
 
 def draw_a_new_session_under_the_old_id(patch: Patch) -> None:
-    def build(round_: RoundSpec, keyed: Keyed) -> participation.Opened:
+    def build(round_: RoundSpec, keyed: Keyed) -> contribute.Opened:
         drawn = SeededBytes(keyed.seed)
         first = iter([drawn(16)])
         session = DeviceSession(
@@ -267,7 +265,7 @@ def draw_a_new_session_under_the_old_id(patch: Patch) -> None:
         )
         return session, drawn
 
-    patch.setattr(participation, "_build", build)
+    patch.setattr(contribute, "_build", build)
 
 
 def send_keys_that_are_not_stored(patch: Patch) -> None:
@@ -283,7 +281,7 @@ def send_keys_that_are_not_stored(patch: Patch) -> None:
             return super().__call__(count) if count == 16 else secure_bytes(count)
 
     patch.setattr(Vault, "keep_session", keep_session)
-    patch.setattr(participation, "SeededBytes", Fresh)
+    patch.setattr(contribute, "SeededBytes", Fresh)
 
 
 def leave_a_receipt_at_every_end(patch: Patch) -> None:

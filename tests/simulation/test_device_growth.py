@@ -7,10 +7,10 @@ import pytest
 from tests.unit.sessions import make_round, planned
 
 from secemb_party.round import PartyRound
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.context import round_bytes
 from secemb_sdk.models import Floats, MatrixFactorisation, PrivateState, Ratings, fit_bound, learn
-from secemb_sdk.policy import round_bytes
-from secemb_sdk.selection import HoldOut, select
+from secemb_sdk.round.selection import HoldOut, select
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec, Sizes
 from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.randomness import Indices, secure_bytes

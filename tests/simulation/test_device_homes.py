@@ -11,9 +11,9 @@ from tests.simulation.phone import KilledError, MortalHome, Phone, Seen, a_phone
 from tests.simulation.test_device_faults import enrol
 from tests.simulation.test_noisy_rounds import PRIVACY
 
-from secemb_sdk.outcome import Contributed, Dropped, NotNow
-from secemb_sdk.receipts import Receipt
-from secemb_sdk.record import Record
+from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.records import Record
+from secemb_sdk.round.contribute import Contributed, Dropped, NotNow
 
 pytestmark = pytest.mark.asyncio
 

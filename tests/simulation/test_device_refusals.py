@@ -10,11 +10,11 @@ import pytest
 from tests.simulation.pair import a_pair
 from tests.simulation.phone import Marking, Phone, a_phone, contributed, noticed, puts
 
-from secemb_sdk.effects import Answer, Request
+from secemb_sdk.context import Policy, round_bytes
 from secemb_sdk.errors import DamagedError, EnrolmentError, MisfitError, PinError, PolicyError
 from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, Ratings
-from secemb_sdk.outcome import Contributed, Dropped, NotNow
-from secemb_sdk.policy import Policy, round_bytes
+from secemb_sdk.round.contribute import Contributed, Dropped, NotNow
+from secemb_sdk.steps import Answer, Request
 
 pytestmark = pytest.mark.asyncio
 
@@ -292,12 +292,10 @@ async def test_an_updated_app_drops_a_session_that_it_would_build_otherwise(monk
         phone.allowed = lambda: not puts(phone)
         await phone.contribute()
         phone.allowed = lambda: True
-        from secemb_sdk import participation
+        from secemb_sdk.round import contribute
 
-        honest = participation._build
-        monkeypatch.setattr(
-            participation, "_build", lambda round_, keyed: honest(round_, replace(keyed, seed=bytes(32)))
-        )
+        honest = contribute._build
+        monkeypatch.setattr(contribute, "_build", lambda round_, keyed: honest(round_, replace(keyed, seed=bytes(32))))
         outcome = await phone.contribute()
         assert isinstance(outcome, Dropped)
         assert "updated" in outcome.reason
@@ -334,7 +332,7 @@ async def test_what_is_forgotten_in_the_middle_of_a_round_stays_forgotten() -> N
             return answer
 
         phone.alter = alter
-        from secemb_sdk.participation import contribute
+        from secemb_sdk.round.contribute import contribute
 
         outcome = await phone.drive(contribute(parts))
         assert isinstance(outcome, Dropped)

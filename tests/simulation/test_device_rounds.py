@@ -9,10 +9,10 @@ import pytest
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.phone import Marking, Phone, a_phone, contributed, until_contributed
 
-from secemb_sdk.effects import Answer, Request
+from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, Ratings
-from secemb_sdk.outcome import NotNow
-from secemb_sdk.vault import Vault
+from secemb_sdk.round.contribute import NotNow
+from secemb_sdk.steps import Answer, Request
 from secemb_shared.messages import Sizes
 from secemb_shared.messages.spec import EVALUATE, SURVEY
 

@@ -7,10 +7,10 @@ from tests.simulation.pair import RELAYED, a_pair
 from tests.simulation.phone import a_phone, contributed, puts
 from tests.simulation.tampering import LONG
 
-from secemb_sdk.effects import Answer, Lost, Request
+from secemb_sdk.context import Policy, round_bytes
 from secemb_sdk.errors import PinError
-from secemb_sdk.outcome import Dropped
-from secemb_sdk.policy import Policy, round_bytes
+from secemb_sdk.round.contribute import Dropped
+from secemb_sdk.steps import Answer, Lost, Request
 from secemb_shared.messages import Sizes
 
 pytestmark = pytest.mark.asyncio

@@ -7,7 +7,7 @@ from tests.simulation.tampering import LONG, check_sum, comes_back, noting, read
 
 from secemb_party.proofs import Sent
 from secemb_party.relay_frames import Frame, Refusal
-from secemb_sdk.outcome import NotNow
+from secemb_sdk.round.contribute import NotNow
 from secemb_server1.relay_desk import RelayDesk
 
 pytestmark = pytest.mark.asyncio

@@ -17,8 +17,8 @@ from tests.simulation.tampering import LONG, check_sum, refusals
 
 from secemb_party import proofs
 from secemb_party.evaluation import upload_bytes
-from secemb_sdk.effects import Answer, Request
-from secemb_sdk.outcome import NotNow
+from secemb_sdk.round.contribute import NotNow
+from secemb_sdk.steps import Answer, Request
 from secemb_shared.holds import hold_of, proof_of
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope

@@ -23,7 +23,7 @@ from tests.simulation.tampering import (
 )
 
 from secemb_party.relay_frames import Frame, Refusal
-from secemb_sdk.outcome import Contributed, Dropped, NotNow
+from secemb_sdk.round.contribute import Contributed, Dropped, NotNow
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
 from secemb_shared.messages.relayed import box_content, encode_relayed, sealed_bytes, split_relayed

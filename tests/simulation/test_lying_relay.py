@@ -11,8 +11,8 @@ from tests.simulation.phone import Phone, a_phone, contributed, noticed
 from tests.simulation.tampering import LONG, comes_back, noting
 
 from secemb_party.evaluation import Evaluation
-from secemb_sdk.effects import Answer, Request
-from secemb_sdk.outcome import Contributed, NotNow
+from secemb_sdk.round.contribute import Contributed, NotNow
+from secemb_sdk.steps import Answer, Request
 
 pytestmark = pytest.mark.asyncio
 

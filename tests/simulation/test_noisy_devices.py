@@ -16,8 +16,8 @@ from secemb_party.evaluation import Share
 from secemb_party.ledger import RoundRecord
 from secemb_sdk.errors import MisfitError
 from secemb_sdk.models import Floats, Gradients, Ratings
-from secemb_sdk.outcome import Contributed, NotNow
-from secemb_sdk.sampling import takes_part
+from secemb_sdk.round.contribute import Contributed, NotNow
+from secemb_sdk.round.join import takes_part
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY
@@ -192,7 +192,7 @@ async def test_a_round_that_server_0_did_not_show_before_is_heeded_as_well(
         phone, ledger, real = a_phone(pair, 0), pair.parties[0].ledger, await last(pair, 0)
         shown = replace(RoundSpec.decode(real.spec, pair.task), number=real.number + 5).encode()
         if why == "chance":
-            monkeypatch.setattr("secemb_sdk.joining.takes_part", lambda _task, text, _seed: text == shown)
+            monkeypatch.setattr("secemb_sdk.round.join.takes_part", lambda _task, text, _seed: text == shown)
         else:
             await contributed(phone)
         before = await ledger.counts(real.round_id)

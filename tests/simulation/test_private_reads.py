@@ -16,10 +16,10 @@ from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
 
 from secemb_party.tickets import READ_DOMAIN, issue_ticket
-from secemb_sdk.effects import Answer, Request
 from secemb_sdk.errors import EnrolmentError, OverError, UnavailableError
-from secemb_sdk.ranking import Scored, Shelf, TableFormat, rank_steps, read_steps, recommend, sync_steps
-from secemb_sdk.ranking.reading import ReadSession, RowsRead
+from secemb_sdk.recommend import Scored, Shelf, TableFormat, rank_steps, read_steps, recommend, sync_steps
+from secemb_sdk.recommend.private_read import ReadSession, RowsRead
+from secemb_sdk.steps import Answer, Request
 from secemb_shared.errors import RowTagError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes

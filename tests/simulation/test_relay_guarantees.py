@@ -12,8 +12,8 @@ from tests.simulation.phone import a_phone, contributed
 from tests.simulation.tampering import LONG, check_sum, each, newest_key, noting, refusals
 
 from secemb_party.relay_frames import Frame
-from secemb_sdk.flow import DeviceSession
-from secemb_sdk.outcome import Contributed
+from secemb_sdk.round.contribute import Contributed
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import Kind
 from secemb_shared.messages.relayed import box_content, encode_relayed
 from secemb_tools.loadtest.sending import Sending, keys_of, update_of

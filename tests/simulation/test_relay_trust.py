@@ -12,9 +12,9 @@ from tests.simulation.pair import IDENTITY, RELAYED, Pair, a_pair
 from tests.simulation.phone import a_phone, contributed, noticed
 from tests.simulation.tampering import LONG, check_sum, newest_key, refusals, relay_keys
 
-from secemb_sdk.effects import Answer, Request
 from secemb_sdk.errors import PinError
-from secemb_sdk.outcome import NotNow
+from secemb_sdk.round.contribute import NotNow
+from secemb_sdk.steps import Answer, Request
 from secemb_server0.announced_key import FRESH_SECONDS
 from secemb_shared.messages.relay_key import RelayKey
 

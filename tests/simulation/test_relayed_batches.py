@@ -9,7 +9,7 @@ from tests.simulation.phone import Phone, a_phone, until_contributed
 from tests.simulation.tampering import LONG, check_sum, flip, read_replies, refusals
 
 from secemb_party.relay_frames import Frame, Reply, read_frames
-from secemb_sdk.outcome import Contributed, NotNow
+from secemb_sdk.round.contribute import Contributed, NotNow
 from secemb_server0.relay import Limits
 from secemb_shared.messages import Kind
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.simulation.pair import RELAYED, a_pair
 from tests.simulation.phone import Marking, Phone, a_phone, contributed, puts, until_contributed
 
+from secemb_sdk.context import Policy, round_bytes
 from secemb_sdk.errors import PolicyError
-from secemb_sdk.policy import Policy, round_bytes
 from secemb_shared.messages import Sizes
 from secemb_shared.messages.spec import EVALUATE, SURVEY
 

@@ -15,10 +15,10 @@ from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
 
 from secemb_party.models import Model
-from secemb_sdk.effects import Answer, Lost, Request, Send, Steps, Work
 from secemb_sdk.errors import UnavailableError
-from secemb_sdk.ranking import CopyError, Published, Shelf, TableCopy, recommend, sync_steps
-from secemb_sdk.record import Record
+from secemb_sdk.home.records import Record
+from secemb_sdk.recommend import CopyError, Published, Shelf, TableCopy, recommend, sync_steps
+from secemb_sdk.steps import Answer, Lost, Request, Send, Steps, Work
 from secemb_shared.messages.table import CopyShape, TableFormat
 
 pytestmark = pytest.mark.asyncio

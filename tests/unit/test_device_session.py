@@ -24,7 +24,7 @@ from tests.unit.sessions import (
 
 from secemb_party.evaluation import Share
 from secemb_party.round import PartyRound
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import (
     BindingError,

@@ -20,7 +20,7 @@ from tests.unit.sessions import (
 )
 
 from secemb_party.evaluation import Evaluation, Share, upload_bytes
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared import reading, secure_sum
 from secemb_shared.dpf import Backend, RingArray
 from secemb_shared.errors import KindError, LengthError, SecEmbError

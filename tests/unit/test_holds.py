@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.unit.sessions import make_round, make_task
 
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.errors import ProofError, SessionError
 from secemb_shared.holds import MARK_BYTES, check_proof, hold_of, proof_of
 from secemb_shared.labels import Label

@@ -14,7 +14,9 @@ def python(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("module", ["secemb_sdk", "secemb_sdk.flow", "secemb_sdk.models", "secemb_sdk.models.learning"])
+@pytest.mark.parametrize(
+    "module", ["secemb_sdk", "secemb_sdk.round.session", "secemb_sdk.models", "secemb_sdk.models.update"]
+)
 def test_the_base_does_not_import_torch(module: str) -> None:
     done = python(f"import sys, {module}; sys.exit('torch' in sys.modules)")
     assert done.returncode == 0, done.stderr

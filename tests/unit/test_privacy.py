@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pytest
 from tests.unit.sessions import direct, ids, make_round, make_task, seeded
 
-from secemb_sdk.flow import DeviceSession, Messages
+from secemb_sdk.round.session import DeviceSession, Messages
 from secemb_shared.dpf import Backend, Blocks, CorrectionWords, PathSecret, RingArray, SessionKeys, default_backend
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.paths import control_bits

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from secemb_sdk.models import MatrixFactorisation
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
-from secemb_sdk.ranking import TableCopy, TableFormat, recommend
-from secemb_sdk.ranking.scoring import best, block_rows, score
+from secemb_sdk.recommend import TableCopy, TableFormat, recommend
+from secemb_sdk.recommend.rank import best, block_rows, score
 from secemb_shared.messages.table import CopyShape
 from secemb_shared.randomness import Indices
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.sessions import make_round, make_task
 
-from secemb_sdk.flow import DeviceSession, Messages
+from secemb_sdk.round.session import DeviceSession, Messages
 from secemb_shared import relaying
 from secemb_shared.errors import BoxError, LengthError, OtherRoundError, RelayKeyError, SecEmbError
 from secemb_shared.holds import proof_of

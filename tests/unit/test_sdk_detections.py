@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.test_sdk_home import open_vault
 
-from secemb_sdk.detections import Misconduct
+from secemb_sdk.home.detections import Misconduct
 
 
 @pytest.mark.parametrize("key", [None, bytes(16)])

@@ -7,9 +7,21 @@ from typing import Any
 
 import pytest
 
-from secemb_sdk.driving import drive_async, drive_blocking
-from secemb_sdk.effects import Answer, Lost, Pause, Request, Send, Steps, Work, pause, send, work
 from secemb_sdk.errors import PinError
+from secemb_sdk.steps import (
+    Answer,
+    Lost,
+    Pause,
+    Request,
+    Send,
+    Steps,
+    Work,
+    drive_async,
+    drive_blocking,
+    pause,
+    send,
+    work,
+)
 
 ONE, TWO = (Request(server=server, method="GET", path="/") for server in (0, 1))
 

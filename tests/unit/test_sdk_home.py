@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secemb_sdk import durable
-from secemb_sdk.detections import Misconduct
 from secemb_sdk.errors import (
     ForgottenError,
     HomeError,
@@ -24,15 +22,15 @@ from secemb_sdk.errors import (
     PinError,
     RatingError,
 )
-from secemb_sdk.flow import Marks
-from secemb_sdk.home import Home
+from secemb_sdk.home.detections import Misconduct
+from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.files import Home, files
+from secemb_sdk.home.receipts import Receipt, Traffic
+from secemb_sdk.home.records import Keyed, Record, Stage, Ticket, Wish, Written, decode_stage, encode_stage
+from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState
-from secemb_sdk.pending import Keyed, Stage, Ticket, Wish, Written, decode_stage, encode_stage
-from secemb_sdk.receipts import Receipt, Traffic
-from secemb_sdk.record import Record
-from secemb_sdk.sealing import Seal
-from secemb_sdk.selection import Selection
-from secemb_sdk.vault import Vault
+from secemb_sdk.round.selection import Selection
+from secemb_sdk.round.session import Marks
 
 TASK, SERVERS = bytes(range(32)), ("https://zero.example:443", "https://one.example:443")
 KEY = bytes(range(32))
@@ -117,23 +115,23 @@ def test_a_record_is_old_or_new_after_a_death_at_any_system_call(tmp_path: Path,
     path = tmp_path / "record"
     outcomes = []
     for call in range(1, 20):
-        durable.write_file(path, b"old")
+        files.write_file(path, b"old")
         with pytest.MonkeyPatch.context() as patch:
             count = kill_at(patch, call, after=after)
             try:
-                durable.write_file(path, b"new")
+                files.write_file(path, b"new")
                 survived = True
             except KilledError:
                 survived = False
-        found = durable.read_file(path)
+        found = files.read_file(path)
         assert found in (b"old", b"new")
         outcomes.append(found)
         if survived:
             assert found == b"new"
             assert count() < call
             break
-        durable.write_file(path, b"newer")  # what the dead process left does not stand in the way
-        assert durable.read_file(path) == b"newer"
+        files.write_file(path, b"newer")  # what the dead process left does not stand in the way
+        assert files.read_file(path) == b"newer"
     assert survived
     assert b"old" in outcomes
 
@@ -144,7 +142,7 @@ def test_a_write_in_place_would_be_found_out(tmp_path: Path, monkeypatch: pytest
         os.write(handle, data)
         os.close(handle)
 
-    monkeypatch.setattr(durable, "write_file", write_in_place)
+    monkeypatch.setattr(files, "write_file", write_in_place)
     with pytest.raises(AssertionError):
         test_a_record_is_old_or_new_after_a_death_at_any_system_call(tmp_path, after=True)
 
@@ -163,7 +161,7 @@ def test_a_write_is_durable_before_it_returns(tmp_path: Path, monkeypatch: pytes
 
     for name in ("fsync", "replace"):
         monkeypatch.setattr(os, name, noted(name))
-    durable.write_file(tmp_path / "record", b"data")
+    files.write_file(tmp_path / "record", b"data")
     assert calls == ["fsync", "replace", "fsync"]  # the file, its name, the folder that holds the name
 
 
@@ -198,9 +196,7 @@ def test_a_second_opener_is_refused_until_the_first_has_closed(tmp_path: Path) -
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     open_vault(tmp_path)
-    program = (
-        "import sys; from secemb_sdk.home import Home; from secemb_sdk.sealing import Seal; Home(sys.argv[1], Seal())"
-    )
+    program = "import sys; from secemb_sdk.home.files import Home; from secemb_sdk.home.encryption import Seal; Home(sys.argv[1], Seal())"
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert "HomeInUseError" in done.stderr
 

@@ -12,15 +12,15 @@ from tests.unit.loopback import answer, serving, write_identity
 from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk import Device, Policy
-from secemb_sdk.detections import Detection
-from secemb_sdk.effects import Answer, Lost, Pause, Request, Send
+from secemb_sdk.context import Parts
 from secemb_sdk.errors import AddressError, EnrolmentError, HomeKeyError, PinError, PolicyError, UnavailableError
-from secemb_sdk.evaluating import measure
 from secemb_sdk.exchange import Exchange, server_time
+from secemb_sdk.home.detections import Detection
 from secemb_sdk.models import Floats, Model
-from secemb_sdk.parts import Parts
-from secemb_sdk.seeded import SeededBytes, session_id_of
-from secemb_sdk.selection import HoldOut, Selection, select
+from secemb_sdk.round.selection import HoldOut, Selection, select
+from secemb_sdk.round.session import SeededBytes, session_id_of
+from secemb_sdk.round.upload import measure
+from secemb_sdk.steps import Answer, Lost, Pause, Request, Send
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 from secemb_shared.randomness import Indices, secure_bytes
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import pytest
 
 from secemb_party.http.problems import PROBLEMS
-from secemb_sdk.effects import Answer
 from secemb_sdk.errors import (
     ConflictError,
     DeviceError,
@@ -16,7 +15,8 @@ from secemb_sdk.errors import (
     RefusedError,
     UnavailableError,
 )
-from secemb_sdk.problems import BY_SLUG, PREFIX, error_for, retry_after
+from secemb_sdk.exchange import BY_SLUG, PREFIX, error_for, retry_after
+from secemb_sdk.steps import Answer
 
 # What a server says for good about one message or one request, and would say again.
 FINAL = {

@@ -6,8 +6,8 @@ import pytest
 from tests.unit.test_sdk_home import KEY, KEYS, open_vault
 
 from secemb_sdk.errors import DamagedError, HomeKeyError, NewerHomeError
-from secemb_sdk.record import Record
-from secemb_sdk.sealing import Seal
+from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.records import Record
 
 
 def test_two_writes_of_the_same_record_do_not_look_alike() -> None:

@@ -19,11 +19,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from tests.unit.loopback import answer, serving, write_identity
 
-from secemb_sdk.driving import drive_async
-from secemb_sdk.effects import Answer, Lost, Request, Steps, send
 from secemb_sdk.errors import AddressError, PinError
-from secemb_sdk.transport import BlockingHttpTransport, HttpTransport
-from secemb_sdk.trust import Pins, Trust, check_address, key_digest
+from secemb_sdk.http import BlockingHttpTransport, HttpTransport, Pins, Trust, check_address, key_digest
+from secemb_sdk.steps import Answer, Lost, Request, Steps, drive_async, send
 
 ELSEWHERE = "http://127.0.0.1:9"
 GET = Request(server=0, method="GET", path="/v1/thing", headers={"secemb-ticket": "abc"}, most=100)
@@ -197,8 +195,8 @@ def test_closing_ends_the_wait_of_another_thread() -> None:
 
 INTERRUPTED = """
 import sys
-from secemb_sdk.effects import Request
-from secemb_sdk.transport import BlockingHttpTransport
+from secemb_sdk.steps import Request
+from secemb_sdk.http import BlockingHttpTransport
 transport = BlockingHttpTransport((sys.argv[1], "http://127.0.0.1:9"))
 try:
     transport.send(Request(server=0, method="GET", path="/"))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from secemb_party.models import Floats, Model, ModelMissingError, ModelStore, Shape
 from secemb_party.table_copies import Body, TableCopies, Wanted
-from secemb_sdk.ranking.errors import CopyError
-from secemb_sdk.ranking.table_copy import apply_delta
+from secemb_sdk.errors import CopyError
+from secemb_sdk.recommend.copy import apply_delta
 from secemb_shared.errors import EncodingError, LengthError, MessageError
 from secemb_shared.messages.table import CopyShape, TableFormat, delta_head
 

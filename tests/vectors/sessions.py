@@ -7,7 +7,7 @@ import numpy.typing as npt
 from tests.vectors.values import Case, elements, numbers, raw, words32
 
 from secemb_party.round import PartyRound
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared import reading, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots
 from secemb_shared.holds import hold_of, proof_of

@@ -1,9 +1,9 @@
 """What a device trains. The base needs no torch; the models that do are in `secemb_sdk.models.torch`."""
 
-from secemb_sdk.models.errors import ModelError, NotFiniteLossError, PartError, TorchMissingError
+from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError, TorchMissingError
 from secemb_sdk.models.factorisation import MatrixFactorisation
 from secemb_sdk.models.interface import Floats, Gradients, Model, Ratings
-from secemb_sdk.models.learning import PrivateState, fit_bound, learn
+from secemb_sdk.models.update import PrivateState, fit_bound, learn
 
 __all__ = [
     "Floats",

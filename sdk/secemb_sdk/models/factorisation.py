@@ -8,7 +8,7 @@ An item's row is its vector q_i and then its bias b_i. The private part is the p
 
 import numpy as np
 
-from secemb_sdk.models.errors import PartError
+from secemb_sdk.errors import PartError
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
 from secemb_shared.randomness import Indices
 

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import IO, Any
 
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_tools.bench import models
 from secemb_tools.bench.high_water import HighWater, highest

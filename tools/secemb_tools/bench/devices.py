@@ -20,8 +20,8 @@ from rich.progress import track
 from rich.table import Table
 
 from secemb_party.evaluation import Evaluation
-from secemb_sdk.flow import DeviceSession, Messages
 from secemb_sdk.models import Model
+from secemb_sdk.round.session import DeviceSession, Messages
 from secemb_shared import reading
 from secemb_shared.layout import plan
 from secemb_shared.messages import Sizes

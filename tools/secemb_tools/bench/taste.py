@@ -5,8 +5,8 @@ from typing import Self
 
 import numpy as np
 
-from secemb_sdk.flow import DeviceSession
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, learn
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
 

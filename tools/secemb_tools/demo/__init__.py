@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from secemb_sdk.durable import write_file
+from secemb_sdk.home.files import write_file
 from secemb_tools.demo.course import Course
 from secemb_tools.demo.ending import Ending, show
 from secemb_tools.demo.live import View

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from secemb_sdk.receipts import Receipt
+from secemb_sdk.home.receipts import Receipt
 from secemb_tools.demo.ending import Ending
 from secemb_tools.demo.evidence import ServerView, total_of, traffic_of, view_of
 from secemb_tools.demo.fleet import Fleet, fleet_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from secemb_sdk.receipts import Receipt
+from secemb_sdk.home.receipts import Receipt
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_tools.demo.stored import Message, complete_sessions, stored_messages

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from secemb_sdk import Contributed, Device, Dropped, Policy
-from secemb_sdk.home import Home
-from secemb_sdk.parts import Parts
-from secemb_sdk.receipts import Receipt
-from secemb_sdk.sealing import Seal
-from secemb_sdk.transport import HttpTransport
-from secemb_sdk.vault import Vault
+from secemb_sdk.context import Parts
+from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.files import Home
+from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.vault import Vault
+from secemb_sdk.http import HttpTransport
 from secemb_tools.simulation.scenario import HOLD_OUT, World
 from secemb_tools.transport import Transport
 

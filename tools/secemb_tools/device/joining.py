@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from secemb_sdk import BlockingDevice, Device
-from secemb_sdk.client import BlockingOpening
-from secemb_sdk.driving import drive_blocking
-from secemb_sdk.durable import make_folder, write_file
+from secemb_sdk.context import round_bytes
+from secemb_sdk.device import BlockingOpening
 from secemb_sdk.exchange import Exchange
-from secemb_sdk.joining import find_task
-from secemb_sdk.policy import round_bytes
-from secemb_sdk.transport import BlockingHttpTransport
+from secemb_sdk.home.files import make_folder, write_file
+from secemb_sdk.http import BlockingHttpTransport
+from secemb_sdk.round.join import find_task
+from secemb_sdk.steps import drive_blocking
 from secemb_shared.messages import TaskSpec
 from secemb_tools.operate.refusal import OperationError
 

@@ -11,7 +11,7 @@ from time import perf_counter, process_time
 import httpx
 import numpy as np
 
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_tools.loadtest.sending import Sending, keys_of, update_of

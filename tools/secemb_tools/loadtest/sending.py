@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import Kind
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import box_content, encode_relayed

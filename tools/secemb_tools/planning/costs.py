@@ -7,7 +7,7 @@ import numpy as np
 
 from secemb_party.evaluation import Evaluation, Share
 from secemb_party.round import BATCH
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared import reading
 from secemb_shared.layout import plan
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec

@@ -6,12 +6,11 @@ import numpy as np
 
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
-from secemb_sdk.evaluating import measure
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.context import Parts
 from secemb_sdk.models import NotFiniteLossError, PrivateState, fit_bound, learn
-from secemb_sdk.parts import Parts
-from secemb_sdk.selection import Selection, select
-from secemb_sdk.uploading import current_private, make_upload
+from secemb_sdk.round.selection import Selection, select
+from secemb_sdk.round.session import DeviceSession
+from secemb_sdk.round.upload import current_private, make_upload, measure
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import secure_bytes

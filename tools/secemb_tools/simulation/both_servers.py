@@ -3,7 +3,7 @@
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
 from secemb_party.round import PartyRound, agree
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 
 

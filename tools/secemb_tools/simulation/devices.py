@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
+from secemb_sdk.context import Parts
+from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState
-from secemb_sdk.parts import Parts
-from secemb_sdk.vault import Vault
 from secemb_tools.simulation.scenario import HOLD_OUT, World
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
 from secemb_sdk.models import Floats, Ratings
-from secemb_sdk.models.clipping import Doubles
+from secemb_sdk.models.update import Doubles
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import RECORD, USER
 from secemb_shared.prg import RingArray

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from secemb_sdk.errors import ModelError
 from secemb_sdk.models import Floats, Ratings
-from secemb_sdk.models.clipping import Doubles
-from secemb_sdk.models.errors import ModelError
 from secemb_sdk.models.torch import RatingModel
+from secemb_sdk.models.update import Doubles
 from secemb_shared.privacy import clip_each_to_steps
 from secemb_shared.privacy.clipping import Steps
 from secemb_tools.simulation.population import Device

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from secemb_sdk.durable import write_file
+from secemb_sdk.home.files import write_file
 from secemb_shared.errors import SecEmbError
 from secemb_tools.charts import line_chart
 from secemb_tools.simulation.engine import Row

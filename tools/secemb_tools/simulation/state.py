@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from secemb_party.models import Model, OptimiserState
-from secemb_sdk.durable import write_file
+from secemb_sdk.home.files import write_file
 from secemb_sdk.models import PrivateState
 from secemb_tools.simulation.engine import Engine, Row
 from secemb_tools.simulation.run import RunError

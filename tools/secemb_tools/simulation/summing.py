@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from secemb_party.evaluation import Share
 from secemb_party.models import Model
-from secemb_sdk.flow import DeviceSession
 from secemb_sdk.models import Floats, Ratings
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
 from secemb_tools.simulation.both_servers import BothServers

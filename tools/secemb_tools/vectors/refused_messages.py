@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from secemb_party.round import PartyRound
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.messages import Kind, RoundSpec, decode_answer, encode_answer, encode_sum_share

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secemb_party.round import PartyRound
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared import relaying
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.labels import Label

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from secemb_party.evaluation import Share
 from secemb_party.round import PartyRound
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.messages import RoundSpec, TaskSpec, public_keys_digest, public_update_digest
 from secemb_shared.randomness import Indices

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from secemb_sdk.flow import DeviceSession
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_tools.loadtest.sending import Sending, keys_of, update_of

@@ -1,6 +1,6 @@
 """Models written in torch, and what an app subclasses to bring its own. Needs `pip install secemb[train]`."""
 
-from secemb_sdk.models.errors import TorchMissingError
+from secemb_sdk.errors import TorchMissingError
 
 try:
     import torch as _torch  # noqa: F401
@@ -9,9 +9,8 @@ except ModuleNotFoundError as error:
 
 from secemb_sdk.models.torch.base import Parts, Shapes, TorchModel, compute_alone
 from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
-from secemb_sdk.models.torch.deep_machine import DeepFactorisationMachine
 from secemb_sdk.models.torch.factorisation import TorchMatrixFactorisation
-from secemb_sdk.models.torch.machine import FactorisationMachine, FeatureLookup
+from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine, FeatureLookup
 from secemb_sdk.models.torch.rating import RatingModel
 
 __all__ = [

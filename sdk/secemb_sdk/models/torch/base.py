@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secemb_sdk.models.errors import PartError
+from secemb_sdk.errors import PartError
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
 from secemb_shared.randomness import Indices
 

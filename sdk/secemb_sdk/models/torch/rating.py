@@ -58,7 +58,7 @@ class RatingModel(TorchModel):
 
         Shapes: rows (n, width), private parts (n, private size), a line of `look_up` for each, and one dense part; all
         that is returned has n lines. For simulations. They take for granted that `predict` looks at each row alone; a
-        device takes nothing for granted and asks for one rating after the other (`secemb_sdk.models.clipping`).
+        device takes nothing for granted and asks for one rating after the other (`secemb_sdk.models.update`).
         """
         found = self._differentiate_each(*map(torch.tensor, (rows, dense, private, known, values)))
         by_row, by_dense, by_private = (gradient.numpy() for gradient in found)

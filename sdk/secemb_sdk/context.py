@@ -1,0 +1,113 @@
+"""What the steps of a device work with: its home, its policy, its clocks and its random bytes."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from secemb_sdk.errors import HomeError, MisfitError, PolicyError
+from secemb_sdk.home.detections import Misconduct
+from secemb_sdk.home.receipts import date_of
+from secemb_sdk.home.vault import Vault
+from secemb_sdk.models import MatrixFactorisation, Model
+from secemb_sdk.round.selection import HoldOut
+from secemb_shared.messages import Sizes, TaskSpec
+from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.privacy import RECORD
+from secemb_shared.randomness import RandomBytes, secure_bytes
+
+_KEYS_PACE = 0.1  # of the pace
+_SMALL_CHANGE = 8192  # bytes of what is no message: the task, the round, the ticket, receipts
+
+
+def always() -> bool:
+    """Allow everything."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the app asks of a round. Nothing is sent that `allowed` does not allow at that moment."""
+
+    allowed: Callable[[], bool] = always  # unmetered network? on power? asked before every request, so it must be quick
+    seconds: float = 120.0  # one call of `contribute()` ends after this long; what is left goes on at the next
+    bytes: int | None = None  # bodies in both directions; a round that needs more is not begun
+    # The update leaves so long after the answers to the keys, unless training takes longer: otherwise the time between
+    # them would say how many items a device has.
+    pace_seconds: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < float("inf"):
+            raise PolicyError("seconds must be a positive number")
+        if not 0 <= self.pace_seconds < self.seconds:
+            raise PolicyError("pace_seconds must be at least 0 and below seconds, or no round would ever end")
+
+    @property
+    def keys_seconds(self) -> float:
+        """Return how long after a ticket keys are sent, however many items were to be placed."""
+        return _KEYS_PACE * self.pace_seconds
+
+    def check_bytes(self, task: TaskSpec, *, relayed: bool = False) -> None:
+        """Refuse a budget that a training round without repeats would overrun."""
+        needed = round_bytes(task, relayed=relayed)
+        if self.bytes is not None and needed > self.bytes:
+            raise PolicyError(f"a round of this task moves {needed:,} bytes; allow that many, or do not take part")
+
+
+def round_bytes(task: TaskSpec, *, relayed: bool = False) -> int:
+    """Return what a training round moves in both directions together, if nothing has to be repeated."""
+    sizes = Sizes.of(task)
+    messages = sizes.relayed_upload + sizes.relayed_download if relayed else sizes.upload + sizes.download
+    return messages + 4 * task.dense_size + _SMALL_CHANGE
+
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """One device, as its steps see it."""
+
+    vault: Vault = field(repr=False)
+    task_id: bytes
+    token: str | None = field(default=None, repr=False)
+    policy: Policy = field(default_factory=Policy)
+    model: Model | None = None  # None: matrix factorisation of the task's width
+    rate: float | None = None  # of the private part's optimiser; None: the task's rate for rows
+    epochs: int = 1
+    hold_out: float = 0.1  # the fraction of ratings that is for evaluation alone
+    transport: str | None = None  # direct or relayed; None: relayed where the task allows it
+    clock: Clock = time.monotonic  # decides
+    wall_clock: Clock = time.time  # dates receipts and detections, and tells whether it is a relay key's time
+    random_bytes: RandomBytes = secure_bytes
+
+    def model_for(self, task: TaskSpec) -> Model:
+        """Return the model, or raise unless it fits the task."""
+        if self.epochs > 1 and task.privacy is not None and task.privacy.unit == RECORD:
+            raise MisfitError("where each rating is cut apart a round is one epoch; open the device with epochs=1")
+        model: Model = self.model or MatrixFactorisation(dimension=task.row_width - 1)
+        if (model.row_width, model.dense_size) != (task.row_width, task.dense_size):
+            raise MisfitError(
+                f"the task has rows of {task.row_width} numbers and {task.dense_size} dense ones, the model "
+                f"{model.row_width} and {model.dense_size}; open the device with the task's model"
+            )
+        return model
+
+    def relays(self, task: TaskSpec) -> bool:
+        """Return whether rounds of this task go through server 0 alone."""
+        if self.transport == "relayed" and not task.relays:
+            raise PolicyError("this task is not relayed; open the device with transport=None or transport='direct'")
+        return task.relays and self.transport != "direct"
+
+    def rate_for(self, task: TaskSpec) -> float:
+        """Return the rate at which the private part learns."""
+        return decimal(task.row_rate) if self.rate is None else self.rate
+
+    def note(self, misconduct: Misconduct) -> None:
+        """Count what a server does against the protocol. A home that cannot keep it must not change what is sent."""
+        with suppress(HomeError):
+            self.vault.note(misconduct, date_of(self.wall_clock()))
+
+    def held_out(self) -> HoldOut:
+        """Return which ratings are held out."""
+        return HoldOut(key=self.vault.hold_out_key, fraction=self.hold_out)

@@ -1,0 +1,239 @@
+"""A device as an app uses it: on an event loop, or blocking. Both are thin; the steps are the same.
+
+async with Device.open(home=folder, servers=(url0, url1), task=task_id, token=token) as device:
+    device.log(item=318, rating=5.0)
+    outcome = await device.contribute()
+    best = await device.recommend(k=10)
+"""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic, time
+from typing import Any, ClassVar, Literal
+
+from secemb_sdk.context import Clock, Parts, Policy
+from secemb_sdk.errors import AddressError, EnrolmentError, PinError, PolicyError
+from secemb_sdk.home.detections import Detection
+from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.files import Home
+from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.vault import Vault
+from secemb_sdk.http import Pins, Trust, check_address
+from secemb_sdk.models import Model
+from secemb_sdk.recommend import Scored, TableFormat
+from secemb_sdk.recommend.advice import rank_candidates, recommend_items
+from secemb_sdk.round.contribute import Outcome, contribute
+from secemb_sdk.round.route import DIRECT, RELAYED
+from secemb_sdk.steps import AsyncTransport, BlockingTransport, drive_async, drive_blocking
+from secemb_shared.randomness import RandomBytes, secure_bytes
+
+_TASK_DIGITS = 64
+
+
+@dataclass(kw_only=True)
+class Opening:
+    """The arguments of `Device.open` and `Device.open_blocking`."""
+
+    home: Path | str  # a directory for this device and task alone; made if it is not there
+    servers: tuple[str, str]  # addresses of server 0 and server 1
+    task: str  # the task's id: 64 hexadecimal digits
+    token: str | None = field(default=None, repr=False)  # from the operator of server 0; None where anybody may join
+    model: Model | None = None  # None: matrix factorisation as wide as the task's rows
+    key: bytes | None = field(default=None, repr=False)  # 16 or 32 random bytes; with it the home is encrypted
+    policy: Policy | None = None
+    pins: Sequence[Pins] | None = None  # for each server digests of public keys, of which it must show one
+    trust: Trust = None  # an SSLContext or a file of authorities; None: those of the system
+    rate: float | None = None  # at which the private part learns; None: the task's rate for rows
+    epochs: int = 1  # passes over the ratings in a round
+    hold_out: float = 0.1  # the fraction of ratings that is kept for evaluation and never trained on
+    transport: Literal["direct", "relayed"] | None = None  # None: relayed where the task allows it
+    clock: Clock = field(default=monotonic, repr=False)
+    wall_clock: Clock = field(default=time, repr=False)
+    random_bytes: RandomBytes = field(default=secure_bytes, repr=False)
+
+    def __post_init__(self) -> None:
+        if len(self.servers) != 2:
+            raise AddressError("a device talks to two servers: give the addresses of server 0 and of server 1")
+        if self.addresses[0] == self.addresses[1]:
+            raise AddressError("both servers have the same address; two different operators must run them")
+        if len(self.task) != _TASK_DIGITS or not set(self.task) <= set("0123456789abcdef"):
+            raise PinError("a task's id is 64 lower-case hexadecimal digits; `secemb task show` prints it")
+        if self.pins is not None and len(self.pins) != 2:
+            raise PinError("pins are two lists of digests, one for each server")
+        if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
+            raise EnrolmentError("a token is one line of printable ASCII; copy it anew from the operator's message")
+        if self.epochs < 1 or not 0 <= self.hold_out < 1:
+            raise PolicyError("epochs must be at least 1, and hold_out at least 0 and below 1")
+        if self.transport not in (None, DIRECT, RELAYED):
+            raise PolicyError("transport is 'direct' or 'relayed', or None to let the task decide")
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """Return the servers' addresses in one form."""
+        return check_address(self.servers[0]), check_address(self.servers[1])
+
+    def open_home(self) -> Parts:
+        """Take hold of the home, and return what the device's steps need."""
+        home = Home(self.home, Seal(self.key))
+        try:
+            vault = Vault(home, random_bytes=self.random_bytes)
+            vault.bind(bytes.fromhex(self.task), self.addresses)
+        except BaseException:
+            home.close()
+            raise
+        return Parts(
+            vault=vault,
+            task_id=bytes.fromhex(self.task),
+            token=self.token,
+            policy=self.policy or Policy(),
+            model=self.model,
+            rate=self.rate,
+            epochs=self.epochs,
+            hold_out=self.hold_out,
+            transport=self.transport,
+            clock=self.clock,
+            wall_clock=self.wall_clock,
+            random_bytes=self.random_bytes,
+        )
+
+
+class Owned:
+    """What the owner of a device may do without a network."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of task {self._parts.task_id.hex()[:8]}>"
+
+    def log(self, *, item: int, rating: float) -> None:
+        """Remember what the owner thinks of an item; it is on disk on return. The last rating of an item counts."""
+        self._parts.vault.log([(item, rating)])
+
+    def log_many(self, ratings: Mapping[int, float]) -> None:
+        """Remember several ratings in one write."""
+        self._parts.vault.log(ratings.items())
+
+    def receipts(self) -> list[Receipt]:
+        """Return what was sent in each round, oldest first."""
+        return self._parts.vault.receipts()
+
+    def detections(self) -> list[Detection]:
+        """Return what this device has noticed of servers that do not keep to the protocol, by kind."""
+        return [one for _, one in sorted(self._parts.vault.detections().items())]
+
+    def forget(self, *, receipts: bool = False) -> None:
+        """Erase ratings, the private part and the session under way; with `receipts` those and the detections too."""
+        self._parts.vault.forget(receipts=receipts)
+
+    def export(self) -> dict[str, Any]:
+        """Return everything that is known about the owner, as data that `json.dumps` takes."""
+        return self._parts.vault.export()
+
+
+class Device(Owned):
+    """A device on an event loop. Make one with `async with Device.open(…)` or `with Device.open_blocking(…)`."""
+
+    open: ClassVar[type["AsyncOpening"]]
+    open_blocking: ClassVar[type["BlockingOpening"]]
+
+    def __init__(self, parts: Parts, transport: AsyncTransport) -> None:
+        super().__init__(parts)
+        self._transport = transport
+        self._contributing, self._advising = asyncio.Lock(), asyncio.Lock()
+
+    async def contribute(self) -> Outcome:
+        """Take part in one round, or go on with one that was cut short; return what became of it."""
+        async with self._contributing:
+            return await drive_async(contribute(self._parts), self._transport)
+
+    async def recommend(
+        self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False
+    ) -> Scored:
+        """Return the k items that the owner may like best, with their scores, from a copy of the table."""
+        steps = recommend_items(self._parts, k=k, table=table, include_rated=include_rated)
+        async with self._advising:
+            return await drive_async(steps, self._transport)
+
+    async def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
+        """Return candidates with their scores, best first, from rows that are read privately."""
+        steps = rank_candidates(self._parts, candidates, include_rated=include_rated)
+        async with self._advising:
+            return await drive_async(steps, self._transport)
+
+
+class BlockingDevice(Owned):
+    """A device for programs without an event loop."""
+
+    def __init__(self, parts: Parts, transport: BlockingTransport) -> None:
+        super().__init__(parts)
+        self._transport = transport
+        self._contributing, self._advising = threading.Lock(), threading.Lock()
+
+    def contribute(self) -> Outcome:
+        """Take part in one round, or go on with one that was cut short; return what became of it."""
+        with self._contributing:
+            return drive_blocking(contribute(self._parts), self._transport)
+
+    def recommend(self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False) -> Scored:
+        """Return the k items that the owner may like best, with their scores, from a copy of the table."""
+        steps = recommend_items(self._parts, k=k, table=table, include_rated=include_rated)
+        with self._advising:
+            return drive_blocking(steps, self._transport)
+
+    def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
+        """Return candidates with their scores, best first, from rows that are read privately."""
+        steps = rank_candidates(self._parts, candidates, include_rated=include_rated)
+        with self._advising:
+            return drive_blocking(steps, self._transport)
+
+
+@dataclass(kw_only=True)
+class AsyncOpening(Opening):
+    """A device that is open within `async with`."""
+
+    _open: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
+
+    async def __aenter__(self) -> Device:
+        from secemb_sdk.http import HttpTransport  # here, because httpx takes long to import
+
+        async with AsyncExitStack() as opened:
+            parts = await asyncio.to_thread(self.open_home)
+            opened.callback(parts.vault.close)
+            transport = await asyncio.to_thread(HttpTransport, self.addresses, trust=self.trust, pins=self.pins)
+            opened.push_async_callback(transport.aclose)
+            self._open = opened.pop_all()
+        return Device(parts, transport)
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self._open.aclose()
+
+
+@dataclass(kw_only=True)
+class BlockingOpening(Opening):
+    """A device that is open within `with`."""
+
+    _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+
+    def __enter__(self) -> BlockingDevice:
+        from secemb_sdk.http import BlockingHttpTransport
+
+        with ExitStack() as opened:
+            parts = self.open_home()
+            opened.callback(parts.vault.close)
+            transport = BlockingHttpTransport(self.addresses, trust=self.trust, pins=self.pins)
+            opened.callback(transport.close)
+            self._open = opened.pop_all()
+        return BlockingDevice(parts, transport)
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()
+
+
+# The arguments of an opening are those of its dataclass, written once for both.
+Device.open = AsyncOpening
+Device.open_blocking = BlockingOpening

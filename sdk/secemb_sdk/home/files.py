@@ -1,0 +1,141 @@
+"""The home directory of one device: records under names, in files that are either old or new, never in between."""
+
+import contextlib
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from secemb_sdk.errors import HomeError, HomeInUseError
+from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.records import Record
+
+_UNFINISHED = ".new"
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Put `data` in the place of what is there, readable by the owner alone."""
+    unfinished = path.with_name(path.name + _UNFINISHED)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(unfinished)  # of a process that was killed
+    handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.replace(unfinished, path)
+    _sync_folder(path.parent)
+
+
+def read_file(path: Path) -> bytes | None:
+    """Return what is there, or nothing."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file if it is there, and what a killed process may have left of its next version."""
+    removed = False
+    for one in (path, path.with_name(path.name + _UNFINISHED)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(one)
+            removed = True
+    if removed:
+        _sync_folder(path.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that only its owner can enter, or shut one that is there to others."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name durable: it is part of the folder, not of the file."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+_LOCK = "lock"
+
+
+class Home:
+    """A folder that is held open: mode 0700, files 0600, each record replaced as a whole."""
+
+    def __init__(self, folder: Path | str, seal: Seal) -> None:
+        self.folder, self._seal = Path(folder), seal
+        self.lock = threading.RLock()  # one change at a time: an app may log while a round is under way
+        self._hold: int | None = self._take()
+
+    def __repr__(self) -> str:
+        return f"<Home {'closed' if self._hold is None else 'open'}>"
+
+    def read(self, name: str) -> Record | None:
+        """Return a record, or nothing if there is none."""
+        with self._held():
+            data = read_file(self.folder / name)
+        return None if data is None else Record.decode(self._seal.open(name, data))
+
+    def write(self, name: str, record: Record) -> None:
+        """Put a record in the place of the one that is there; it is durable on return."""
+        data = self._seal.close(name, record.encode())
+        with self._held():
+            write_file(self.folder / name, data)
+
+    def remove(self, name: str) -> None:
+        """Remove a record; it is gone on return."""
+        with self._held():
+            remove_file(self.folder / name)
+
+    def place(self, *, renew: bool = False) -> list[int]:
+        """Return what tells this home from a copy of it, and from itself before `renew`; no program can set it back."""
+        with self._held():
+            if renew:
+                os.utime(self.folder / _LOCK)
+            found = os.stat(self.folder / _LOCK)
+            return [found.st_ino, found.st_ctime_ns]
+
+    def close(self) -> None:
+        """Let others open the home."""
+        with self.lock:
+            if self._hold is not None:
+                os.close(self._hold)
+                self._hold = None
+
+    def _take(self) -> int:
+        """Make the folder and hold its lock, which ends with this process at the latest."""
+        try:
+            make_folder(self.folder)
+            handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise HomeError(f"the home directory cannot be used: {error.strerror}; give one that is yours") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            raise HomeInUseError("another process or object has this home open; close it first") from None
+        return handle
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Let one thread at a time touch the files of a home that is open."""
+        with self.lock:
+            if self._hold is None:
+                raise HomeError("this device is closed; open it again")
+            try:
+                yield
+            except OSError as error:
+                raise HomeError(
+                    f"the home cannot be read or written: {error.strerror}; make room or repair it"
+                ) from error

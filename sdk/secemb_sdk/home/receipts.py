@@ -1,0 +1,90 @@
+"""Privacy receipts: what left the device in a round, for its owner to read. No item and no rating is in one."""
+
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from secemb_sdk.steps import Answer, Lost, Request
+from secemb_shared.messages import RoundSpec
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Bytes to and from each server: bodies of requests and answers, headers and TLS not.
+
+    Repeats are in it, and what had moved of a request that failed or of an answer that was cut.
+    """
+
+    sent: list[int] = field(default_factory=lambda: [0, 0])
+    received: list[int] = field(default_factory=lambda: [0, 0])
+
+    def add(self, other: "Traffic") -> None:
+        """Add what was counted before."""
+        self.sent = [mine + yours for mine, yours in zip(self.sent, other.sent, strict=True)]
+        self.received = [mine + yours for mine, yours in zip(self.received, other.received, strict=True)]
+
+    def copy(self) -> "Traffic":
+        """Return the count as it is now."""
+        return Traffic(list(self.sent), list(self.received))
+
+    def count(self, request: Request, answer: Answer | Lost) -> None:
+        """Add one exchange: of one that was lost, what had moved by then. What nobody knows counts as sent."""
+        if isinstance(answer, Answer):
+            sent, received = len(request.body), len(answer.body)
+        else:
+            sent, received = len(request.body) if answer.sent is None else answer.sent, answer.received
+        self.sent[request.server] += sent
+        self.received[request.server] += received
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """One round that this device took part in."""
+
+    round: int
+    kind: str  # train, survey or evaluate
+    model_version: int
+    model_digest: str
+    sent: tuple[int, int]  # bytes of bodies to server 0 and 1; what a killed app had under way may be missing
+    received: tuple[int, int]
+    slots: int  # keys sent; the same for every device
+    truncated: int  # items that found no place in this round, or are not in the catalogue
+    complete: bool  # both servers acknowledged everything; if not, the session was dropped
+    date: str  # by this device's clock, UTC
+    transport: str = "direct"  # or relayed: everything went through server 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the receipt as plain data."""
+        return asdict(self) | {"sent": list(self.sent), "received": list(self.received)}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Self:
+        """Read `as_json`."""
+        return cls(**(found | {"sent": tuple(found["sent"]), "received": tuple(found["received"])}))
+
+
+def make_receipt(
+    round_: RoundSpec, traffic: Traffic, *, truncated: int, complete: bool, wall_time: float, transport: str = "direct"
+) -> Receipt:
+    """Return the receipt of a session that ended."""
+    return Receipt(
+        round=round_.number,
+        kind=round_.kind,
+        model_version=round_.model_version,
+        model_digest=round_.model_digest.hex(),
+        sent=(traffic.sent[0], traffic.sent[1]),
+        received=(traffic.received[0], traffic.received[1]),
+        slots=round_.task.geometry.slots,
+        truncated=truncated,
+        complete=complete,
+        date=date_of(wall_time),
+        transport=transport,
+    )
+
+
+def date_of(seconds: float) -> str:
+    """Return a time since 1970 as text, in UTC."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+    except (OverflowError, ValueError, OSError):
+        return "unknown"  # a clock that shows a year no calendar has

@@ -1,0 +1,211 @@
+"""The records of a home: the private part of a model, and the session that a device is in."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+
+from secemb_sdk.errors import DamagedError
+from secemb_sdk.home.receipts import Traffic
+from secemb_sdk.models import PrivateState
+from secemb_sdk.round.selection import Selection
+from secemb_sdk.round.session import Marks, Messages
+
+_LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Record:
+    """What is stored under one name. Its content is private."""
+
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """Return the record as bytes."""
+        lengths = [[name, len(part)] for name, part in self.parts.items()]
+        head = json.dumps({"fields": dict(self.fields), "parts": lengths}, separators=(",", ":")).encode()
+        return b"".join((len(head).to_bytes(_LENGTH_BYTES, "little"), head, *self.parts.values()))
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read `encode`."""
+        try:
+            start = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "little")
+            head = json.loads(data[_LENGTH_BYTES:start])
+            parts = {}
+            for name, length in head["parts"]:
+                parts[name] = data[start : start + length]
+                start += length
+            found = cls(head["fields"], parts)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            found = None
+        if found is None or start != len(data):
+            raise DamagedError("a record of the home cannot be read; restore the home, or remove it and begin anew")
+        return found
+
+
+_ARRAYS = ("values", "first", "second")
+_STORED = np.dtype("<f4")
+
+
+def encode_private(state: PrivateState) -> Record:
+    """Return the record of a private state."""
+    arrays = {name: getattr(state, name).astype(_STORED).tobytes() for name in _ARRAYS}
+    return Record({"steps": state.steps}, arrays)
+
+
+def decode_private(record: Record) -> PrivateState:
+    """Read `encode_private`."""
+    try:
+        arrays = {name: np.frombuffer(record.parts[name], _STORED).astype(np.float32) for name in _ARRAYS}
+        return PrivateState(steps=int(record.fields["steps"]), **arrays)
+    except (KeyError, ValueError):
+        raise DamagedError("the private part cannot be read; forget() it and begin anew") from None
+
+
+def export_private(state: PrivateState) -> Mapping[str, Any]:
+    """Return a private state as plain data."""
+    return {"steps": state.steps, **{name: getattr(state, name).tolist() for name in _ARRAYS}}
+
+
+_PRIVATE = "private "  # before the names of the parts that belong to the private state
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Wish:
+    """A session that may have been announced to server 0, and no more."""
+
+    seed: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Ticket:
+    """What a session takes part in, and what it has cost so far."""
+
+    round: bytes  # canonical form
+    ticket: str
+    truncated: int  # items that have no place in the round, or none in the catalogue
+    traffic: Traffic
+    receipts: int  # how many there were: so that this session leaves one, however often it is finished
+    relay: bytes | None = None  # server 1's relay key as it was announced; None where both servers are talked to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Keyed:
+    """A session whose keys may have been sent."""
+
+    ticket: Ticket
+    seed: bytes
+    selection: Selection
+    keys_digest: bytes  # of both messages: what is rebuilt must be what was sent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Written:
+    """A session whose update may have been sent."""
+
+    ticket: Ticket
+    session_id: bytes
+    update: Messages
+    marks: Marks
+    private: PrivateState | None  # what becomes the private part when both servers have the update
+    trouble: str | None = None  # the name of what kept it from training
+
+
+Stage: TypeAlias = Wish | Keyed | Written
+
+
+def encode_stage(stage: Stage) -> Record:
+    """Return the record of a session."""
+    match stage:
+        case Wish(seed):
+            return Record({"stage": "wish"}, {"seed": seed})
+        case Keyed():
+            fields = {"stage": "keyed", **_ticket_fields(stage.ticket)}
+            items, values = stage.selection.items.astype("<i8"), stage.selection.values.astype("<f4")
+            parts = {"seed": stage.seed, "digest": stage.keys_digest, **_relay_part(stage.ticket)}
+            return Record(fields, parts | {"items": items.tobytes(), "values": values.tobytes()})
+        case Written():
+            fields = {"stage": "written", **_ticket_fields(stage.ticket), "trouble": stage.trouble}
+            parts = {"session": stage.session_id, "update 0": stage.update[0], "update 1": stage.update[1]}
+            parts |= {"proof 0": stage.marks.proofs[0], "proof 1": stage.marks.proofs[1]}
+            parts |= {"receipt": stage.marks.receipt, **_relay_part(stage.ticket)}
+            if stage.private is not None:
+                private = encode_private(stage.private)
+                fields |= {"private": dict(private.fields)}
+                parts |= {_PRIVATE + name: part for name, part in private.parts.items()}
+            return Record(fields, parts)
+
+
+def decode_stage(record: Record) -> Stage:
+    """Read `encode_stage`."""
+    try:
+        match record.fields["stage"]:
+            case "wish":
+                return Wish(record.parts["seed"])
+            case "keyed":
+                return _decode_keyed(record)
+            case "written":
+                return _decode_written(record)
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise DamagedError("the pending session cannot be read; forget() it and begin anew")
+
+
+def _decode_keyed(record: Record) -> Keyed:
+    selection = Selection(
+        items=np.frombuffer(record.parts["items"], "<i8").astype(np.int64),
+        values=np.frombuffer(record.parts["values"], "<f4").astype(np.float32),
+        unknown=0,  # counted in the ticket already
+    )
+    return Keyed(
+        ticket=_decode_ticket(record),
+        seed=record.parts["seed"],
+        selection=selection,
+        keys_digest=record.parts["digest"],
+    )
+
+
+def _decode_written(record: Record) -> Written:
+    private = None
+    if "private" in record.fields:
+        named = {name.removeprefix(_PRIVATE): part for name, part in record.parts.items() if name.startswith(_PRIVATE)}
+        private = decode_private(Record(record.fields["private"], named))
+    return Written(
+        ticket=_decode_ticket(record),
+        session_id=record.parts["session"],
+        update=(record.parts["update 0"], record.parts["update 1"]),
+        marks=Marks((record.parts["proof 0"], record.parts["proof 1"]), record.parts["receipt"]),
+        private=private,
+        trouble=record.fields["trouble"],
+    )
+
+
+def _relay_part(ticket: Ticket) -> dict[str, bytes]:
+    return {} if ticket.relay is None else {"relay": ticket.relay}
+
+
+def _ticket_fields(ticket: Ticket) -> dict[str, object]:
+    return {
+        "round": ticket.round.decode("ascii"),
+        "ticket": ticket.ticket,
+        "truncated": ticket.truncated,
+        "sent": ticket.traffic.sent,
+        "received": ticket.traffic.received,
+        "receipts": ticket.receipts,
+    }
+
+
+def _decode_ticket(record: Record) -> Ticket:
+    fields = record.fields
+    return Ticket(
+        round=fields["round"].encode("ascii"),
+        ticket=fields["ticket"],
+        truncated=fields["truncated"],
+        traffic=Traffic(list(fields["sent"]), list(fields["received"])),
+        receipts=fields["receipts"],
+        relay=record.parts.get("relay"),
+    )

@@ -1,0 +1,329 @@
+"""What a device keeps in its home, and how it changes.
+
+    identity    the task and the servers it was opened with, and the key of its hold-out
+    task        the task's canonical form, once both servers have shown it
+    ratings     what was logged, each item once
+    private     the private part of the model
+    session     the session that is under way
+    receipts    what was sent in each round
+    detections  what servers did against the protocol, counted
+    rounds      the newest round that this device has been in, and where it was written
+    relay       the newest relay key of server 1 that this device has seen
+    dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
+    public/     that copy: a cache, not encrypted
+
+A session belongs to the place where it began: in a home that was copied, moved to another disk or restored since then
+it is dropped, or a path could be used a second time. Nor does such a home know which rounds it has been in. What no
+program can notice is the whole disk being set back, or the file `session` alone while its session is under way. Leave
+the home out of backups.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from operator import index
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from secemb_sdk.errors import DamagedError, ForgottenError, PinError, RatingError
+from secemb_sdk.home.detections import Detections, Misconduct, add, as_json, from_json
+from secemb_sdk.home.files import Home
+from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.records import (
+    Keyed,
+    Record,
+    Stage,
+    Wish,
+    Written,
+    decode_private,
+    decode_stage,
+    encode_private,
+    encode_stage,
+    export_private,
+)
+from secemb_sdk.models import PrivateState
+from secemb_shared.errors import SecEmbError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.relay_key import RelayKey
+from secemb_shared.randomness import RandomBytes, secure_bytes
+
+_LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
+_PRIVATE_NAMES = ("session", "private", "ratings")
+_TOLD_NAMES = ("receipts", "detections")  # what is kept for the owner to read
+_PLACE = "place"  # where a session has begun, or a round was entered
+
+
+class Vault:
+    """The records of one home. Every change is durable when its method returns."""
+
+    def __init__(self, home: Home, *, random_bytes: RandomBytes = secure_bytes) -> None:
+        self._home, self._random_bytes = home, random_bytes
+        self._ratings: dict[int, float] | None = None
+        self.forgotten = 0  # how often; a round that began before does not write after
+
+    def bind(self, task_id: bytes, servers: tuple[str, str]) -> None:
+        """Make this the home of a device of that task and those servers, or see that it is."""
+        with self._home.lock:
+            found = self._home.read("identity")
+            if found is None:
+                fields = {"task": task_id.hex(), "servers": list(servers)}
+                if self._home.read("rounds") is None:
+                    self._keep_newest(-1)
+                self._home.write("identity", Record(fields, {"hold-out": self._random_bytes(32)}))
+            elif found.fields.get("task") != task_id.hex():
+                raise PinError("this home belongs to another task; give each task a home of its own")
+            elif found.fields.get("servers") != list(servers):
+                raise PinError("this home was opened with other servers; give those, or begin a new home")
+
+    @property
+    def hold_out_key(self) -> bytes:
+        """Return the key that decides which ratings are held out."""
+        return self._must_have("identity").parts["hold-out"]
+
+    @property
+    def public_folder(self) -> Path:
+        """Return where copies of the public model are kept."""
+        return self._home.folder / "public"
+
+    # The task.
+
+    def task(self) -> TaskSpec | None:
+        """Return the task, if both servers have shown it before."""
+        found = self._read_copy("task")
+        try:
+            return None if found is None else TaskSpec.decode(found.parts["task"])
+        except SecEmbError:  # kept by another version of the SDK, which read tasks otherwise
+            return None
+
+    def keep_task(self, task: TaskSpec) -> None:
+        """Remember the task."""
+        self._home.write("task", Record({}, {"task": task.encode()}))
+
+    # Ratings.
+
+    def ratings(self) -> Mapping[int, float]:
+        """Return the last rating of each item."""
+        with self._home.lock:
+            if self._ratings is None:
+                found = self._home.read("ratings")
+                self._ratings = {} if found is None else _decode_ratings(found)
+            return dict(self._ratings)
+
+    def log(self, ratings: Iterable[tuple[int, float]]) -> None:
+        """Add ratings; of an item that comes again the last one counts."""
+        checked = {_check_item(item): _check_rating(rating) for item, rating in ratings}
+        with self._home.lock:
+            merged = {**self.ratings(), **checked}
+            self._home.write("ratings", _encode_ratings(merged))
+            self._ratings = merged
+
+    # The private part and the session that changes it.
+
+    def private(self) -> PrivateState | None:
+        """Return the private part, if this device has trained before."""
+        found = self._home.read("private")
+        return None if found is None else decode_private(found)
+
+    def session(self) -> Stage | None:
+        """Return the session that is under way."""
+        found = self._home.read("session")
+        return None if found is None else decode_stage(found)
+
+    def drop_session(self) -> None:
+        """Remove a session that nobody can go on with. That is always safe: it will not be sent again."""
+        self._home.remove("session")
+
+    def keep_session(self, stage: Stage, *, round_: int | None = None, forgotten: int) -> None:
+        """Let the session be at this stage, in this round, unless its device was told to forget meanwhile."""
+        with self._home.lock:
+            self._check_remembers(forgotten)
+            if round_ is not None:
+                # First: a device that dies in between sits the round out, rather than being in it a second time.
+                self.enter_round(round_)
+            record, newest, new = encode_stage(stage), self.newest_round(), isinstance(stage, Wish)
+            place = self._home.place(renew=new)
+            if new and newest is not None:
+                self._keep_newest(newest)  # it goes along with the home's new place
+            self._home.write("session", Record({**record.fields, _PLACE: place}, record.parts))
+
+    def session_is_elsewhere(self) -> bool:
+        """Tell whether the session under way has begun in another place: this home is a copy, or was restored."""
+        found = self._home.read("session")
+        return found is not None and found.fields.get(_PLACE) != self._home.place()
+
+    def enter_round(self, number: int) -> None:
+        """Remember that this device has been in a round."""
+        with self._home.lock:
+            newest = self.newest_round()
+            if newest is None or number > newest:
+                self._keep_newest(number)
+
+    def newest_round(self) -> int | None:
+        """Return the newest round that this device has been in: -1 if it was in none, nothing if nobody can tell.
+
+        Nobody can in a home that was copied or restored: it may be older than the rounds that its device has been in.
+        """
+        try:
+            found = self._home.read("rounds")
+        except DamagedError:
+            return None
+        here = found is not None and found.fields.get(_PLACE) == self._home.place()
+        return int(found.fields["newest"]) if found is not None and here else None
+
+    def _keep_newest(self, number: int) -> None:
+        self._home.write("rounds", Record({"newest": number, _PLACE: self._home.place()}))
+
+    def end_session(
+        self, receipt: Receipt, *, receipts: int, private: PrivateState | None = None, forgotten: int
+    ) -> None:
+        """Take over what a session leaves, and end it. To do this twice is to do it once."""
+        with self._home.lock:
+            self._check_remembers(forgotten)
+            if self.receipt_at(receipts) is None:
+                # First: it says whether both servers have acknowledged, and then nobody is asked again.
+                self._keep_receipts([*self.receipts(), receipt])
+            if private is not None:
+                self._home.write("private", encode_private(private))
+            self._home.remove("session")
+
+    # Receipts.
+
+    def receipts(self) -> list[Receipt]:
+        """Return all receipts, oldest first."""
+        found = self._home.read("receipts")
+        return [] if found is None else [Receipt.from_json(one) for one in found.fields["receipts"]]
+
+    def receipt_at(self, place: int) -> Receipt | None:
+        """Return a receipt, counted from 0, if it is there."""
+        found = self.receipts()
+        return found[place] if place < len(found) else None
+
+    def _keep_receipts(self, receipts: list[Receipt]) -> None:
+        self._home.write("receipts", Record({"receipts": [one.as_json() for one in receipts]}))
+
+    # What servers do against the protocol.
+
+    def detections(self) -> Detections:
+        """Return what was noticed, by kind."""
+        found = self._read_copy("detections")
+        return {} if found is None else from_json(found.fields["detections"])
+
+    def note(self, misconduct: Misconduct, date: str) -> None:
+        """Count one more."""
+        with self._home.lock:
+            found = add(self.detections(), misconduct, date)
+            self._home.write("detections", Record({"detections": as_json(found)}))
+
+    # The relay.
+
+    def relay_key(self) -> RelayKey | None:
+        """Return the newest relay key that was seen."""
+        found = self._read_copy("relay")
+        if found is None:
+            return None
+        times = {name: int(found.fields[name]) for name in ("not_before", "not_after")}
+        return RelayKey(public=found.parts["public"], **times)
+
+    def see_relay_key(self, key: RelayKey) -> bool:
+        """Remember the newest relay key; tell whether this one is not older than that."""
+        with self._home.lock:
+            newest = self.relay_key()
+            if newest is None or key.not_before > newest.not_before:
+                times = {"not_before": key.not_before, "not_after": key.not_after}
+                self._home.write("relay", Record(times, {"public": key.public}))
+            return newest is None or key.not_before >= newest.not_before
+
+    # The dense part, which is public.
+
+    def dense(self, name: str, version: int) -> bytes | None:
+        """Return the dense part of a version, if it was kept under this name."""
+        found = self._read_copy(name)
+        return None if found is None or found.fields["version"] != version else found.parts["dense"]
+
+    def keep_dense(self, name: str, version: int, body: bytes) -> None:
+        """Keep the dense part of a version, in place of another."""
+        self._home.write(name, Record({"version": version}, {"dense": body}))
+
+    # The owner's rights.
+
+    def forget(self, *, receipts: bool = False) -> None:
+        """Erase ratings, private part and session; with `receipts` those and what was noticed of servers too."""
+        with self._home.lock:
+            self.forgotten += 1
+            for name in (*_PRIVATE_NAMES, *(_TOLD_NAMES if receipts else ())):
+                self._home.remove(name)
+            self._ratings = {}
+
+    def export(self) -> dict[str, Any]:
+        """Return everything that is known about the owner as plain data."""
+        with self._home.lock:
+            identity, private = self._must_have("identity").fields, self.private()
+            return {
+                "format": 1,
+                "task": identity["task"],
+                "servers": identity["servers"],
+                "ratings": [{"item": item, "rating": rating} for item, rating in self.ratings().items()],
+                "private": None if private is None else export_private(private),
+                "session": _export_stage(self.session()),
+                "receipts": [one.as_json() for one in self.receipts()],
+                "detections": as_json(self.detections()),
+            }
+
+    def close(self) -> None:
+        """Let others open the home."""
+        self._home.close()
+
+    def _read_copy(self, name: str) -> Record | None:
+        """Return a record that can be done without; a damaged one is as good as none."""
+        try:
+            return self._home.read(name)
+        except DamagedError:
+            return None
+
+    def _check_remembers(self, forgotten: int) -> None:
+        if forgotten != self.forgotten:
+            raise ForgottenError("the private part was erased while this round was under way")
+
+    def _must_have(self, name: str) -> Record:
+        found = self._home.read(name)
+        if found is None:
+            raise DamagedError(f"the file {name!r} of the home is missing; restore the home, or begin a new one")
+        return found
+
+
+def _encode_ratings(ratings: Mapping[int, float]) -> Record:
+    items, values = np.array(list(ratings), dtype="<i8"), np.array(list(ratings.values()), dtype="<f8")
+    return Record({}, {"items": items.tobytes(), "values": values.tobytes()})
+
+
+def _decode_ratings(record: Record) -> dict[int, float]:
+    items, values = (np.frombuffer(record.parts[name], kind) for name, kind in (("items", "<i8"), ("values", "<f8")))
+    return dict(zip(items.tolist(), values.tolist(), strict=True))
+
+
+def _check_item(item: int) -> int:
+    if type(item) is bool or not hasattr(item, "__index__") or not 0 <= index(item) < _LARGEST_ITEM:
+        raise RatingError("an item is a whole number from 0 on: its row in the catalogue")
+    return index(item)
+
+
+def _check_rating(rating: float) -> float:
+    try:
+        number = float(rating)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) <= _LARGEST_RATING:
+        raise RatingError("a rating is a finite number that fits float32")
+    return number
+
+
+def _export_stage(stage: Stage | None) -> dict[str, Any] | None:
+    """Return where a session is, without what would let others go on with it."""
+    match stage:
+        case None | Wish():
+            return None
+        case Keyed():
+            return {"stage": "keys", "round": stage.ticket.round.decode("ascii")}
+        case Written():
+            return {"stage": "update", "round": stage.ticket.round.decode("ascii")}

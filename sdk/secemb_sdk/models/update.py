@@ -1,0 +1,190 @@
+"""One round of training on a device: what it uploads, clipped as its task requires, and how the private part moves."""
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError
+from secemb_sdk.models.interface import Floats, Model, Ratings
+from secemb_shared.errors import NotFiniteError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
+from secemb_shared.privacy.clipping import Steps, clip_to_steps
+from secemb_shared.secure_sum import SUM_RING
+
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clip:
+    """How long an update may be, in the ring's smallest steps."""
+
+    unit: str
+    limit: int  # of rows and dense part together, or of the rows alone
+    dense_limit: int | None = None  # of the dense part, where it has a limit of its own
+    fraction_bits: int
+
+    def __post_init__(self) -> None:
+        if self.unit not in (USER, RECORD):
+            raise ModelError("updates are clipped for each user or for each record")
+
+    @classmethod
+    def of(cls, task: TaskSpec) -> "Clip | None":
+        """Return the limits of a task's training rounds; a task without noise has none."""
+        privacy = task.privacy
+        if privacy is None:
+            return None
+        return cls(
+            unit=privacy.unit,
+            limit=privacy.train.clip,
+            dense_limit=privacy.dense_clip or None,
+            fraction_bits=task.fraction_bits,
+        )
+
+
+def clip_update(rows: Floats, dense: Floats, clip: Clip) -> tuple[Doubles, Doubles]:
+    """Return a device's whole update within the limits; the numbers are whole steps, so that encoding loses nothing."""
+    by_row, by_dense = _cut(rows, dense, clip)
+    return _numbers(by_row, clip), _numbers(by_dense, clip)
+
+
+def clip_records(
+    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
+) -> tuple[Doubles, Doubles]:
+    """Return the sum over a device's ratings of what each alone adds, each within the limits.
+
+    Each rating is asked for its own gradient, so a penalty that a model counts once for a device counts here once for
+    each rating. One that cannot be learned from, whatever the model says about it, adds nothing and takes nothing from
+    the others: if it silenced the whole device, one rating could change more than its clip.
+    """
+    by_row = np.zeros(rows.shape, dtype=np.int64)
+    by_dense = np.zeros(dense.shape, dtype=np.int64)
+    for place in range(ratings.items.size):
+        own_row, own_dense = _steps_of_one(model, rows, dense, private, ratings, place, clip)
+        by_row[place] += own_row
+        by_dense += own_dense
+    return _numbers(by_row, clip), _numbers(by_dense, clip)
+
+
+def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
+    """Return what a device adds to a secure sum within the limit; its numbers keep their ratios."""
+    (steps,) = clip_to_steps([values], limit=line.clip, fraction_bits=SUM_RING.fraction_bits)
+    return steps / 2.0**SUM_RING.fraction_bits
+
+
+def _steps_of_one(
+    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, place: int, clip: Clip
+) -> tuple[Steps, Steps]:
+    """Return what one rating adds to its row and to the dense part; zeros if anything goes wrong."""
+    one = slice(place, place + 1)
+    try:
+        with np.errstate(all="ignore"):  # what overflows is refused when its length is asked for
+            found = model.gradients(rows[one], dense, private, Ratings(ratings.items[one], ratings.values[one]))
+        by_row, by_dense = _cut(found.rows, found.dense, clip)
+        return by_row.reshape(rows.shape[1:]), by_dense.reshape(dense.shape)
+    except Exception:  # an app's own model may fail in any way, and whether it does must not count for the others
+        return np.zeros(rows.shape[1:], dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
+
+
+def _cut(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:
+    try:
+        if clip.dense_limit is None:
+            by_row, by_dense = clip_to_steps([rows, dense], limit=clip.limit, fraction_bits=clip.fraction_bits)
+        else:
+            (by_row,) = clip_to_steps([rows], limit=clip.limit, fraction_bits=clip.fraction_bits)
+            (by_dense,) = clip_to_steps([dense], limit=clip.dense_limit, fraction_bits=clip.fraction_bits)
+    except NotFiniteError as error:
+        raise NotFiniteLossError("a gradient is not finite; upload zeros and check ratings and rates") from error
+    return by_row, by_dense
+
+
+def _numbers(steps: Steps, clip: Clip) -> Doubles:
+    return steps / 2.0**clip.fraction_bits
+
+
+Numbers = npt.NDArray[np.floating]
+
+BETAS, EPS = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PrivateState:
+    """The private part of a model, and the memory of its optimiser: all that a device keeps from round to round."""
+
+    values: Floats = field(repr=False)  # (private size,), as are the next two
+    first: Floats = field(repr=False)  # Adam's mean gradient
+    second: Floats = field(repr=False)  # Adam's mean squared gradient
+    steps: int = 0
+
+    @classmethod
+    def begin(cls, model: Model, random: np.random.Generator) -> Self:
+        """Return the state of a device that has not taken part yet."""
+        values = model.first_private(random)
+        return cls(values=values, first=np.zeros_like(values), second=np.zeros_like(values))
+
+    def step(self, gradient: Floats, *, rate: float) -> "PrivateState":
+        """Return the state after one step of Adam against the gradient."""
+        steps = self.steps + 1
+        first = self.first + np.float32(1 - BETAS[0]) * (gradient - self.first)
+        second = np.float32(BETAS[1]) * self.second + np.float32(1 - BETAS[1]) * gradient * gradient
+        size, root = np.float32(rate / (1 - BETAS[0] ** steps)), np.float32((1 - BETAS[1] ** steps) ** 0.5)
+        spread: Floats = np.sqrt(second)
+        values = self.values - size * first / (spread / root + np.float32(EPS))
+        return PrivateState(values=values, first=first, second=second, steps=steps)
+
+
+def learn(
+    model: Model,
+    state: PrivateState,
+    rows: Floats,
+    dense: Floats,
+    ratings: Ratings,
+    *,
+    rate: float,
+    epochs: int = 1,
+) -> tuple[Floats, Floats, PrivateState]:
+    """Return the updates to upload, one a row and one for the dense part, and the next private state.
+
+    `rows[i]` is the row of `ratings.items[i]`; the updates of rows come in the same order. Raises `NotFiniteLossError`
+    where there is nothing to learn from: the device then uploads zeros, because absence must not speak, and keeps the
+    state it had.
+    """
+    _check(model, rows, dense, ratings, epochs)
+    by_row, by_dense, state = _learn_once(model, state, rows, dense, ratings, rate)
+    for _ in range(epochs - 1):
+        more_by_row, more_by_dense, state = _learn_once(model, state, rows, dense, ratings, rate)
+        by_row, by_dense = by_row + more_by_row, by_dense + more_by_dense
+    return by_row, by_dense, state
+
+
+def fit_bound(values: Numbers, task: TaskSpec) -> tuple[Numbers, bool]:
+    """Return the numbers cut to what one device may add to one element of the sum, and whether any was beyond it."""
+    largest = np.float32(task.bound / 2.0**task.fraction_bits)
+    if float(largest) * 2.0**task.fraction_bits > task.bound:  # float32 rounded a long bound up
+        largest = np.nextafter(largest, np.float32(0))
+    if -largest <= values.min(initial=0) and values.max(initial=0) <= largest:
+        return values, False
+    return np.clip(values, -largest, largest), True
+
+
+def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: int) -> None:
+    if rows.shape != (ratings.items.size, model.row_width) or ratings.values.shape != ratings.items.shape:
+        raise PartError("learning needs one row and one value for each rated item")
+    if dense.shape != (model.dense_size,):
+        raise PartError("the dense part is not as long as the model says; is this the task's model?")
+    if epochs < 1:
+        raise ModelError("learning takes at least one epoch")
+
+
+def _learn_once(
+    model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings, rate: float
+) -> tuple[Floats, Floats, PrivateState]:
+    with np.errstate(all="ignore"):  # what overflows is refused in the next lines
+        found = model.gradients(rows, dense, state.values, ratings)
+        state = state.step(found.private, rate=rate)
+    parts = (found.loss, found.rows, found.dense, state.values, state.second)
+    if not all(np.isfinite(part).all() for part in parts):
+        raise NotFiniteLossError("the loss or its gradient is not finite; upload zeros and check ratings and rates")
+    return found.rows, found.dense, state

@@ -1,0 +1,255 @@
+"""One round, as a device goes through it: join, send keys, read rows, train, send the update. No I/O of its own."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from secemb_sdk.context import Parts
+from secemb_sdk.errors import (
+    ConflictError,
+    DamagedError,
+    EnrolmentError,
+    ExchangeError,
+    ForgottenError,
+    OverError,
+    PinError,
+    RefusedError,
+    UnavailableError,
+)
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.home.detections import Misconduct
+from secemb_sdk.home.receipts import Receipt, Traffic, make_receipt
+from secemb_sdk.home.records import Keyed, Ticket, Wish, Written
+from secemb_sdk.round.join import Joined, find_task, join
+from secemb_sdk.round.route import DIRECT, RELAYED, Way
+from secemb_sdk.round.route_direct import DirectWay
+from secemb_sdk.round.route_relayed import RelayedWay
+from secemb_sdk.round.selection import select
+from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages, SeededBytes
+from secemb_sdk.round.upload import kept_private, make_upload
+from secemb_sdk.steps import Steps, work
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.spec import SURVEY
+
+
+@dataclass(frozen=True, slots=True)
+class Contributed:
+    """Both servers have everything; this is the receipt."""
+
+    receipt: Receipt
+    trouble: str | None = None  # of the error that let the device upload zeros, or less: its name; no server sees it
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """Nothing was finished. Call again after so many seconds; a session that has begun goes on where it stopped."""
+
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A session that had begun was given up for good; the next call begins a new one."""
+
+    reason: str
+    seconds: float
+
+
+Outcome: TypeAlias = Contributed | NotNow | Dropped
+
+
+_UNTIL_NEXT = 5.0  # seconds to wait where nobody has said how many
+
+Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on drawing from
+
+
+def contribute(parts: Parts) -> Steps[Outcome]:
+    """Take part in one round; return what became of it."""
+    exchange = Exchange(parts, most_bytes=parts.policy.bytes)
+    try:
+        return (yield from exchange.noting(_contribute(parts, exchange)))
+    except ForgottenError as error:
+        return Dropped(str(error), _UNTIL_NEXT)
+    except ExchangeError as error:
+        return NotNow(error.seconds or _UNTIL_NEXT, str(error))
+
+
+def _contribute(parts: Parts, exchange: Exchange) -> Steps[Outcome]:
+    task = yield from find_task(parts, exchange)
+    parts.policy.check_bytes(task, relayed=parts.relays(task))
+    yield from work(lambda: kept_private(parts, parts.model_for(task)))  # raises unless the model fits both
+    return (yield from Participation(parts, exchange, task).run())
+
+
+class Participation:
+    """A device's way through one round, or through the rest of one that was cut short."""
+
+    def __init__(self, parts: Parts, exchange: Exchange, task: TaskSpec) -> None:
+        self._parts, self._exchange, self._task = parts, exchange, task
+        self._vault, self._forgotten = parts.vault, parts.vault.forgotten
+        self._stage: Keyed | Written | None = None  # as it is stored
+        self._direct, self._relayed = DirectWay(parts, exchange), RelayedWay(parts, exchange)
+
+    def run(self) -> Steps[Outcome]:
+        """Go on with the session that is stored; where there is none, or its round is over, begin one."""
+        try:
+            stage = yield from work(self._vault.session)
+        except DamagedError:
+            yield from work(self._vault.drop_session)
+            return Dropped("the session in the home is damaged", _UNTIL_NEXT)
+        elsewhere = yield from work(self._vault.session_is_elsewhere)
+        if isinstance(stage, Keyed | Written):
+            try:
+                return (yield from self._guarded(self._resume(stage, elsewhere=elsewhere), resumed=True))
+            except OverError:
+                self._exchange.traffic = Traffic()
+        seed = stage.seed if isinstance(stage, Wish) and not elsewhere else (yield from self._wish())
+        return (yield from self._guarded(self._begin(seed), resumed=False))
+
+    def _guarded(self, steps: Steps[Outcome], *, resumed: bool) -> Steps[Outcome]:
+        """Carry on until the end; a session that cannot reach it is dropped, one that can is left as it is."""
+        try:
+            return (yield from steps)
+        except (UnavailableError, PinError, EnrolmentError):
+            if self._stage is not None and self._stage.ticket.traffic != self._exchange.traffic:
+                yield from self._keep(replace(self._stage, ticket=self._spent(self._stage.ticket)))
+            raise
+        except (OverError, ConflictError, RefusedError) as error:
+            if self._stage is None:
+                raise
+            noticed = Misconduct.SESSION if isinstance(error, ConflictError) else error.noticed
+            if noticed is not None:
+                yield from self._exchange.note(noticed)
+            yield from self._end(self._stage, complete=False)
+            if resumed and isinstance(error, OverError):
+                raise
+            return Dropped(str(error), _UNTIL_NEXT)
+
+    def _begin(self, seed: bytes) -> Steps[Outcome]:
+        try:
+            joined = yield from join(self._parts, self._exchange, self._task, seed)
+        except ConflictError:  # this session was let in to a round that has passed
+            seed = yield from self._wish()
+            joined = yield from join(self._parts, self._exchange, self._task, seed)
+        joined_at = self._parts.clock()
+        keyed, opened = yield from work(lambda: self._open(joined, seed))
+        yield from self._keep(keyed)
+        yield from self._exchange.wait_until(joined_at + self._parts.policy.keys_seconds)
+        return (yield from self._send_keys(keyed, opened))
+
+    def _resume(self, stage: Keyed | Written, *, elsewhere: bool) -> Steps[Outcome]:
+        self._stage = stage
+        self._exchange.traffic.add(stage.ticket.traffic)
+        if elsewhere:
+            raise RefusedError("the home was copied or restored in the middle of a session")
+        left = yield from work(lambda: self._vault.receipt_at(stage.ticket.receipts))
+        if left is not None:  # killed while the session ended; what is left to do needs no server
+            yield from self._finish(stage, left)
+            if left.complete and isinstance(stage, Written):
+                return Contributed(left, stage.trouble)
+            raise OverError("the session was given up before")
+        if isinstance(stage, Written):
+            return (yield from self._send_update(stage))
+        opened = yield from work(lambda: _build(self._round(stage.ticket), stage))
+        if opened is None:
+            raise RefusedError("the app was updated in the middle of a session")
+        return (yield from self._send_keys(stage, opened))
+
+    def _wish(self) -> Steps[bytes]:
+        """Draw a new session, and remember it before anybody hears of it."""
+        seed = self._parts.random_bytes(SESSION_SEED_BYTES)
+        yield from work(lambda: self._vault.keep_session(Wish(seed), forgotten=self._forgotten))
+        return seed
+
+    def _open(self, joined: Joined, seed: bytes) -> tuple[Keyed, Opened]:
+        """Choose the items, place them and make the keys."""
+        parts, drawn = self._parts, SeededBytes(seed)
+        selection = select(joined.round, self._vault.ratings(), parts.held_out(), parts.random_bytes)
+        session = DeviceSession(joined.round, selection.items, random_bytes=drawn)
+        ticket = Ticket(
+            round=joined.round.encode(),
+            ticket=joined.ticket,
+            truncated=session.truncated + selection.unknown,
+            traffic=self._exchange.traffic.copy(),
+            receipts=len(self._vault.receipts()),
+            relay=joined.relay,
+        )
+        digest = _digest(session.keys)
+        return Keyed(ticket=ticket, seed=seed, selection=selection, keys_digest=digest), (session, drawn)
+
+    def _send_keys(self, keyed: Keyed, opened: Opened) -> Steps[Outcome]:
+        parts, (session, drawn), way = self._parts, opened, self._way(keyed.ticket)
+        answers = yield from way.send_keys(session, keyed.ticket)
+        dense = None
+        if session.round.kind != SURVEY:
+            dense = yield from way.read_dense(session, answers)
+        read_at = parts.clock()  # counted from here, a server that answers late cannot use the pace up
+        update, private, trouble = yield from work(
+            lambda: make_upload(parts, session, keyed.selection, answers, dense, drawn)
+        )
+        written = Written(
+            ticket=self._spent(keyed.ticket),
+            session_id=session.session_id,
+            update=update,
+            marks=session.marks,
+            private=private,
+            trouble=trouble,
+        )
+        yield from self._keep(written)
+        yield from self._exchange.wait_until(read_at + parts.policy.pace_seconds)
+        return (yield from self._send_update(written))
+
+    def _send_update(self, written: Written) -> Steps[Outcome]:
+        yield from self._way(written.ticket).send_update(self._round(written.ticket), written)
+        receipt = yield from self._end(written, complete=True)
+        return Contributed(receipt, written.trouble)
+
+    def _keep(self, stage: Keyed | Written) -> Steps[None]:
+        """Make a stage durable before anything of it is sent."""
+        number = self._round(stage.ticket).number
+        yield from work(lambda: self._vault.keep_session(stage, round_=number, forgotten=self._forgotten))
+        self._stage = stage
+
+    def _end(self, stage: Keyed | Written, *, complete: bool) -> Steps[Receipt]:
+        """End the session and leave its receipt; only a complete one moves the private part."""
+        receipt = make_receipt(
+            self._round(stage.ticket),
+            self._exchange.traffic,
+            truncated=stage.ticket.truncated,
+            complete=complete,
+            wall_time=self._parts.wall_clock(),
+            transport=DIRECT if stage.ticket.relay is None else RELAYED,
+        )
+        yield from self._finish(stage, receipt)
+        return receipt
+
+    def _finish(self, stage: Keyed | Written, receipt: Receipt) -> Steps[None]:
+        private = stage.private if receipt.complete and isinstance(stage, Written) else None
+        yield from work(
+            lambda: self._vault.end_session(
+                receipt, receipts=stage.ticket.receipts, private=private, forgotten=self._forgotten
+            )
+        )
+        self._stage = None
+
+    def _way(self, ticket: Ticket) -> Way:
+        """Return how the messages of a session travel."""
+        return self._direct if ticket.relay is None else self._relayed
+
+    def _round(self, ticket: Ticket) -> RoundSpec:
+        return RoundSpec.decode(ticket.round, self._task)
+
+    def _spent(self, ticket: Ticket) -> Ticket:
+        return replace(ticket, traffic=self._exchange.traffic.copy())
+
+
+def _build(round_: RoundSpec, keyed: Keyed) -> Opened | None:
+    """Return the session again as it was, or nothing if this version of the app makes other keys."""
+    drawn = SeededBytes(keyed.seed)
+    session = DeviceSession(round_, keyed.selection.items, random_bytes=drawn)
+    return (session, drawn) if _digest(session.keys) == keyed.keys_digest else None
+
+
+def _digest(messages: Messages) -> bytes:
+    return hashlib.sha256(messages[0] + messages[1]).digest()

@@ -1,0 +1,177 @@
+"""A device's part in one round, without I/O: it makes bytes and reads bytes, and a route carries them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from secemb_shared import reading, relaying, secure_sum, writing
+from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
+from secemb_shared.errors import SessionError, SpecError
+from secemb_shared.holds import hold_of, proof_of
+from secemb_shared.labels import Purpose
+from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_sum_share, encode_update
+from secemb_shared.messages.canonical import digest
+from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES
+from secemb_shared.messages.relayed import decode_relayed_answer
+from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
+
+SESSION_SEED_BYTES = 32
+SESSION_BYTES = 16
+
+
+class SeededBytes:
+    """A `RandomBytes` that gives the same bytes in the same order: AES-256 in counter mode under the seed.
+
+    A seed belongs to one session. Whoever knows it knows the session's paths.
+    """
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, seed: bytes) -> None:
+        if len(seed) != SESSION_SEED_BYTES:
+            raise ValueError(f"a session's seed has {SEED_BYTES} bytes")
+        # The counter may start at zero because every seed is used for one stream only.
+        self._stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
+
+    def __repr__(self) -> str:
+        return "<SeededBytes>"
+
+    def __call__(self, count: int) -> bytes:
+        """Return the next bytes of the stream."""
+        return self._stream.update(bytes(count))
+
+
+def session_id_of(seed: bytes) -> bytes:
+    """Return the id that a session with this seed will draw: the first of its bytes."""
+    return SeededBytes(seed)(SESSION_BYTES)
+
+
+def generator_seed(random_bytes: RandomBytes) -> int:
+    """Return a seed for NumPy, for what is no part of the protocol: first weights."""
+    return int.from_bytes(random_bytes(16), "little")
+
+
+Messages = tuple[bytes, bytes]  # to server 0, to server 1
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Marks:
+    """What goes with an upload, and is kept with it: the holds it follows from are gone by then."""
+
+    proofs: Messages  # show each server that the upload comes from whoever made the keys
+    receipt: bytes  # shows the device that server 1 holds a relayed one
+
+
+class DeviceSession:
+    """One device in one round: which rows it reads, and what it adds to them."""
+
+    def __init__(
+        self,
+        round_: RoundSpec,
+        items: Indices,
+        *,
+        random_bytes: RandomBytes = secure_bytes,
+        backend: Backend | None = None,
+    ) -> None:
+        self.round = round_
+        self.session_id = random_bytes(16)
+        self._backend = backend or default_backend()
+        self._placement = round_.layout.place(items, random_bytes)
+        self._seeds = (random_bytes(SEED_BYTES), random_bytes(SEED_BYTES))
+        self.keys, self._secret = self._open()
+        self._random_bytes = random_bytes
+        self.update: Messages | None = None  # what `write` made: to send again is to send this again
+
+    def __repr__(self) -> str:
+        return f"<DeviceSession of round {self.round.number}>"
+
+    @cached_property
+    def holds(self) -> tuple[bytes, bytes]:
+        """Return what this device shares with each server and not with the other. Secret."""
+        return hold_of(self.keys[0]), hold_of(self.keys[1])
+
+    @cached_property
+    def marks(self) -> Marks:
+        """Return what goes with the upload that `write` made."""
+        if self.update is None:
+            raise SessionError("there is no upload yet; write first")
+        place, digests = self.round.label(self.session_id), [digest(message) for message in self.update]
+        first, second = (proof_of(place, hold, one) for hold, one in zip(self.holds, digests, strict=True))
+        return Marks((first, second), relaying.receipt_of(place, self.holds[1], digests[1]))
+
+    @property
+    def truncated(self) -> int:
+        """Return how many items found no place in this round."""
+        return self._placement.truncated
+
+    def read(self, answers: Messages) -> tuple[Indices, reading.Rows]:
+        """Return the items that take part and their rows, from both servers' answers."""
+        words = [decode_answer(self.round, self.session_id, party, data) for party, data in enumerate(answers)]
+        return reading.recover(self.round, self._placement, (words[0], words[1]), self._backend)
+
+    def read_relayed(self, answer: bytes) -> tuple[Indices, reading.Rows]:
+        """Return the items that take part and their rows, from the one answer that came through server 0."""
+        masked, _, _ = decode_relayed_answer(self.round, self.session_id, answer)
+        words = relaying.mask(self.round.label(self.session_id), self.holds[1], masked, self._backend)
+        return reading.recover(self.round, self._placement, (words, np.zeros_like(words)), self._backend)
+
+    def write(
+        self, items: Indices, updates: npt.NDArray[np.floating], dense: npt.NDArray[np.floating] | None = None
+    ) -> Messages:
+        """Return the messages that add `updates[i]` to the row of `items[i]`, and `dense` to the dense part."""
+        task = self.round.task
+        dense = np.zeros(task.dense_size) if dense is None else dense
+        if updates.shape != (items.size, task.row_width) or dense.shape != (task.dense_size,):
+            raise SpecError("updates must be (items, row width) and the dense update as long as the task says")
+        # Everything that can fail comes before the path is spent.
+        rows = self._placement.arrange(items, task.ring.encode(updates, bound=task.bound))
+        hidden = self._hide_dense(task.ring.encode(dense, bound=task.bound))
+        label = self.round.label(self.session_id)
+        words = writing.correction_words(self._secret, label, rows, self._backend)
+        self.update = (
+            encode_update(self.round, self.session_id, 0, words, hidden),
+            encode_update(self.round, self.session_id, 1, words, None),
+        )
+        return self.update
+
+    def write_sums(self, values: npt.NDArray[np.floating]) -> Messages:
+        """Return the messages that add `values` to the secure sum of a survey or an evaluation."""
+        if not self.round.sum_size or values.shape != (self.round.sum_size,):
+            raise SpecError(f"a round of kind {self.round.kind} adds up {self.round.sum_size} numbers")
+        encoded = SUM_RING.encode(values, bound=SUM_BOUND)
+        self._secret.spend()  # one upload a session, whatever its kind
+        # The seed is drawn here and not with the others: a training session needs none.
+        seed = self._random_bytes(SEED_BYTES)
+        key = self.round.label(self.session_id).key(Purpose.SUM_SHARE, seed)
+        self.update = (
+            encode_sum_share(self.round, self.session_id, 0, secure_sum.hide(key, encoded, self._backend)),
+            encode_sum_share(self.round, self.session_id, 1, seed),
+        )
+        return self.update
+
+    def write_nothing(self) -> Messages:
+        """Return the messages of a device whose training failed: zeros, because absence must not speak."""
+        if self.round.sum_size:
+            return self.write_sums(np.zeros(self.round.sum_size))
+        none = np.empty(0, dtype=np.int64)
+        return self.write(none, np.empty((0, self.round.task.row_width)))
+
+    def _open(self) -> tuple[Messages, PathSecret]:
+        geometry, label = self.round.task.geometry, self.round.label(self.session_id)
+        roots = [expand_roots(label, seed, geometry.slots, self._backend) for seed in self._seeds]
+        words, leaf0, leaf1 = self._backend.generate(
+            SessionKeys.of(label), roots[0], roots[1], self._placement.leaves, geometry.depth
+        )
+        messages = [
+            encode_keys(self.round, self.session_id, party, seed, words) for party, seed in enumerate(self._seeds)
+        ]
+        return (messages[0], messages[1]), PathSecret(leaf0, leaf1)
+
+    def _hide_dense(self, dense: npt.NDArray[np.unsignedinteger]) -> npt.NDArray[np.unsignedinteger]:
+        seed = self._seeds[1 - EXPLICIT_PARTY]
+        key = self.round.label(self.session_id).key(Purpose.DENSE_SHARE, seed)
+        return secure_sum.hide(key, dense, self._backend)

@@ -1,0 +1,151 @@
+"""What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything went wrong."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_sdk.context import Parts
+from secemb_sdk.errors import MisfitError, RefusedError
+from secemb_sdk.home.detections import Misconduct
+from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
+from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
+from secemb_sdk.recommend import CopyError
+from secemb_sdk.round.route import Answers
+from secemb_sdk.round.selection import Selection
+from secemb_sdk.round.session import DeviceSession, Messages, generator_seed
+from secemb_shared.errors import MessageError, RowTagError
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.privacy import RECORD
+from secemb_shared.messages.spec import SURVEY, TRAIN
+from secemb_shared.randomness import Indices, RandomBytes
+
+FIRST_PLACES = 10  # k of the hit rate and of the gain
+
+
+def measure(
+    model: Model, private: Floats, selection: Selection, items: Indices, rows: Floats, dense: Floats
+) -> npt.NDArray[np.float64]:
+    """Return predictions, their squared and absolute errors, rankings, hits and gains; `rows[i]` is of `items[i]`."""
+    scores = model.scores(rows, dense, private, items).astype(np.float64)
+    values = selection.ratings_of(items).values.astype(np.float64)
+    rated = ~np.isnan(values)
+    errors = scores[rated] - values[rated]
+    return np.array(
+        [errors.size, np.dot(errors, errors), np.abs(errors).sum(), *_rank(selection, items, scores, rated)]
+    )
+
+
+def _rank(
+    selection: Selection, items: Indices, scores: npt.NDArray[np.float64], rated: npt.NDArray[np.bool_]
+) -> tuple[float, float, float]:
+    """Return whether there was a ranking, a hit, and its gain: of the first item among the strangers."""
+    chosen = np.flatnonzero(items == selection.items[0]) if selection.items.size else np.empty(0)
+    strangers = scores[~rated]
+    if chosen.size == 0 or strangers.size == 0:
+        return 0.0, 0.0, 0.0
+    place = int(np.count_nonzero(strangers >= scores[chosen[0]]))  # who is equal stands before it
+    hit = place < FIRST_PLACES
+    return 1.0, float(hit), 1 / math.log2(place + 2) if hit else 0.0
+
+
+Numbers = npt.NDArray[np.floating]
+Upload = tuple[Messages, PrivateState | None, str | None]  # messages, next private state, trouble by name
+
+
+def make_upload(
+    parts: Parts,
+    session: DeviceSession,
+    selection: Selection,
+    answers: Answers,
+    dense: Floats | None,
+    random_bytes: RandomBytes,
+) -> Upload:
+    """Spend the session's path: on what the device has to say, or on zeros, because absence must not speak."""
+    try:
+        return _say(parts, session, selection, answers, dense, random_bytes)
+    except Exception as error:
+        # Whatever it is: a wrong tag, a model that fails, numbers that are none. The owner learns its name.
+        if isinstance(error, RowTagError | MessageError):
+            parts.note(Misconduct.ROWS)
+        return session.write_nothing(), None, type(error).__name__
+
+
+def _say(
+    parts: Parts,
+    session: DeviceSession,
+    selection: Selection,
+    answers: Answers,
+    dense: Floats | None,
+    random_bytes: RandomBytes,
+) -> Upload:
+    round_ = session.round
+    if round_.kind == SURVEY:
+        return session.write_sums(_cut_sums(round_, np.array([float(selection.items.size)]))), None, None
+    items, rows = session.read_relayed(answers) if isinstance(answers, bytes) else session.read(answers)
+    if dense is None:
+        raise CopyError("the two servers do not agree on the dense part")
+    if items.size == 0:
+        return session.write_nothing(), None, None
+    model = parts.model_for(round_.task)
+    private = current_private(parts, model, random_bytes)
+    if round_.kind != TRAIN:
+        measured = measure(model, private.values, selection, items, rows, dense)
+        return session.write_sums(_cut_sums(round_, measured)), None, None
+    ratings = selection.ratings_of(items)
+    by_row, by_dense, moved, trouble = _learn(parts, round_.task, model, private, rows, dense, ratings)
+    return session.write(items, by_row, by_dense), moved, trouble
+
+
+def _learn(
+    parts: Parts,
+    task: TaskSpec,
+    model: Model,
+    private: PrivateState,
+    rows: Floats,
+    dense: Floats,
+    ratings: Ratings,
+) -> tuple[Numbers, Numbers, PrivateState, str | None]:
+    """Return the updates within all limits of the task, the private part after the round, and trouble by name."""
+    rate, clip = parts.rate_for(task), Clip.of(task)
+    if clip is not None and clip.unit == RECORD:
+        update = _fit(clip_records(model, rows, dense, private.values, ratings, clip), task)
+        try:
+            moved = learn(model, private, rows, dense, ratings, rate=rate)[2]
+        except Exception as error:
+            # One rating that cannot be learned from must not silence the others: the private part stays as it is.
+            return *update, private, type(error).__name__
+        return *update, moved, None
+    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
+    if clip is None:
+        return *_fit((by_row, by_dense), task), moved, None
+    return *_fit(clip_update(by_row, by_dense, clip), task), moved, None
+
+
+def _fit(update: tuple[Numbers, Numbers], task: TaskSpec) -> tuple[Numbers, Numbers]:
+    """Return rows and dense part within the bound of each element."""
+    return fit_bound(update[0], task)[0], fit_bound(update[1], task)[0]
+
+
+def _cut_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    privacy = round_.task.privacy
+    if privacy is None:
+        return values
+    line = privacy.line(round_.kind)
+    if line is None:
+        raise RefusedError("the task has no privacy budget for rounds of this kind")
+    return clip_sums(values, line)
+
+
+def current_private(parts: Parts, model: Model, random_bytes: RandomBytes) -> PrivateState:
+    """Return the private part as it is, or as it is before the first round."""
+    kept = kept_private(parts, model)
+    return kept or PrivateState.begin(model, np.random.default_rng(generator_seed(random_bytes)))
+
+
+def kept_private(parts: Parts, model: Model) -> PrivateState | None:
+    """Return the private part that is in the home, or raise unless it is one of this model."""
+    kept = parts.vault.private()
+    if kept is not None and kept.values.shape != (model.private_size,):
+        raise MisfitError("the home holds the private part of another model; open it with that one, or forget()")
+    return kept
