@@ -1,17 +1,12 @@
-"""What a device and one server know of a session and the other server does not: its *hold* at that server.
-
-The hold is the SHA-256 of the session's KEYS message to that server. The message has that server's master seed in it,
-128 random bits that go nowhere else. Everything else in it the other server knows as well, so the hold is as hard to
-guess as the seed, and no two KEYS have the same.
-
-A *mark* is what either of the two shows the other about a message. One kind is asked for in every task: the *proof* of
-an upload, which shows a server that it comes from whoever made the keys. A ticket does not show that, because server 0
-makes tickets and server 1 sees them.
-"""
+"""A session's *hold*: what a device and one server know of it and the other server does not, and what is derived from it."""
 
 import hashlib
 import hmac
 
+import numpy as np
+
+from secemb_shared.dpf import Backend, default_backend
+from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import ProofError
 from secemb_shared.labels import Label, Purpose
 
@@ -42,3 +37,20 @@ def mark(place: Label, purpose: Purpose, hold: bytes, digest: bytes) -> bytes:
 def same_mark(left: bytes, right: bytes) -> bool:
     """Compare two marks in constant time."""
     return hmac.compare_digest(left, right)
+
+
+def mask(place: Label, hold: bytes, words: Words32, backend: Backend | None = None) -> Words32:
+    """Return the words with the mask put on, or taken off: it is the same."""
+    stream = np.zeros(words.shape, dtype=np.uint32)
+    (backend or default_backend()).add_stream(place.key(Purpose.ANSWER_MASK, hold), stream, negative=False)
+    return np.bitwise_xor(words, stream, out=stream)
+
+
+def receipt_of(place: Label, hold: bytes, digest: bytes) -> bytes:
+    """Return what shows the device that server 1 holds the message with this SHA-256."""
+    return mark(place, Purpose.RELAY_RECEIPT, hold, digest)
+
+
+def dense_mark(place: Label, hold: bytes, digest: bytes) -> bytes:
+    """Return what shows the device that server 1 publishes the dense part with this SHA-256."""
+    return mark(place, Purpose.RELAY_DENSE, hold, digest)

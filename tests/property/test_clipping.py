@@ -14,7 +14,7 @@ from secemb_sdk.errors import ModelError
 from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings
 from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
-from secemb_shared.privacy.clipping import LARGEST_LIMIT, clip_each_to_steps, clip_to_steps, squared_length
+from secemb_shared.privacy.clip import LARGEST_LIMIT, clip_each_to_steps, clip_to_steps, squared_length
 from secemb_shared.ring import Ring
 from secemb_tools.simulation import records
 from secemb_tools.simulation.population import Device

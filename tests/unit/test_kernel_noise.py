@@ -5,10 +5,8 @@ import pytest
 from tests.unit.noise_bytes import SeededSource
 
 from secemb_shared.dpf._native import judge_proposals, native_available
-from secemb_shared.privacy import judging
-from secemb_shared.privacy.envelope import LARGEST_VARIANCE, Envelope
-from secemb_shared.privacy.gaussian import draw
-from secemb_shared.privacy.judging import UNDECIDED, Judged, Words
+from secemb_shared.privacy import gaussian
+from secemb_shared.privacy.gaussian import LARGEST_VARIANCE, UNDECIDED, Envelope, Judged, Words, draw
 
 pytestmark = pytest.mark.skipif(not native_available(), reason="the C kernel was not built")
 
@@ -21,7 +19,7 @@ def natively(words: Words, envelope: Envelope) -> Judged:
 
 def same(words: Words, envelope: Envelope) -> bool:
     values, verdicts = natively(words, envelope)
-    defined, judged = judging.judge(words, envelope)
+    defined, judged = gaussian.judge(words, envelope)
     open_ = judged == UNDECIDED  # what is proposed there is not known yet
     return np.array_equal(verdicts, judged) and np.array_equal(values[~open_], defined[~open_])
 
@@ -43,14 +41,14 @@ def test_extreme_words_are_judged_alike(variance: int) -> None:
 def test_the_same_bytes_give_the_same_noise(variance: int) -> None:
     native, portable = SeededSource(5), SeededSource(5)
     noise = draw(3000, variance=variance, random_bytes=native)
-    assert np.array_equal(noise, draw(3000, variance=variance, random_bytes=portable, judge=judging.judge))
+    assert np.array_equal(noise, draw(3000, variance=variance, random_bytes=portable, judge=gaussian.judge))
     assert native.asked == portable.asked
 
 
 def test_a_comparison_of_judges_finds_a_verdict_that_differs() -> None:
     words, envelope = np.random.default_rng(1).integers(0, 2**64, (20_000, 2), dtype=np.uint64), Envelope.of(1000)
     other = Envelope(variance=1000, bits=envelope.bits, margin=envelope.margin + 2**42)
-    assert not np.array_equal(natively(words, other)[1], judging.judge(words, envelope)[1])
+    assert not np.array_equal(natively(words, other)[1], gaussian.judge(words, envelope)[1])
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from secemb_shared.labels import Label
 from secemb_shared.layout import BinnedLayout, Geometry, loss_bound
 from secemb_shared.layout import loss as loss_module
-from secemb_shared.layout.crowding import Crowding
-from secemb_shared.layout.matching import UNMATCHED, maximum_matching
+from secemb_shared.layout.loss import Crowding
+from secemb_shared.layout.placement import UNMATCHED, maximum_matching
 
 
 def exact_loss(items: int, chosen: int, tables: int, bins: int) -> float:

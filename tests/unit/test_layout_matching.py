@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from secemb_shared.layout.matching import UNMATCHED, maximum_matching
+from secemb_shared.layout.placement import UNMATCHED, maximum_matching
 from secemb_shared.randomness import Indices
 
 

@@ -6,7 +6,7 @@ import pytest
 from secemb_shared.errors import LayoutError
 from secemb_shared.labels import Label
 from secemb_shared.layout import PADDING, BinnedLayout, DirectLayout, Geometry, Layout, Placement
-from secemb_shared.layout.matching import UNMATCHED, maximum_matching
+from secemb_shared.layout.placement import UNMATCHED, maximum_matching
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 

@@ -8,10 +8,10 @@ from tests.unit.noise_bytes import SeededSource
 
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import RingError
-from secemb_shared.privacy import judging
+from secemb_shared.privacy import gaussian
 from secemb_shared.privacy.gaussian import Judge, Noise, add_noise, default_judge, draw
 
-JUDGES = [pytest.param(judging.judge, id="portable")]
+JUDGES = [pytest.param(gaussian.judge, id="portable")]
 if native_available():
     JUDGES.append(pytest.param(default_judge(), id="native"))
 COUNT = 400_000

@@ -10,12 +10,18 @@ from hypothesis import strategies as st
 from tests.unit.noise_bytes import GivenWords, SeededSource
 
 from secemb_shared.errors import RingError
-from secemb_shared.privacy import envelope as envelopes
-from secemb_shared.privacy import judging
-from secemb_shared.privacy.deciding import _bounds, decide
-from secemb_shared.privacy.envelope import LARGEST_VARIANCE, POINT, Envelope
-from secemb_shared.privacy.gaussian import _accepted
-from secemb_shared.privacy.judging import ACCEPTED, UNDECIDED
+from secemb_shared.privacy import gaussian
+from secemb_shared.privacy import gaussian as envelopes
+from secemb_shared.privacy.gaussian import (
+    ACCEPTED,
+    LARGEST_VARIANCE,
+    POINT,
+    UNDECIDED,
+    Envelope,
+    _accepted,
+    _bounds,
+    decide,
+)
 
 DIGITS = 120
 WORDS = st.integers(0, 2**64 - 1)
@@ -37,7 +43,7 @@ def proposed(drawn: int, envelope: Envelope) -> tuple[int, int]:
 
 
 def verdict(chance: int, drawn: int, envelope: Envelope) -> tuple[int, int]:
-    values, verdicts = judging.judge(np.array([(chance, drawn)], dtype=np.uint64), envelope)
+    values, verdicts = gaussian.judge(np.array([(chance, drawn)], dtype=np.uint64), envelope)
     return int(values[0]), int(verdicts[0])
 
 
@@ -111,8 +117,8 @@ def test_what_was_undecided_takes_its_place_among_the_others() -> None:
     envelope = Envelope.of(LARGEST_VARIANCE)
     heads = 1 << (envelope.bits + 1)
     words = np.array([(2**40, heads | 1), (0, 5), (2**40, heads | 9), (2**63, 5)], dtype=np.uint64)
-    assert judging.judge(words, envelope)[1].tolist() == [ACCEPTED, UNDECIDED, ACCEPTED, UNDECIDED]
-    found = _accepted(words, envelope, GivenWords(1, 0, 0, 0, 1), judging.judge)
+    assert gaussian.judge(words, envelope)[1].tolist() == [ACCEPTED, UNDECIDED, ACCEPTED, UNDECIDED]
+    found = _accepted(words, envelope, GivenWords(1, 0, 0, 0, 1), gaussian.judge)
     assert found.tolist() == [1, (23 << envelope.bits) + 5, 9]
 
 
@@ -127,15 +133,15 @@ def test_the_constants_are_what_they_are_called() -> None:
         assert int(mpmath.floor(2**128 / mpmath.log(2))) == envelopes._LOG2_E
         assert int(mpmath.ceil(2**128 * mpmath.log(2) ** 2)) == envelopes._SQUARE_OF_LN_2
         terms = [int(mpmath.floor(2**63 * mpmath.log(2) ** j / mpmath.factorial(j))) for j in range(18)]
-    assert tuple(terms) == judging._TERMS
+    assert tuple(terms) == gaussian._TERMS
 
 
 def test_the_judge_can_be_caught_with_a_term_of_the_series_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     words = np.random.default_rng(1).integers(0, 2**64, (200_000, 2), dtype=np.uint64)
     envelope = Envelope.of(10**6)
-    sound = judging.judge(words, envelope)[1]
-    monkeypatch.setattr(judging, "_TERMS", judging._TERMS[:4])
-    wrong = np.flatnonzero((judging.judge(words, envelope)[1] != sound) & (sound != UNDECIDED))
+    sound = gaussian.judge(words, envelope)[1]
+    monkeypatch.setattr(gaussian, "_TERMS", gaussian._TERMS[:4])
+    wrong = np.flatnonzero((gaussian.judge(words, envelope)[1] != sound) & (sound != UNDECIDED))
     assert wrong.size
     place = wrong[0]
     exact = decide(int(words[place, 0]), int(words[place, 1]), envelope, SeededSource(1)) is not None

@@ -11,19 +11,21 @@ from hypothesis import strategies as st
 from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk.round.session import DeviceSession, Messages
-from secemb_shared import relaying
+from secemb_shared import holds
 from secemb_shared.errors import BoxError, LengthError, OtherRoundError, RelayKeyError, SecEmbError
 from secemb_shared.holds import proof_of
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind, RoundSpec, Sizes
-from secemb_shared.messages.boxes import box_info, open_box, seal_box
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import (
     box_content,
+    box_info,
     encode_relayed,
+    open_box,
     open_content,
     rebuild,
     relayed_bytes,
+    seal_box,
     split_relayed,
     step_of,
 )
@@ -74,9 +76,9 @@ def test_the_sizes_of_a_round_are_those_of_its_messages() -> None:
 
 
 def test_two_boxes_of_one_content_differ_and_open_to_the_same() -> None:
-    boxes = [seal_box(KEY.key, PLACE, Kind.KEYS, b"content") for _ in range(2)]
-    assert boxes[0] != boxes[1]
-    assert {open_box(PRIVATE, PLACE, Kind.KEYS, box) for box in boxes} == {b"content"}
+    relayed = [seal_box(KEY.key, PLACE, Kind.KEYS, b"content") for _ in range(2)]
+    assert relayed[0] != relayed[1]
+    assert {open_box(PRIVATE, PLACE, Kind.KEYS, box) for box in relayed} == {b"content"}
 
 
 @pytest.mark.parametrize(
@@ -98,13 +100,13 @@ def test_a_box_opens_only_where_it_was_made_for(place: Label, step: Kind) -> Non
 
 @pytest.mark.parametrize("at", range(76))
 def test_every_byte_of_what_a_box_is_bound_to_counts(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    from secemb_shared.messages import boxes
+    from secemb_shared.messages import relayed
 
     box, honest = seal_box(KEY.key, PLACE, Kind.KEYS, b"content"), box_info(PLACE, Kind.KEYS)
     assert len(honest) == 76
     wrong = bytearray(honest)
     wrong[at] ^= 1
-    monkeypatch.setattr(boxes, "box_info", lambda _place, _step: bytes(wrong))
+    monkeypatch.setattr(relayed, "box_info", lambda _place, _step: bytes(wrong))
     with pytest.raises(BoxError):
         open_box(PRIVATE, PLACE, Kind.KEYS, box)
 
@@ -143,13 +145,13 @@ def test_masks_and_marks_are_of_one_session_and_purpose_each() -> None:
     words = np.zeros((4, 6), dtype=np.uint32)
     places = [PLACE, replace(PLACE, number=8), replace(PLACE, session_id=bytes(15) + b"\1")]
     holds = [bytes(32), b"\1" + bytes(31)]
-    masks = {relaying.mask(place, hold, words).tobytes() for place in places for hold in holds}
+    masks = {holds.mask(place, hold, words).tobytes() for place in places for hold in holds}
     assert len(masks) == 6
     marks = [mark(place, hold, bytes(32)) for mark in MARKS for place in places for hold in holds]
     assert len(set(marks)) == len(MARKS) * 6
 
 
-MARKS = (relaying.receipt_of, relaying.dense_mark, proof_of)
+MARKS = (holds.receipt_of, holds.dense_mark, proof_of)
 
 
 def test_an_announcement_is_read_only_by_its_own_task() -> None:

@@ -196,7 +196,12 @@ def test_a_second_opener_is_refused_until_the_first_has_closed(tmp_path: Path) -
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
     open_vault(tmp_path)
-    program = "import sys; from secemb_sdk.home.files import Home; from secemb_sdk.home.encryption import Seal; Home(sys.argv[1], Seal())"
+    program = (
+        "import sys\n"
+        "from secemb_sdk.home.encryption import Seal\n"
+        "from secemb_sdk.home.files import Home\n"
+        "Home(sys.argv[1], Seal())"
+    )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert "HomeInUseError" in done.stderr
 

@@ -11,7 +11,7 @@ from secemb_sdk.models.interface import Floats, Model, Ratings
 from secemb_shared.errors import NotFiniteError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
-from secemb_shared.privacy.clipping import Steps, clip_to_steps
+from secemb_shared.privacy.clip import Steps, clip_to_steps
 from secemb_shared.secure_sum import SUM_RING
 
 Doubles = npt.NDArray[np.float64]

@@ -23,8 +23,7 @@ from secemb_sdk.recommend.rank import Ask
 from secemb_sdk.steps import Answer, Request, Steps, work
 from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
-from secemb_shared.messages.model_digest import model_digest
-from secemb_shared.messages.table import COUNT_BYTES, CopyShape, Encoded, TableFormat
+from secemb_shared.messages.table import COUNT_BYTES, CopyShape, Encoded, TableFormat, model_digest
 from secemb_shared.randomness import Indices
 
 _BLOCK = 2**20

@@ -14,7 +14,7 @@ from secemb_sdk.round.dense import read_dense
 from secemb_sdk.round.route import Answers, put
 from secemb_sdk.round.session import DeviceSession
 from secemb_sdk.steps import Answer, Request, Steps, work
-from secemb_shared import relaying
+from secemb_shared import holds
 from secemb_shared.errors import MessageError
 from secemb_shared.holds import same_mark
 from secemb_shared.messages import Kind, RoundSpec, Sizes, TaskSpec
@@ -101,7 +101,7 @@ class RelayedWay:
         """Send RELAYED_KEYS until an answer shows that server 1 holds its part."""
         round_, session_id, most = session.round, session.session_id, Sizes.of(session.round.task).relayed_download
         content, hold = box_content(round_, Kind.KEYS, session.keys[1]), session.holds[1]
-        expected = relaying.receipt_of(round_.label(session_id), hold, hold)
+        expected = holds.receipt_of(round_.label(session_id), hold, hold)
 
         def make(key: RelayKey) -> Request:
             body = encode_relayed(round_, session_id, Kind.RELAYED_KEYS, session.keys[0], content, key)
@@ -123,7 +123,7 @@ class RelayedWay:
         confirmed = decode_relayed_answer(round_, session.session_id, answer)[2]
 
         def confirms(body: bytes) -> bool:
-            return same_mark(relaying.dense_mark(place, session.holds[1], digest(body)), confirmed)
+            return same_mark(holds.dense_mark(place, session.holds[1], digest(body)), confirmed)
 
         version = round_.model_version
         return (yield from read_dense(self._parts, self._exchange, round_.task, version, confirms=confirms))

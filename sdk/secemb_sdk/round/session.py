@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from secemb_shared import reading, relaying, secure_sum, writing
+from secemb_shared import holds, reading, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.holds import hold_of, proof_of
@@ -101,7 +101,7 @@ class DeviceSession:
             raise SessionError("there is no upload yet; write first")
         place, digests = self.round.label(self.session_id), [digest(message) for message in self.update]
         first, second = (proof_of(place, hold, one) for hold, one in zip(self.holds, digests, strict=True))
-        return Marks((first, second), relaying.receipt_of(place, self.holds[1], digests[1]))
+        return Marks((first, second), holds.receipt_of(place, self.holds[1], digests[1]))
 
     @property
     def truncated(self) -> int:
@@ -116,7 +116,7 @@ class DeviceSession:
     def read_relayed(self, answer: bytes) -> tuple[Indices, reading.Rows]:
         """Return the items that take part and their rows, from the one answer that came through server 0."""
         masked, _, _ = decode_relayed_answer(self.round, self.session_id, answer)
-        words = relaying.mask(self.round.label(self.session_id), self.holds[1], masked, self._backend)
+        words = holds.mask(self.round.label(self.session_id), self.holds[1], masked, self._backend)
         return reading.recover(self.round, self._placement, (words, np.zeros_like(words)), self._backend)
 
     def write(

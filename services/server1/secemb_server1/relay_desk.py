@@ -16,7 +16,7 @@ from secemb_party.party import Party
 from secemb_party.proofs import Sent
 from secemb_party.relay_frames import Frame, Refusal, Reply
 from secemb_server1.relay_keys import RelayKeys
-from secemb_shared import relaying
+from secemb_shared import holds
 from secemb_shared.errors import LengthError
 from secemb_shared.holds import hold_of
 from secemb_shared.messages import Kind, RoundSpec
@@ -66,7 +66,7 @@ class RelayDesk:
 
         kept = await self._party.update(frame.round_id, frame.session_id, frame.ticket, read)
         spec, _ = await self._round(frame.round_id)
-        return relaying.receipt_of(spec.label(frame.session_id), kept.hold, kept.digest)
+        return holds.receipt_of(spec.label(frame.session_id), kept.hold, kept.digest)
 
     async def _build(self, frame: Frame) -> Sent:
         """Return the direct message and its proof, from the box and the public part beside it."""
@@ -102,6 +102,6 @@ def _masked(spec: RoundSpec, session_id: bytes, keys: bytes, answer: bytes, dens
     """Return the answer under its mask, the receipt for the keys and the confirmation of the dense part."""
     place, hold = spec.label(session_id), hold_of(keys)
     words = np.frombuffer(answer, dtype="<u4", offset=ENVELOPE_BYTES).astype(np.uint32)
-    masked = relaying.mask(place, hold, words)
-    marks = relaying.receipt_of(place, hold, hold) + relaying.dense_mark(place, hold, dense)
+    masked = holds.mask(place, hold, words)
+    marks = holds.receipt_of(place, hold, hold) + holds.dense_mark(place, hold, dense)
     return masked.astype("<u4", copy=False).tobytes() + marks

@@ -1,12 +1,4 @@
-"""Paths of the point-function sharing: FSS.PathGen and FSS.PathEval of the paper.
-
-A node of the tree is one block: the 127-bit seed s with the control bit t in the lowest bit. A level's
-correction word for the left child is a block too (s_CW with t_CW^L in the lowest bit); the right child's differs
-from it only in that bit, which travels apart. So a level costs 129 bits, not the paper's λ+2 = 130: the lowest
-bit of s_CW is always zero and need not be sent.
-
-What leaks: the roots and correction words that one party holds are indistinguishable from random bits.
-"""
+"""Paths of the point-function sharing: FSS.PathGen and FSS.PathEval of the paper."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +6,21 @@ from typing import NoReturn, Self
 
 import numpy as np
 
+from secemb_shared.dpf.backend import Backend, default_backend
 from secemb_shared.errors import PathSpentError
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.prg import BLOCK, Bits, Blocks, hash_blocks
 from secemb_shared.randomness import Indices
+
+
+def expand_roots(label: Label, seed: bytes, slots: int, backend: Backend | None = None) -> Blocks:
+    """Return the (slots, 16) root seeds behind one party's master seed: its stream with the lowest bits cleared."""
+    words = np.zeros((slots, 2), dtype=np.uint64)
+    (backend or default_backend()).add_stream(label.key(Purpose.ROOTS, seed), words, negative=False)
+    roots = words.astype("<u8", copy=False).view(np.uint8)
+    roots[:, 0] &= SEED_BITS[0]
+    return roots
+
 
 SEED_BITS = np.array([0xFE] + [0xFF] * 15, dtype=np.uint8)
 LOWEST_BIT = np.array([0x01] + [0x00] * 15, dtype=np.uint8)

@@ -6,9 +6,8 @@ from secemb_shared.errors import LayoutError
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout.base import Layout, Order
 from secemb_shared.layout.geometry import Geometry
-from secemb_shared.layout.matching import UNMATCHED, maximum_matching
 from secemb_shared.layout.permutation import Permutation
-from secemb_shared.layout.placement import PADDING
+from secemb_shared.layout.placement import PADDING, UNMATCHED, maximum_matching
 from secemb_shared.randomness import Indices, RandomBytes, draw_below
 
 _BLOCK = 2**16  # items inverted at once: the temporary arrays stay in cache, which halves the time

@@ -1,40 +1,85 @@
-"""A rigorous upper bound on the chance that a full set of items does not fit a binned layout.
-
-Setting: n items, `tables` tables that each deal the catalogue by an independent, uniformly random permutation, and
-one slot in each bin. N(S) is the set of slots that the items of S may use. By Hall's theorem some item stays without
-a place iff the deficiency |S| - |N(S)| is positive for some S. Let D ≥ 1 be the largest deficiency, and let S be a
-set that has it while no proper subset does.
-
-1. Every slot of N(S) is open to at least two items of S: were it open to i alone, S without i would be as deficient.
-2. Every item outside S has a slot outside N(S): otherwise S together with it had deficiency D + 1.
-
-Sum the chance of 1 and 2 over all S. With s = |S| and a_τ slots of N(S) in table τ, Σ a_τ = s - D ≤ s - 1,
-
-    P(loss) ≤ Σ_s C(n, s) · Σ_{Σ a_τ ≤ s - 1} Π_τ crowding(s, a_τ) · (1 - Π_τ p(a_τ))^(n - s).
-
-*First factor*: the chance of 1, table by table, see `crowding`.
-
-*Second factor*: the chance of 2, given where S lies. An outside item's place in table τ is one of the items - s that
-are left, and at least a · floor(items / bins) - s of those are in bins of N(S); p(a) is that share. Places drawn
-without replacement are negatively associated (Joag-Dev & Proschan 1983), and "all slots of item i are in N(S)" is
-monotone in the places of i alone, hence the chance that this holds for no outside item is at most the product.
-Without condition 2 the sum counts the very many violators of one rare bad deal one by one, and exceeds 1 where the
-bound is in truth below one in a million.
-
-To sum over the a_τ by convolution, the second factor must split by table. log(1 - e^u) is concave, so it lies below
-its tangent at any u0: (1 - Π p_τ)^r ≤ C · Π p_τ^(-r·c) with c = e^u0 / (1 - e^u0), C = (1 - e^u0)^r · e^(r·c·u0).
-Each p^(-r·c) may be cut off at 1/C: from there on the right side is at least 1, and a chance is not more.
-
-The independent-hashing model, where each item picks its bins with replacement, is *not* used: dealing evenly makes
-most crowding rarer but not all (four items always fall two and two into two bins of two). What is relied upon beyond
-arithmetic: towards items chosen without a look at the round's key, the keyed permutation behaves like a random one.
-"""
+"""A rigorous upper bound on the chance that a full set of items does not fit a binned layout."""
 
 import math
 
 import numpy as np
+import numpy.typing as npt
 
-from secemb_shared.layout.crowding import Crowding, Reals, log_binomials
+Reals = npt.NDArray[np.float64]
+
+# More than what is lost by underflow and by cutting the tail of g; adding it keeps an upper bound an upper bound.
+_LOST_BY_ROUNDING = 1e-280
+_SMALLEST_KEPT = 1e-300
+
+
+def log_binomials(top: int, most: int) -> Reals:
+    """Return log C(top, i) for i = 0 … most, -inf beyond `top`."""
+    steps = np.arange(most, dtype=np.float64)
+    with np.errstate(divide="ignore"):
+        return np.concatenate([[0.0], np.cumsum(np.log(np.maximum(top - steps, 0.0) / (steps + 1.0)))])
+
+
+class Crowding:
+    """Upper bounds on the chance that s items crowd into a bins of one table, for s up to `most`.
+
+    `typical_load` is the s/a that matters most. With `exact` the coefficient of g^a is computed, in time that grows
+    with the cube of `most`; without, it is Chernoff's g(x)^a / x^s at that load, which is quick but less sharp.
+    """
+
+    def __init__(self, *, items: int, bins: int, most: int, typical_load: float, exact: bool) -> None:
+        self._leaves = -(-items // bins)
+        self._used = np.arange(min(bins, most // 2) + 1)
+        self._log_x, log_g, shares = _tilt(_log_mean_choices(items, bins, most), typical_load)
+        self._log_bins = log_binomials(bins, self._used.size - 1) + self._used * log_g
+        self._log_draws = log_binomials(items, most)
+        self._powers = _powers(shares, self._used.size, most) if exact else None
+
+    def log_chances(self, size: int) -> Reals:
+        """Return log of the bound for s = `size` and a = 0, 1, …; -inf where it cannot be."""
+        logs = self._log_bins - size * self._log_x - self._log_draws[size]
+        if self._powers is not None:
+            logs = logs + np.log(self._powers[:, size] + _LOST_BY_ROUNDING)
+        possible = (2 * self._used <= size) & (size <= self._leaves * self._used)
+        chances: Reals = np.where(possible, logs, -np.inf)
+        return chances
+
+
+def _log_mean_choices(items: int, bins: int, most: int) -> Reals:
+    """Return the logarithms of g's coefficients."""
+    size = -(-items // bins)
+    full = items - (size - 1) * bins
+    top = min(size, most)
+    with np.errstate(divide="ignore"):
+        shares = np.log([full / bins, (bins - full) / bins])
+    logs: Reals = np.logaddexp(shares[0] + log_binomials(size, top), shares[1] + log_binomials(size - 1, top))
+    logs[:2] = -np.inf
+    return logs
+
+
+def _tilt(logs: Reals, mean: float) -> tuple[float, float, Reals]:
+    """Return log x, log g(x) and each term's share of g(x), for the x > 0 that makes the mean exponent `mean`."""
+    low, high = -64.0, 64.0
+    exponents = np.arange(logs.size)
+    for _ in range(64):
+        log_x = (low + high) / 2
+        log_g = float(np.logaddexp.reduce(logs + exponents * log_x))
+        shares = np.exp(logs + exponents * log_x - log_g)
+        low, high = (log_x, high) if shares @ exponents < mean else (low, log_x)
+    return log_x, log_g, shares
+
+
+def _powers(shares: Reals, count: int, most: int) -> Reals:
+    """Return the coefficients of shares(x)^a, shape (count, most + 1) as [a, s]: the chance that a draws sum to s.
+
+    Plain convolution, not FFT: only sums of positive terms keep the relative precision of tiny coefficients.
+    """
+    kernel = shares[: np.flatnonzero(shares > _SMALLEST_KEPT)[-1] + 1]
+    rows = np.zeros((count, most + 1))
+    rows[0, 0] = 1.0
+    for used in range(1, count):
+        rows[used] = np.convolve(rows[used - 1], kernel)[: most + 1]
+    return rows
+
 
 MOST_EXACT = 800  # above, the quicker form of the bound is used, which asks for about one slot in a hundred more
 _RELATIVE_ERROR = 1e-6  # of all the sums together, generously

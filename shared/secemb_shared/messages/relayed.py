@@ -1,35 +1,46 @@
-"""The messages of a device that talks to server 0 alone.
-
-A relayed message is the direct message to server 0 with two things behind it: the name of the key that a box is sealed
-to, and the box. From it server 0 takes what is its own and passes on what both servers get alike; from that and the
-box server 1 builds exactly the message that the device would have sent it directly.
-
-RELAYED_KEYS     KEYS to party 0 without its envelope        ‖ key id, 8 ‖ box of 128
-RELAYED_UPLOAD   UPDATE or SUM_SHARE to party 0, likewise    ‖ key id, 8 ‖ box of 128 or 144
-RELAYED_ANSWER   slots · (width + 1) · 4 words               ‖ receipt, 16 ‖ confirmation of the dense part, 16
-
-Content of a box  digest of the public part   32
-                  digest of the round         32
-                  seed                        16   of the keys or the secure sum; an update has none
-                  proof                       16   of an upload; keys have none
-
-The words of RELAYED_ANSWER are party 0's answer, party 1's answer and party 1's mask, XOR-ed.
-"""
+"""The messages of a device that talks to server 0 alone, and the HPKE boxes in them that only server 1 can open."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hpke
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import AlteredError, BoxError, OtherRoundError
 from secemb_shared.holds import MARK_BYTES
-from secemb_shared.messages.boxes import BOX_OVERHEAD, open_box, seal_box
+from secemb_shared.labels import Label
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.codec import SEED_BYTES, Sizes, sum_share_bytes, update_words_bytes
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, Kind, envelope, open_envelope
 from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey
 from secemb_shared.messages.spec import TRAIN, RoundSpec
+
+DOMAIN = b"secemb/1 relay box"
+OPENER = 1  # the party that boxes are for
+BOX_OVERHEAD = 32 + 16
+_SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
+
+
+def box_info(place: Label, step: Kind) -> bytes:
+    """Return what a box is bound to."""
+    number = place.number.to_bytes(8, "little")
+    return DOMAIN + bytes([OPENER]) + place.task_id + number + place.session_id + bytes([step])
+
+
+def seal_box(key: X25519PublicKey, place: Label, step: Kind, content: bytes) -> bytes:
+    """Return the content in a box. Two boxes of one content differ: the library draws a key for each."""
+    return _SUITE.encrypt(content, key, info=box_info(place, step))
+
+
+def open_box(key: X25519PrivateKey, place: Label, step: Kind, box: bytes) -> bytes:
+    """Return the content of a box that was made for exactly this place and step."""
+    try:
+        return _SUITE.decrypt(box, key, info=box_info(place, step))
+    except (InvalidTag, ValueError):
+        raise BoxError("the sealed part does not open: altered, or made for another session, round or step") from None
+
 
 Messages = tuple[bytes, bytes]  # to party 0 and party 1, as they would travel directly
 

@@ -1,22 +1,7 @@
-"""The item table as devices copy it, to rank without asking anybody. All numbers are little-endian.
+"""The item table as devices copy it, and the digest that names one version of a model. Numbers are little-endian."""
 
-A full copy is one encoded row an item, in the order of the items, and nothing else:
-
-    float32    width · 4    the row's numbers, bit for bit
-    int8       4            scale, a float32: the largest absolute number of the row divided by 127
-               width        steps, signed bytes: each number divided by the scale, rounded to the nearest, ties to even
-
-Number = scale · steps. A scale that would be smaller than the smallest normal float32 is zero, and so are its steps;
-none is larger than 0x1.0204060000000p+121, so that 127 times it is still a float32.
-Two servers that hold the same table make the same bytes: every operation is one that IEEE 754 rounds exactly.
-
-A delta leads from the copy of one version to that of another of the same format:
-
-    4                  count, u32
-    count · 4          numbers of the rows that differ, u32, ascending
-    count · row        these rows as the newer copy has them
-"""
-
+import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,6 +9,27 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_shared.errors import EncodingError, LengthError
+
+_DOMAIN = b"secemb/1 model"
+
+
+def model_digest(
+    task_id: bytes,
+    *,
+    version: int,
+    items: int,
+    width: int,
+    dense: int,
+    parts: Iterable[bytes | memoryview],
+) -> bytes:
+    """Return the digest of a version whose bytes, rows and then the dense part, come in parts of any size."""
+    hashed = hashlib.sha256(_DOMAIN + task_id)
+    for number in (version, items, width, dense):
+        hashed.update(number.to_bytes(8, "little"))
+    for part in parts:
+        hashed.update(part)
+    return hashed.digest()
+
 
 Rows = npt.NDArray[np.float32]  # (n, width)
 Encoded = npt.NDArray[np.uint8]  # (n, bytes of a row)

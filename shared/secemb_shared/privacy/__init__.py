@@ -1,6 +1,6 @@
 """Differential privacy: lengths that updates are cut to, and noise in the ring."""
 
-from secemb_shared.privacy.clipping import clip_each_to_steps, clip_to_steps
+from secemb_shared.privacy.clip import clip_each_to_steps, clip_to_steps
 from secemb_shared.privacy.gaussian import add_noise, draw
 from secemb_shared.privacy.mechanism import Mechanism
 

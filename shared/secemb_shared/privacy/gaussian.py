@@ -1,12 +1,10 @@
-"""Discrete Gaussian noise, exact: numbers with P(x) ∝ exp(−x²/2σ²), from a cryptographic source.
-
-Proposals are made from an AES stream whose key is drawn anew for each batch, and judged by the kernel or by the
-definition; both give the same numbers from the same bytes. How long it takes says how many proposals were rejected,
-which has nothing to do with the numbers that were accepted.
-"""
+"""Discrete Gaussian noise, exact: numbers with P(x) ∝ exp(−x²/2σ²), from a cryptographic source."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
+from math import isqrt
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +13,162 @@ from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import judge_proposals, native_available
 from secemb_shared.errors import RingError
 from secemb_shared.prg import RingArray
-from secemb_shared.privacy import judging
-from secemb_shared.privacy.deciding import decide
-from secemb_shared.privacy.envelope import Envelope
-from secemb_shared.privacy.judging import ACCEPTED, REJECTED, UNDECIDED, Judged, Words
 from secemb_shared.randomness import RandomBytes, secure_bytes
+
+POINT = 50  # bits behind the point of an exponent
+LARGEST_BITS = 40  # k; the noise then reaches 2^46, and a run of coins is longer than its word once in 2^23 proposals
+LARGEST_VARIANCE = 4 ** (LARGEST_BITS + 1)
+
+_LOG2_E = 0x171547652B82FE1777D0FFDA0D23A7D11  # log₂e · 2^128, rounded down
+_SQUARE_OF_LN_2 = 0x7AFEF7FE0B163AA1BC5AC1BB25CD7F2B  # ln²2 · 2^128, rounded up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Envelope:
+    """How noise of one variance is proposed and judged."""
+
+    variance: int  # σ²
+    bits: int  # k
+    margin: int  # c · 2^50
+
+    @classmethod
+    def of(cls, variance: int) -> Self:
+        """Return the envelope for a σ² that is a whole number of squared steps."""
+        if not 1 <= variance <= LARGEST_VARIANCE:
+            raise RingError(f"the variance of noise must be 1 to 2^{2 * LARGEST_BITS + 2} squared steps of the ring")
+        bits = max(0, isqrt(variance - 1).bit_length() - 1)
+        c = -(-(_SQUARE_OF_LN_2 * variance) // (2 << (2 * bits + 128 - POINT)))
+        return cls(variance=variance, bits=bits, margin=c)
+
+    @property
+    def slope(self) -> int:
+        """Return t²·log₂e / 2σ² in units of 2^−64, rounded down: how the exponent grows with (X/t)²."""
+        return (_LOG2_E << 2 * self.bits) // (2 * self.variance << 64)
+
+    @property
+    def start(self) -> int:
+        """Return c·log₂e in units of 2^−50, rounded down: the exponent at zero."""
+        return self.margin * _LOG2_E >> 128
+
+
+PROPOSAL_BYTES = 16
+REJECTED, ACCEPTED, UNDECIDED = 0, 1, 2
+MARGIN = 1 << 16  # of 2^63
+STEPS = 57  # bits behind the point of X/t, which is below 63
+
+Words = npt.NDArray[np.uint64]
+Judged = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]  # what is proposed, and the verdict on it
+
+# ln(2)^j / j! in units of 2^−63, rounded down: the series of 2^−f, whose first term left out is below 2^−62.
+# fmt: off
+_TERMS = (
+    0x8000000000000000, 0x58B90BFBE8E7BCD5, 0x1EBFBDFF82C58EA8, 0x071AC235C1282FE2, 0x013B2AB6FBA4E772,
+    0x002BB0FFCF14CE62, 0x00050C244BE1B1E1, 0x00007FF2FF1622C3, 0x00000B160111D2E4, 0x000000DA929E9CAF,
+    0x0000000F267A8AC5, 0x00000000F465639A, 0x000000000E1DEB28, 0x0000000000C0B0C9, 0x0000000000098A4B,
+    0x00000000000070DB, 0x00000000000004E3, 0x0000000000000033,
+)
+# fmt: on
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+
+
+def judge(words: Words, envelope: Envelope) -> Judged:
+    """Return what each pair of words proposes, and whether it is accepted."""
+    chance, drawn = words[:, 0] >> np.uint64(1), words[:, 1]
+    bits = np.uint64(envelope.bits)
+    run, negative = drawn >> (bits + np.uint64(1)), (drawn >> bits) & np.uint64(1)
+    halvings = _trailing_zeros(run | np.uint64(1 << 62))
+    size = (halvings << bits) + (drawn & np.uint64((1 << envelope.bits) - 1))
+    scaled = size << np.uint64(STEPS - envelope.bits)
+    exponent = _high_half(_high_half(scaled, scaled), np.uint64(envelope.slope)) + np.uint64(envelope.start)
+    exponent = (exponent - (halvings << np.uint64(POINT))).view(np.int64)
+    limit = _power(np.maximum(exponent, 0).view(np.uint64))
+    accepted, rejected = chance + np.uint64(MARGIN) < limit, chance > limit + np.uint64(MARGIN)
+    verdicts = np.where((run == 0) | ~(accepted | rejected), UNDECIDED, accepted).astype(np.uint8)
+    verdicts[(negative == 1) & (size == 0)] = REJECTED  # zero has one sign
+    return np.where(negative == 1, -size.view(np.int64), size.view(np.int64)), verdicts
+
+
+def _power(exponent: Words) -> Words:
+    """Return 2^−exponent in units of 2^−63."""
+    rest, whole = exponent << np.uint64(64 - POINT), exponent >> np.uint64(POINT)
+    total = np.full(exponent.shape, _TERMS[-1], dtype=np.uint64)
+    for term in reversed(_TERMS[:-1]):
+        total = np.uint64(term) - _high_half(rest, total)
+    power: Words = total >> np.minimum(whole, np.uint64(63))
+    return power
+
+
+def _trailing_zeros(words: Words) -> Words:
+    return np.bitwise_count((words & (~words + np.uint64(1))) - np.uint64(1)).astype(np.uint64)
+
+
+def _high_half(a: Words, b: Words | np.uint64) -> Words:
+    """Return the upper 64 bits of the products, from four products of halves."""
+    a_high, a_low, b_high, b_low = a >> _32, a & _LOW, b >> _32, b & _LOW
+    first = a_high * b_low + (a_low * b_low >> _32)
+    second = a_low * b_high + (first & _LOW)
+    upper: Words = a_high * b_high + (first >> _32) + (second >> _32)
+    return upper
+
+
+_WORD = 64
+
+
+def decide(chance: int, drawn: int, envelope: Envelope, random_bytes: RandomBytes) -> int | None:
+    """Return the value that two words propose, or nothing where it is rejected; what bits are missing is drawn."""
+    run, bits = drawn >> (envelope.bits + 1), envelope.bits
+    halvings = _zeros_before_one(run, _WORD - 1 - bits, random_bytes)
+    size, negative = (halvings << bits) + (drawn & ((1 << bits) - 1)), drawn >> bits & 1
+    if (negative and size == 0) or not _is_below(chance, size, halvings, envelope, random_bytes):
+        return None
+    return -size if negative else size
+
+
+def _zeros_before_one(run: int, length: int, random_bytes: RandomBytes) -> int:
+    """Return how many zeros stand before the first one, in as many words as it takes."""
+    before = 0
+    while run == 0:
+        before, length, run = before + length, _WORD, _draw(random_bytes)
+    return before + (run & -run).bit_length() - 1
+
+
+def _is_below(chance: int, size: int, halvings: int, envelope: Envelope, random_bytes: RandomBytes) -> bool:
+    """Tell whether 0.chance… < 2^V · exp(−X²/2σ² − c), where the dots are bits that are drawn if they matter."""
+    # The exponent as a fraction: X²/2σ² + c.
+    below = 2 * envelope.variance << POINT
+    above = (size * size << POINT) + 2 * envelope.variance * envelope.margin
+    length = _WORD
+    while True:
+        lowest, highest = _bounds(above, below, halvings, length)
+        if chance + 1 <= lowest:
+            return True
+        if chance >= highest:
+            return False
+        chance, length = chance << _WORD | _draw(random_bytes), length + _WORD
+
+
+def _bounds(above: int, below: int, halvings: int, length: int) -> tuple[int, int]:
+    """Return whole numbers around 2^(length + halvings) / exp(above / below).
+
+    All terms of the exponential are positive; each is rounded down in one sum and up in the other.
+    """
+    one = 1 << (length + halvings + _WORD)
+    least = most = low = high = one
+    n = 0
+    while high > 1 or n * below < 2 * above:
+        n += 1
+        low, high = low * above // (n * below), -(-high * above // (n * below))
+        least, most = least + low, most + high
+    # From here on each term is at most half of the one before: what is left out is no more than the last.
+    most += high
+    wanted = one << (length + halvings)
+    return wanted // most, -(-wanted // least)
+
+
+def _draw(random_bytes: RandomBytes) -> int:
+    return int.from_bytes(random_bytes(_WORD // 8), "little")
+
 
 Noise = npt.NDArray[np.int64]
 Judge = Callable[[Words, Envelope], Judged]
@@ -31,7 +180,7 @@ _KEY_BYTES = 16
 @cache
 def default_judge() -> Judge:
     """Return the kernel where it was built, else the definition."""
-    return _judge_natively if native_available() else judging.judge
+    return _judge_natively if native_available() else judge
 
 
 def draw(

@@ -10,8 +10,8 @@ from fractions import Fraction
 from math import isqrt
 
 from secemb_shared.errors import RingError
-from secemb_shared.privacy.clipping import LARGEST_LIMIT
-from secemb_shared.privacy.envelope import LARGEST_VARIANCE
+from secemb_shared.privacy.clip import LARGEST_LIMIT
+from secemb_shared.privacy.gaussian import LARGEST_VARIANCE
 
 # Both servers' noise together is sub-Gaussian with variance 2σ²: beyond 18σ lies 2 · exp(−81) < 2^−115 of it. Of 2^64
 # elements, more than any task ever has, one gets there with a probability below 2^−51.

@@ -7,9 +7,9 @@ import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import track
+from secemb_lab.constructions import Asked, Construction, FullMatrix, Init, PathShared, Received, RowEncoded
 
 from secemb_shared import reading, writing
-from secemb_shared.constructions import Asked, Construction, FullMatrix, Init, PathShared, Received, RowEncoded
 from secemb_shared.dpf import RingArray, default_backend
 from secemb_shared.layout import Geometry, Placement, plan
 from secemb_shared.messages import RoundSpec, TaskSpec

@@ -8,8 +8,7 @@ from rich.console import Console
 from secemb_shared.dpf import _native as native
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.privacy import draw
-from secemb_shared.privacy.gaussian import default_judge
-from secemb_shared.privacy.judging import judge
+from secemb_shared.privacy.gaussian import default_judge, judge
 from secemb_tools.bench.timing import Work, fastest
 
 NUMBERS = 10**7

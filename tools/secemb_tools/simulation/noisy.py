@@ -25,7 +25,7 @@ from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import RECORD, USER
 from secemb_shared.prg import RingArray
 from secemb_shared.privacy import Mechanism, add_noise, clip_each_to_steps, clip_to_steps
-from secemb_shared.privacy.clipping import Steps
+from secemb_shared.privacy.clip import Steps
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
 from secemb_tools.simulation.population import Population

@@ -10,7 +10,7 @@ from secemb_sdk.models import Floats, Ratings
 from secemb_sdk.models.torch import RatingModel
 from secemb_sdk.models.update import Doubles
 from secemb_shared.privacy import clip_each_to_steps
-from secemb_shared.privacy.clipping import Steps
+from secemb_shared.privacy.clip import Steps
 from secemb_tools.simulation.population import Device
 
 _TOGETHER = 1 << 20  # numbers of gradients that are found at once: torch has to be called less often

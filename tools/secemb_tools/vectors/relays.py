@@ -8,15 +8,14 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared import relaying
+from secemb_shared import holds
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer
-from secemb_shared.messages.boxes import box_info
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.relay_key import RelayKey
-from secemb_shared.messages.relayed import box_content, encode_relayed_answer, step_of
+from secemb_shared.messages.relayed import box_content, box_info, encode_relayed_answer, step_of
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_tools.vectors.document import Json
 from secemb_tools.vectors.hpke import seal_with
@@ -113,7 +112,7 @@ class _Session:
             "proofs": [one.hex() for one in marks.proofs],
             "relayed_keys": self._relayed(Kind.RELAYED_KEYS, keys, b""),
             "relayed_upload": self._relayed(Kind.RELAYED_UPLOAD, updates, marks.proofs[1]),
-            "receipts": [relaying.receipt_of(self.place, hold, hold).hex(), marks.receipt.hex()],
+            "receipts": [holds.receipt_of(self.place, hold, hold).hex(), marks.receipt.hex()],
             **self._answered(hold, dense),
         }
 
@@ -133,9 +132,9 @@ class _Session:
         session_id, keys = self.device.session_id, self.device.keys
         answers = [party.keys(session_id, message) for party, message in zip(self.parties, keys, strict=True)]
         words = decode_answer(self.round, session_id, 1, answers[1])
-        masked = relaying.mask(self.place, hold, words, Portable()).astype("<u4").tobytes()
-        mark = relaying.dense_mark(self.place, hold, digest(dense))
-        other = masked + relaying.receipt_of(self.place, hold, hold) + mark
+        masked = holds.mask(self.place, hold, words, Portable()).astype("<u4").tobytes()
+        mark = holds.dense_mark(self.place, hold, digest(dense))
+        other = masked + holds.receipt_of(self.place, hold, hold) + mark
         return {
             "answers": [one.hex() for one in answers],
             "masked": masked.hex(),

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from secemb_party.models.errors import WeightsError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import LARGEST_NUMBER
-from secemb_shared.messages.model_digest import model_digest
+from secemb_shared.messages.table import model_digest
 
 Floats = npt.NDArray[np.float32]
 
