@@ -1,4 +1,4 @@
-"""A session's *hold*: what a device and one server know of it and the other server does not, and what is derived from it."""
+"""A session's *hold*: what a device and one server know of it and the other does not, and what is derived from it."""
 
 import hashlib
 import hmac

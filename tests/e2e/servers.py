@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 from typer.testing import CliRunner
 
-from secemb_party.models import Model, ModelStore, Shape
+from secemb_party.storage import Model, ModelStore, Shape
 from secemb_shared.messages import TaskSpec
 from secemb_tools.commands import app
 from secemb_tools.local.ports import free_ports

@@ -30,7 +30,7 @@ from schemathesis.specs.openapi.checks import (
 from tests.e2e.relayed_device import RelayedDevice
 from tests.e2e.servers import Servers, set_up
 
-from secemb_party.models import Shape
+from secemb_party.storage import Shape
 from secemb_shared.messages import Kind
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
 

@@ -19,7 +19,7 @@ from tests.e2e.standstill import await_caught, caught_entering, step_until
 from tests.integration.databases import Postgres
 
 from secemb_party.settings import load_settings
-from secemb_server0.main import peer_client
+from secemb_server0.app import peer_client
 from secemb_tools.operate.certificate import make_identity
 
 pytestmark = [pytest.mark.timeout(150), pytest.mark.asyncio]

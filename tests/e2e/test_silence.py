@@ -14,7 +14,7 @@ from tests.e2e.devices import Device, check_published, gather
 from tests.e2e.relayed_device import RelayedDevice
 from tests.e2e.servers import Servers, set_up, wait_for
 
-from secemb_party.ui.rendering import PAGES
+from secemb_party.ui.render import PAGES
 from secemb_server1.relay_keys import KEYS_FILE
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import Kind

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from secemb_party.ledger import Ledger, NewRound, RoundState, Upload
-from secemb_party.ledger.tables import METADATA
+from secemb_party.ledger.schema import METADATA
 
 NOW = 1_800_000_000.0
 TASK = sha256(b"task").digest()

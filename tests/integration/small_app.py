@@ -11,13 +11,12 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
-from secemb_party.errors import RoundClosedError, UnauthorizedError
+from secemb_party.compute.threads import BusyError
+from secemb_party.errors import LedgerUnavailableError, RoundClosedError, UnauthorizedError
 from secemb_party.http.app import new_app
 from secemb_party.http.health import Check
 from secemb_party.http.problems import problem_responses
-from secemb_party.ledger.errors import LedgerUnavailableError
 from secemb_party.telemetry import Metrics
-from secemb_party.workers import BusyError
 from secemb_shared.errors import SecEmbError
 
 SECRET = "9f86d081884c7d659a2feaa0c55ad015"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from secemb_party.evaluation import Share
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_sdk.models import Floats, MatrixFactorisation, Ratings
 from secemb_shared.layout import plan
 from secemb_shared.messages import RoundSpec, TaskSpec

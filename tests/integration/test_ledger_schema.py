@@ -22,7 +22,7 @@ from secemb_party.ledger import (
     allowed,
     schema,
 )
-from secemb_party.ledger.tables import METADATA
+from secemb_party.ledger.schema import METADATA
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from tests.integration.databases import NOW, TASK, complete_session, name, new_round
 
+from secemb_party.accountant import Terms, epsilon
+from secemb_party.budget import Line, spent
 from secemb_party.ledger import Ledger, RoundState, StateConflictError
-from secemb_party.privacy.accountant import Terms, epsilon
-from secemb_party.privacy.spending import Line, spent
 
 OPEN, SEALING, SEALED, SHARED = RoundState.OPEN, RoundState.SEALING, RoundState.SEALED, RoundState.SHARED
 RECONSTRUCTED, PUBLISHED = RoundState.RECONSTRUCTED, RoundState.PUBLISHED

@@ -14,8 +14,8 @@ from tests.unit.made_up_ratings import made_up_ratings
 from tests.unit.noise_bytes import SeededSource
 from typer import BadParameter
 
+from secemb_party.accountant import solve_multiplier
 from secemb_party.evaluation import Share
-from secemb_party.privacy.accountant import solve_multiplier
 from secemb_sdk.models import Ratings
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import RECORD, USER

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_shared.messages import RoundSpec
 from secemb_tools import simulate
 from secemb_tools.simulation import adding, engine

@@ -8,8 +8,8 @@ from typing import TypeVar
 import httpx
 
 from secemb_party.ledger.database import Database, Work
-from secemb_party.models import Model, ModelStore, OptimiserState
-from secemb_party.share_store import ShareStore
+from secemb_party.storage import Model, ModelStore, OptimiserState
+from secemb_party.storage.share_store import ShareStore
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from tests.simulation.device import Device
 from tests.simulation.pair import Pair
 
 from secemb_party.ledger import ModelVersion, RoundRecord, RoundState
-from secemb_party.models import Model
+from secemb_party.storage import Model
 
 Rounds = dict[bytes, RoundRecord]
 _CLOSE = 0.02  # float32 keeps sums of this size, times the cohort, far better

@@ -9,7 +9,7 @@ from tests.simulation.device import KEYS, UPDATE, Device, a_device
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
 
-from secemb_party.http.bodies import LARGEST_SMALL_BODY
+from secemb_party.http.requests import LARGEST_SMALL_BODY
 
 pytestmark = pytest.mark.asyncio
 JSON = {"content-type": "application/json"}

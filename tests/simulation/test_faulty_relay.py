@@ -5,10 +5,10 @@ from tests.simulation.pair import a_pair
 from tests.simulation.phone import a_phone, contributed, until_contributed
 from tests.simulation.tampering import LONG, check_sum, comes_back, noting, read_replies, refusals
 
-from secemb_party.proofs import Sent
 from secemb_party.relay_frames import Frame, Refusal
+from secemb_party.upload_macs import Sent
 from secemb_sdk.round.contribute import NotNow
-from secemb_server1.relay_desk import RelayDesk
+from secemb_server1.relay import RelayDesk
 
 pytestmark = pytest.mark.asyncio
 

@@ -15,7 +15,7 @@ from tests.simulation.pair import RELAYED, a_pair
 from tests.simulation.phone import Phone, a_phone, contributed, until_contributed
 from tests.simulation.tampering import LONG, check_sum, refusals
 
-from secemb_party import proofs
+from secemb_party import upload_macs
 from secemb_party.evaluation import upload_bytes
 from secemb_sdk.round.contribute import NotNow
 from secemb_sdk.steps import Answer, Request
@@ -167,7 +167,7 @@ async def test_without_proofs_the_sum_would_show_where_a_sessions_paths_lead(
     role: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: the server at `role` does not check. The other one uploads there before the device does."""
-    monkeypatch.setattr(proofs, "check_proof", lambda *_: None)
+    monkeypatch.setattr(upload_macs, "check_proof", lambda *_: None)
     async with a_pair() as pair:
         await pair.step()
         victim, other = Victim(pair, hashlib.sha256(b"victim").digest()[:16]), a_device(pair, 3)

@@ -9,9 +9,9 @@ from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, run_round
 from tests.simulation.test_scenarios import last
 
+from secemb_party.accountant import Terms, epsilon
+from secemb_party.budget import Spent
 from secemb_party.ledger import RoundState
-from secemb_party.privacy.accountant import Terms, epsilon
-from secemb_party.privacy.spending import Spent
 from secemb_server0.conductor import Finished
 from secemb_shared.messages.privacy import BudgetLine
 from secemb_shared.messages.spec import EVALUATE, TRAIN

@@ -15,13 +15,13 @@ from tests.simulation.faults import CrashedError
 from tests.simulation.pair import Pair, a_pair, a_task
 from tests.simulation.test_scenarios import filled, last, step_to
 
-from secemb_party import party as party_module
+from secemb_party import service as party_module
+from secemb_party.budget import Spending, Spent, lines_of
+from secemb_party.budget import blur as add_promised_noise
+from secemb_party.errors import BudgetSpentError
 from secemb_party.evaluation import Share
 from secemb_party.ledger import RoundState
-from secemb_party.privacy.errors import BudgetSpentError
-from secemb_party.privacy.noise import blur as add_promised_noise
-from secemb_party.privacy.spending import Spending, Spent, lines_of
-from secemb_party.share_store import DamagedShareError
+from secemb_party.storage.share_store import DamagedShareError
 from secemb_server0.conductor import Finished, Open, Wait
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy

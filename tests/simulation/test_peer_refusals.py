@@ -11,8 +11,8 @@ from tests.simulation.pair import PEER_TOKEN, Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
 
 from secemb_party.ledger import RoundRecord, RoundState
-from secemb_party.models import Model
 from secemb_party.peer_messages import Announcement, ListDigest, Offer, PeerMessage, Published, SessionList, list_digest
+from secemb_party.storage import Model
 from secemb_shared.messages import RoundSpec
 
 pytestmark = pytest.mark.asyncio

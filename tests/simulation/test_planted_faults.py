@@ -13,9 +13,9 @@ from tests.simulation.pair import Pair, a_pair
 
 from secemb_party.evaluation import Evaluation
 from secemb_party.ledger import Ledger, Stored
-from secemb_party.models import Model
-from secemb_party.party import Party
 from secemb_party.peer_messages import Digests
+from secemb_party.service import Party
+from secemb_party.storage import Model
 from secemb_server0.peer import HttpPeer
 from secemb_server1.responder import Responder
 

@@ -15,7 +15,7 @@ from tests.simulation.tampering import LONG, check_sum, newest_key, refusals, re
 from secemb_sdk.errors import PinError
 from secemb_sdk.round.contribute import NotNow
 from secemb_sdk.steps import Answer, Request
-from secemb_server0.announced_key import FRESH_SECONDS
+from secemb_server0.join import FRESH_SECONDS
 from secemb_shared.messages.relay_key import RelayKey
 
 pytestmark = pytest.mark.asyncio

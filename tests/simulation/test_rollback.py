@@ -14,7 +14,7 @@ from tests.simulation.pair import Pair, a_pair
 
 from secemb_party.errors import PeerRefusedError, RollbackRefusedError
 from secemb_party.ledger import Rollback
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_server0.conductor import Open, RollBack
 from secemb_server0.peer import HttpPeer
 

@@ -10,7 +10,7 @@ from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundRecord, RoundState
-from secemb_party.ledger.tables import rounds
+from secemb_party.ledger.schema import rounds
 from secemb_party.tickets import issue_ticket
 from secemb_server0.conductor import Abort, Advance, Finished, Open, Wait
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN

@@ -9,10 +9,9 @@ import pytest
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, budgeted, run_round
 
-from secemb_party.errors import PeerRefusedError
+from secemb_party.errors import BudgetSpentError, PeerRefusedError
 from secemb_party.ledger import NewRound, RoundState
 from secemb_party.peer_messages import Announcement, list_digest
-from secemb_party.privacy.errors import BudgetSpentError
 from secemb_server1.responder import Responder
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import BudgetLine

@@ -14,7 +14,7 @@ from tests.simulation.device import flipped
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
 
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.home.records import Record
 from secemb_sdk.recommend import CopyError, Published, Shelf, TableCopy, recommend, sync_steps

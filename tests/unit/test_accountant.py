@@ -11,8 +11,8 @@ from opacus.accountants import PRVAccountant
 from opacus.accountants.analysis import rdp
 from scipy import optimize, stats
 
-from secemb_party.privacy import accountant
-from secemb_party.privacy.accountant import (
+from secemb_party import accountant
+from secemb_party.accountant import (
     Terms,
     epsilon,
     epsilon_by_divergence,
@@ -20,7 +20,7 @@ from secemb_party.privacy.accountant import (
     rounds_within,
     solve_multiplier,
 )
-from secemb_party.privacy.errors import AccountantMissingError, AccountingError
+from secemb_party.errors import AccountantMissingError, AccountingError
 from secemb_tools.operate.privacy import Wish, project_costs
 
 DELTA = 1e-5

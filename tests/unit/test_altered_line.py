@@ -14,9 +14,8 @@ from tests.unit.test_relay import QUICK, frame
 
 from secemb_party.errors import PeerUnavailableError
 from secemb_server0.peer import HttpPeer
-from secemb_server0.peer_streams import PeerClient, PeerTransport
-from secemb_server0.relay import Relay
-from secemb_server0.relay_line import HttpRelayLine
+from secemb_server0.peer_transport import PeerClient, PeerTransport
+from secemb_server0.relay import HttpRelayLine, Relay
 
 pytestmark = pytest.mark.asyncio
 

@@ -7,7 +7,7 @@ from tests.unit.test_relay_keys import IDENTITY, TASK
 
 from secemb_party.errors import PeerUnavailableError
 from secemb_party.relay_frames import Reply
-from secemb_server0.announced_key import AWAY_SECONDS, AnnouncedKey
+from secemb_server0.join import AWAY_SECONDS, AnnouncedKey
 from secemb_shared.messages.relay_key import RelayKey
 
 pytestmark = pytest.mark.asyncio

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from secemb_party.models import (
+from secemb_party.storage import (
     DamagedFileError,
     Floats,
     ForeignFileError,
@@ -29,7 +29,7 @@ from secemb_party.models import (
     OptimiserState,
     Shape,
     WeightsError,
-    initial,
+    initial_model,
 )
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
@@ -39,7 +39,7 @@ SHAPE = Shape(items=7, width=3, dense=4)
 
 
 def model(version: int = 0, *, seed: int = 1, task_id: bytes = TASK, shape: Shape = SHAPE) -> Model:
-    drawn = initial(task_id, shape, seed=seed, scale=0.01, bias_column=True, dense_scale=0.1)
+    drawn = initial_model(task_id, shape, seed=seed, scale=0.01, bias_column=True, dense_scale=0.1)
     return replace(drawn, version=version)
 
 
@@ -156,13 +156,15 @@ def test_two_servers_with_one_seed_start_from_one_digest(tmp_path: Path) -> None
 
 
 def test_the_initial_weights_of_a_seed_never_change() -> None:
-    drawn = initial(TASK, Shape(items=1000, width=65, dense=33), seed=1, scale=0.01, bias_column=True, dense_scale=0.1)
+    drawn = initial_model(
+        TASK, Shape(items=1000, width=65, dense=33), seed=1, scale=0.01, bias_column=True, dense_scale=0.1
+    )
     assert drawn.digest.hex() == "804637ba0538a4e75815dee333d17f71c711d057ce3fe4823405780fce277bad"
 
 
 def test_the_initial_rows_are_normal_with_the_scale_and_the_bias_is_zero() -> None:
     shape = Shape(items=2000, width=65, dense=5000)
-    drawn = initial(TASK, shape, seed=3, scale=0.01, bias_column=True, dense_scale=0.5)
+    drawn = initial_model(TASK, shape, seed=3, scale=0.01, bias_column=True, dense_scale=0.5)
     assert not drawn.rows[:, -1].any()
     assert drawn.rows[:, :-1].std() == pytest.approx(0.01, rel=0.02)
     assert abs(drawn.rows[:, :-1].mean()) < 1e-4
@@ -171,7 +173,7 @@ def test_the_initial_rows_are_normal_with_the_scale_and_the_bias_is_zero() -> No
 
 
 def test_without_a_bias_every_column_is_drawn_and_the_dense_part_is_zero_unless_asked_for() -> None:
-    drawn = initial(TASK, SHAPE, seed=3, scale=0.01, bias_column=False)
+    drawn = initial_model(TASK, SHAPE, seed=3, scale=0.01, bias_column=False)
     assert drawn.rows.all()
     assert not drawn.dense.any()
 
@@ -181,7 +183,7 @@ def test_without_a_bias_every_column_is_drawn_and_the_dense_part_is_zero_unless_
 )
 def test_a_seed_or_scale_that_cannot_be_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(WeightsError):
-        initial(TASK, SHAPE, **{"seed": 1, "scale": 0.01, "bias_column": True, **changes})
+        initial_model(TASK, SHAPE, **{"seed": 1, "scale": 0.01, "bias_column": True, **changes})
 
 
 # Saving and loading.
@@ -370,10 +372,10 @@ KILLED_WHILE_SAVING = """
 import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
-from secemb_party.models import ModelStore, Shape, initial
+from secemb_party.storage import ModelStore, Shape, initial_model
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 task, shape = bytes.fromhex(sys.argv[2]), Shape(items=7, width=3, dense=4)
-model = replace(initial(task, shape, seed=8, scale=1, bias_column=False), version=2)
+model = replace(initial_model(task, shape, seed=8, scale=1, bias_column=False), version=2)
 ModelStore(Path(sys.argv[1]), task, shape).save(model)
 """
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from secemb_party.models import Model, ModelStore, OptimiserState, Shape, initial
+from secemb_party.storage import Model, ModelStore, OptimiserState, Shape, initial_model
 from secemb_server0 import optimiser as optimiser_module
 from secemb_server0.optimiser import Adam, Gradient, GradientError, Optimiser, OptimiserError, Sgd, StateError
 from secemb_shared.ring import Ring
@@ -36,7 +36,7 @@ def make(kind: str) -> Optimiser:
 
 
 def first_model(shape: Shape = SHAPE) -> Model:
-    return initial(TASK, shape, seed=5, scale=0.1, bias_column=True, dense_scale=0.1)
+    return initial_model(TASK, shape, seed=5, scale=0.1, bias_column=True, dense_scale=0.1)
 
 
 def gradients(shape: Shape = SHAPE) -> Iterator[Gradient]:

@@ -12,9 +12,9 @@ from tests.e2e.servers import secemb
 from tests.simulation.pair import a_task
 from typer.testing import CliRunner
 
-from secemb_party.privacy import accountant
-from secemb_party.privacy.accountant import Terms, epsilon
-from secemb_party.privacy.spending import lines_of
+from secemb_party import accountant
+from secemb_party.accountant import Terms, epsilon
+from secemb_party.budget import lines_of
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
 from secemb_tools.commands import app

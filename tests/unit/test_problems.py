@@ -12,8 +12,16 @@ import secemb_party
 import secemb_server0
 import secemb_server1
 import secemb_shared
-from secemb_party.errors import ForbiddenError, SessionConflictError, UnauthorizedError, UnknownVersionError
-from secemb_party.http.bodies import MediaTypeError
+from secemb_party.compute.threads import BusyError
+from secemb_party.errors import (
+    ForbiddenError,
+    LedgerUnavailableError,
+    ModelMissingError,
+    NotRecordedError,
+    SessionConflictError,
+    UnauthorizedError,
+    UnknownVersionError,
+)
 from secemb_party.http.problems import (
     INTERNAL,
     MEDIA_TYPE,
@@ -24,10 +32,8 @@ from secemb_party.http.problems import (
     problem_response,
     problem_responses,
 )
-from secemb_party.ledger.errors import LedgerUnavailableError, NotRecordedError
-from secemb_party.models.errors import ModelMissingError
+from secemb_party.http.requests import MediaTypeError
 from secemb_party.tickets import TicketError
-from secemb_party.workers import BusyError
 from secemb_shared.errors import LengthError, SecEmbError, VersionError
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")

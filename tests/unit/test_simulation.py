@@ -7,7 +7,7 @@ import pytest
 from tests.unit.made_up_ratings import made_up_ratings
 
 from secemb_party.evaluation import Share
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_sdk.models import MatrixFactorisation, Ratings
 from secemb_shared.messages import RoundSpec
 from secemb_tools.datasets import RatingSet, Split, split

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secemb_party.models import Floats, Model, ModelMissingError, ModelStore, Shape
-from secemb_party.table_copies import Body, TableCopies, Wanted
+from secemb_party.storage import Floats, Model, ModelMissingError, ModelStore, Shape
+from secemb_party.storage.table_copies import Body, TableCopies, Wanted
 from secemb_sdk.errors import CopyError
 from secemb_sdk.recommend.copy import apply_delta
 from secemb_shared.errors import EncodingError, LengthError, MessageError

@@ -12,7 +12,7 @@ from safetensors.numpy import load
 from starlette.requests import ClientDisconnect
 from tests.unit.operator_desk import Desk, a_desk
 
-from secemb_party.ui.download import Download, nameless
+from secemb_party.ui.render import Download, nameless
 
 pytestmark = pytest.mark.asyncio
 

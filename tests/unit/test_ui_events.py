@@ -9,9 +9,9 @@ import pytest_asyncio
 from tests.simulation.device import a_device
 from tests.unit.operator_desk import Desk, a_desk
 
-from secemb_party.http import operator
+from secemb_party.http import operator_routes
 from secemb_party.ledger import Event, RoundState
-from secemb_party.ui.event_view import SHOWN, tell
+from secemb_party.ui.views.events import SHOWN, tell
 
 
 @pytest_asyncio.fixture
@@ -22,8 +22,8 @@ async def desk() -> AsyncIterator[Desk]:
 
 @pytest.fixture
 def short_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator, "STREAM_SECONDS", 0.05)
-    monkeypatch.setattr(operator, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(operator_routes, "STREAM_SECONDS", 0.05)
+    monkeypatch.setattr(operator_routes, "POLL_SECONDS", 0.01)
 
 
 def words(kind: str, data: dict[str, Any], role: int = 0) -> str:

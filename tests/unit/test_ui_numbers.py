@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from tests.unit.operator_desk import TOKEN, Desk, a_desk, form_token
 
-from secemb_party.http import operator
-from secemb_party.http.numbers import read_number
+from secemb_party.http import operator_routes
+from secemb_party.http.requests import read_number
 from secemb_shared.messages.canonical import LARGEST_NUMBER
 
 NONE = ["²", "٣", "-1", "+1", "1_0", " 1", "1.0", "0x1", "", "1" * 5000, str(LARGEST_NUMBER + 1), str(2**63), "9" * 16]
@@ -52,8 +52,8 @@ async def test_an_address_with_a_number_that_is_none_is_not_there(desk: Desk, te
 async def test_a_stream_goes_on_from_its_address_where_the_last_event_is_none(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, last: bytes
 ) -> None:
-    monkeypatch.setattr(operator, "STREAM_SECONDS", 0.05)
-    monkeypatch.setattr(operator, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(operator_routes, "STREAM_SECONDS", 0.05)
+    monkeypatch.setattr(operator_routes, "POLL_SECONDS", 0.01)
     headers = {b"last-event-id": last, b"authorization": f"Bearer {TOKEN}".encode()}
     async with desk.browser(0) as browser:
         answer = await browser.get("/v1/operator/events?after=0", headers=headers)

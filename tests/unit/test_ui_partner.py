@@ -12,8 +12,8 @@ from tests.simulation.phone import DOUBLED, FINE, a_phone, contributed
 from tests.unit.operator_desk import Desk, a_desk
 
 from secemb_party.ledger import ModelVersion, RoundRecord, RoundState
-from secemb_party.ui import partner_view
-from secemb_party.ui.partner_view import GRACE, agreed_at, due_at
+from secemb_party.ui.views.peer import GRACE, agreed_at, due_at
+from secemb_party.ui.views.views import peer
 
 MODEL = ModelVersion(task_id=bytes(32), version=3, digest=bytes(32), recorded_at=50.0, published_at=60.0)
 
@@ -131,7 +131,7 @@ async def test_a_model_is_not_called_the_same_before_both_have_published_it(desk
 async def test_everything_that_server_0_may_ask_has_words() -> None:
     async with a_pair(**RELAYED) as pair:
         paths = [path for path in pair.server1.peer.openapi()["paths"] if path.startswith("/peer/")]
-    assert {path.rsplit("/", 1)[1] for path in paths} == set(partner_view._ASKED)
+    assert {path.rsplit("/", 1)[1] for path in paths} == set(peer._ASKED)
 
 
 @pytest.mark.asyncio

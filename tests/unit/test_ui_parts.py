@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from secemb_party.telemetry import Metrics
-from secemb_party.ui import assets, sessions, wording
-from secemb_party.ui.figures import Figures, Throughput
-from secemb_party.ui.rendering import PAGES
-from secemb_party.ui.sessions import LoginLimit, Sessions
-from secemb_party.ui.surroundings import Surroundings
+from secemb_party.ui import format, login, render
+from secemb_party.ui.login import LoginLimit, Sessions
+from secemb_party.ui.render import PAGES
+from secemb_party.ui.server_facts import Surroundings
+from secemb_party.ui.views.measurements import Figures, Throughput
 
-STATIC = Path(assets.__file__).parent / "static"
+STATIC = Path(render.__file__).parent / "static"
 
 
 class Clock:
@@ -57,7 +57,7 @@ def test_no_two_sessions_share_a_cookie_or_a_form_token_and_neither_is_shown() -
 
 def test_beyond_the_most_sessions_the_oldest_goes() -> None:
     opened = Sessions()
-    cookies = [opened.open() for _ in range(sessions.MOST_SESSIONS + 1)]
+    cookies = [opened.open() for _ in range(login.MOST_SESSIONS + 1)]
     assert opened.find(cookies[0]) is None
     assert opened.find(cookies[1]) is not None
 
@@ -65,7 +65,7 @@ def test_beyond_the_most_sessions_the_oldest_goes() -> None:
 def test_ten_wrong_tries_a_minute_are_enough() -> None:
     clock = Clock()
     limit = LoginLimit(clock)
-    for _ in range(sessions.WRONG_TRIES):
+    for _ in range(login.WRONG_TRIES):
         assert limit.seconds_to_wait() == 0
         limit.count_wrong()
         clock.now += 1
@@ -90,7 +90,7 @@ def test_ten_wrong_tries_a_minute_are_enough() -> None:
     ],
 )
 def test_a_duration_has_the_units_that_matter(seconds: float | None, words: str) -> None:
-    assert wording.duration(seconds) == words
+    assert format.duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -98,23 +98,23 @@ def test_a_duration_has_the_units_that_matter(seconds: float | None, words: str)
     [(None, "–"), (0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (999_999, "1.0 MB"), (2e11, "200 GB")],
 )
 def test_a_size_has_a_unit_that_keeps_it_short(count: float | None, words: str) -> None:
-    assert wording.size(count) == words
+    assert format.size(count) == words
 
 
 def test_a_moment_is_said_in_both_ways() -> None:
     now = 1_800_000_000.0  # 15 January 2027, 08:00 UTC
-    assert wording.moment(now - 125, now) == (
+    assert format.moment(now - 125, now) == (
         '<time datetime="2027-01-15T07:57:55+00:00">07:57:55 <span class="quiet">2 min 5 s ago</span></time>'
     )
-    assert "14 Jan 08:00" in wording.moment(now - 86_400, now)
-    assert "in 20 s" in wording.moment(now + 20, now)
-    assert "–" in wording.moment(None, now)
+    assert "14 Jan 08:00" in format.moment(now - 86_400, now)
+    assert "in 20 s" in format.moment(now + 20, now)
+    assert "–" in format.moment(None, now)
 
 
 def test_a_digest_is_in_groups_of_four() -> None:
-    assert ">abab abab<" in wording.digest(b"\xab" * 4)
-    assert ">abab…<" in wording.digest("ab" * 4, groups=1)
-    assert "&lt;" in wording.digest("<b>")  # what is no digest is still no tag
+    assert ">abab abab<" in format.digest(b"\xab" * 4)
+    assert ">abab…<" in format.digest("ab" * 4, groups=1)
+    assert "&lt;" in format.digest("<b>")  # what is no digest is still no tag
 
 
 def test_rates_are_differences_between_two_looks() -> None:

@@ -5,7 +5,7 @@ from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING
 from tests.unit.operator_desk import Desk, a_desk
 from tests.unit.test_ui_partner import read
 
-from secemb_party.privacy.spending import Spent
+from secemb_party.budget import Spent
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 
 pytestmark = pytest.mark.asyncio

@@ -6,13 +6,13 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
+from secemb_party.compute.threads import Workers
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger
-from secemb_party.models import ModelStore, Shape
-from secemb_party.party import Parts, Party
+from secemb_party.service import Parts, Party
 from secemb_party.settings import Settings
-from secemb_party.share_store import ShareStore
-from secemb_party.workers import Workers
+from secemb_party.storage import ModelStore, Shape
+from secemb_party.storage.share_store import ShareStore
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
 from secemb_shared.messages import TaskSpec

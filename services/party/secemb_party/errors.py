@@ -1,27 +1,8 @@
-"""What the services refuse by themselves, and settings that cannot be.
+"""Every error the services raise on purpose, as one tree under the product's own."""
 
-SecEmbError
-├── SettingsError            the settings file or a SECEMB_ variable is wrong; the message names the key and the fix
-├── UnknownTaskError         no such task here
-├── UnknownRoundError        no such round here
-├── UnknownSessionError      no such session in this round
-├── UnknownVersionError      no such version of the model here, or no longer
-├── DeltaUnavailableError    nothing leads from that version of the table to this one
-├── RoundClosedError         the round takes no more of this: sealed, published or aborted
-├── SessionError             (shared)
-│   └── SessionConflictError     the session was used before with other bytes, or out of order
-├── RollbackRefusedError     the model cannot go back to that version now
-├── OutdatedRelayKeyError    sealed to a key that server 1 does not use, or no longer
-├── RelayUnavailableError    the task wants devices to talk to both servers
-├── PeerRefusedError         the two servers do not agree
-│   └── PeerSpentError           the other server's privacy budget has no room for this
-├── PeerUnavailableError     the other server cannot be reached now
-├── UnauthorizedError        no token, or one that is not known
-└── ForbiddenError           a known caller who may not do this
+from sqlalchemy.exc import DontWrapMixin
 
-Messages say what to do. They never contain an id, a token or anything else that the caller has sent.
-"""
-
+from secemb_party.ledger.rounds import RoundState
 from secemb_shared.errors import SecEmbError, SessionError
 
 
@@ -110,3 +91,96 @@ class PeerSpentError(PeerRefusedError):
 
 class PeerUnavailableError(SecEmbError):
     """The other server cannot be reached now; the call is repeated."""
+
+
+class LedgerError(SecEmbError):
+    """The ledger could not do what it was asked for."""
+
+
+class LedgerUnavailableError(LedgerError):
+    """The database cannot be reached, is busy or went away in the middle; nothing says that trying again is wrong."""
+
+
+class LedgerSettingError(LedgerError, ValueError):
+    """The database is of the wrong kind or is set up so that an acknowledged write could be lost."""
+
+
+class SchemaError(LedgerError):
+    """The tables in the database are not those that this version works with."""
+
+
+class SchemaMissingError(SchemaError):
+    """The database has no tables yet."""
+
+
+class SchemaOlderError(SchemaError):
+    """The database was written by an earlier version and must be upgraded first."""
+
+
+class SchemaNewerError(SchemaError):
+    """The database was written by a later version."""
+
+
+class SchemaForeignError(SchemaError):
+    """The database holds tables of the same names that no version of the ledger has made."""
+
+
+# DontWrapMixin: column types raise this while SQLAlchemy binds parameters, and it must come out as it is.
+class LedgerFormatError(LedgerError, ValueError, DontWrapMixin):
+    """A value cannot be stored: it has the wrong length, is not JSON, or a fact is missing."""
+
+
+class NotRecordedError(LedgerError, LookupError):
+    """A task, version, round, session or token is not in the ledger."""
+
+
+class LedgerConflictError(LedgerError):
+    """A call contradicts what the ledger already holds."""
+
+
+class StateConflictError(LedgerConflictError):
+    """A round is not in the state that the caller expects, or holds other facts."""
+
+    def __init__(self, message: str, state: RoundState) -> None:
+        super().__init__(message)
+        self.state = state  # where the round is
+
+
+class ModelError(SecEmbError):
+    """A model, its file or its place in the store is not in order."""
+
+
+class WeightsError(ModelError, ValueError):
+    """These numbers are no model of this task."""
+
+
+class ModelMissingError(ModelError, LookupError):
+    """The store has no such version."""
+
+
+class ModelConflictError(ModelError):
+    """Another model already has this version: a version is never given twice."""
+
+
+class ModelFileError(ModelError):
+    """A file cannot be used."""
+
+
+class DamagedFileError(ModelFileError):
+    """A file is truncated, altered or not the format it should be."""
+
+
+class ForeignFileError(ModelFileError):
+    """A file was made for another task, version or purpose."""
+
+
+class AccountingError(SecEmbError, ValueError):
+    """A promise that cannot be computed or kept."""
+
+
+class AccountantMissingError(AccountingError, ImportError):
+    """The library that computes ε is not installed."""
+
+
+class BudgetSpentError(SecEmbError):
+    """One more round of this kind would go beyond the task's privacy budget."""

@@ -1,20 +1,18 @@
-"""Server 0 in its leading part: it carries out what the conductor decides, one durable step at a time.
-
-A step may be cut off anywhere. The next one starts from what the ledger holds, asks server 1 again what it asked
-before, and gets the same answers. Between steps that succeed nothing is read that was just written.
-"""
+"""Server 0 in its leading part: it carries out what the conductor decides, one durable step at a time."""
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
+from secemb_party.evaluation import Share
 from secemb_party.http.health import Check
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
-from secemb_party.party import Party
 from secemb_party.peer_messages import list_digest
+from secemb_party.service import Party
 from secemb_server0.conductor import (
     Abort,
     Advance,
@@ -30,10 +28,33 @@ from secemb_server0.conductor import (
 )
 from secemb_server0.peer import Peer
 from secemb_server0.reconstruct import add_shares, next_model
-from secemb_server0.results import read_result
 from secemb_server0.rollback import Rollbacks
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import TRAIN
+from secemb_shared.messages.spec import SURVEY, TRAIN
+from secemb_shared.secure_sum import SUM_RING
+
+DEFAULT_ALPHA = 2.0  # of the paper's m' = α · mean
+
+
+def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float]:
+    """Return the fleet's figures; a figure that nobody contributed to is left out."""
+    sums = [float(value) for value in SUM_RING.decode(total.sums)]
+    if spec.kind == SURVEY:
+        mean = sums[0] / sessions
+        return {"mean_items": mean, "suggested_capacity": float(suggest_capacity(mean, spec.task.items))}
+    predictions, squared, absolute, rankings, hits, gains = sums
+    found: dict[str, float] = {}
+    if predictions > 0:
+        found |= {"rmse": math.sqrt(max(squared, 0.0) / predictions), "mae": absolute / predictions}
+    if rankings > 0:
+        found |= {"hit_rate": hits / rankings, "ndcg": gains / rankings}
+    return found
+
+
+def suggest_capacity(mean_items: float, items: int, alpha: float = DEFAULT_ALPHA) -> int:
+    """Return m' = α · mean, rounded up, at least 1 and at most the whole catalogue."""
+    return max(1, min(items, math.ceil(alpha * mean_items)))
+
 
 ChooseKind = Callable[[int], str]
 

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Path, Query
 from pydantic import BaseModel
 
 from secemb_party.errors import RollbackRefusedError
-from secemb_party.http.numbers import Number
-from secemb_party.http.operator import operator_router
+from secemb_party.http.operator_routes import operator_router
 from secemb_party.http.problems import problem_responses
+from secemb_party.http.requests import Number
 from secemb_party.ledger import Rollback
-from secemb_party.party import Party
+from secemb_party.service import Party
 from secemb_server0.leader import Leader
 
 Version = Annotated[Number, Path()]

@@ -16,7 +16,7 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from secemb_party.models import Floats, Model, OptimiserState
+from secemb_party.storage import Floats, Model, OptimiserState
 from secemb_shared.dpf import RingArray
 from secemb_shared.errors import SecEmbError
 from secemb_shared.ring import Ring

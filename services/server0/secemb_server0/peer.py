@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
 from secemb_party.ledger import RoundRecord, SessionSummary
-from secemb_party.models import Model
 from secemb_party.peer_messages import (
     AbortReason,
     Announcement,
@@ -24,6 +23,7 @@ from secemb_party.peer_messages import (
     SessionList,
     StandingMessage,
 )
+from secemb_party.storage import Model
 from secemb_party.telemetry import Metrics
 
 Answer = TypeVar("Answer", bound=PeerMessage)

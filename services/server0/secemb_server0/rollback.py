@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from secemb_party.errors import PeerRefusedError, RollbackRefusedError
 from secemb_party.ledger import LedgerConflictError, Rollback
-from secemb_party.models import Model, ModelMissingError
-from secemb_party.party import Party
+from secemb_party.service import Party
+from secemb_party.storage import Model, ModelMissingError
 from secemb_server0.peer import Peer
 
 _NOT_KEPT = "this version is no longer kept; choose one whose file is still here"

@@ -15,7 +15,9 @@ from secemb_party.errors import (
     UnauthorizedError,
     UnknownTaskError,
 )
-from secemb_party.http.bodies import (
+from secemb_party.http.by_hand import HandRequest, HandRoute, describe_parameter
+from secemb_party.http.problems import problem_responses
+from secemb_party.http.requests import (
     JSON,
     RequestInvalidError,
     SlowBodyError,
@@ -24,13 +26,10 @@ from secemb_party.http.bodies import (
     parse_message,
     read_small,
 )
-from secemb_party.http.by_hand import HandRequest, HandRoute, describe_parameter
-from secemb_party.http.devices import check_task
-from secemb_party.http.problems import problem_responses
+from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import LedgerUnavailableError
-from secemb_party.party import Party
-from secemb_server0.announced_key import AnnouncedKey
-from secemb_server0.joining import Door, NotNow
+from secemb_party.service import Party
+from secemb_server0.join import AnnouncedKey, Door, NotNow
 from secemb_shared.errors import LengthError, SecEmbError
 
 Ask = Callable[[str | None, bytes], Awaitable[BaseModel | NotNow]]

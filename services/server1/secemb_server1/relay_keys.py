@@ -19,8 +19,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from secemb_party.durable import sync_folder
 from secemb_party.errors import OutdatedRelayKeyError, SettingsError
+from secemb_party.storage.files import sync_folder
 from secemb_shared.messages.relay_key import RelayKey
 
 KEYS_FILE = "relay-keys.json"  # in the server's data directory

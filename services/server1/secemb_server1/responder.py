@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import NewRound, RoundRecord, RoundState
-from secemb_party.models import Model, Shape
-from secemb_party.party import Party
 from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, list_digest
+from secemb_party.service import Party
+from secemb_party.storage import Model, Shape
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 

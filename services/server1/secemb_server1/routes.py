@@ -9,14 +9,19 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from pydantic import ValidationError
 
 from secemb_party.errors import PeerRefusedError, RoundClosedError, UnauthorizedError, UnknownRoundError
-from secemb_party.http import bodies
-from secemb_party.http.bodies import BINARY, JSON, MediaTypeError, RequestInvalidError, SlowBodyError, read_exactly
-from secemb_party.http.devices import RoundHex
-from secemb_party.http.numbers import read_number
+from secemb_party.http import requests
 from secemb_party.http.problems import problem_responses
+from secemb_party.http.requests import (
+    BINARY,
+    JSON,
+    MediaTypeError,
+    RequestInvalidError,
+    SlowBodyError,
+    read_exactly,
+    read_number,
+)
+from secemb_party.http.task_routes import RoundHex
 from secemb_party.ledger import LedgerUnavailableError
-from secemb_party.models import Shape
-from secemb_party.party import Party
 from secemb_party.peer_messages import (
     AbortReason,
     Announcement,
@@ -29,6 +34,8 @@ from secemb_party.peer_messages import (
     SessionList,
     StandingMessage,
 )
+from secemb_party.service import Party
+from secemb_party.storage import Shape
 from secemb_server1.responder import Responder
 from secemb_shared.errors import EncodingError, LengthError
 
@@ -49,7 +56,7 @@ PEER_REFUSED = problem_responses(
     MediaTypeError,
     LedgerUnavailableError,
 )
-_NUMBERS = {"requestBody": bodies.describe_binary("the numbers of the model; empty where a round leads to none")}
+_NUMBERS = {"requestBody": requests.describe_binary("the numbers of the model; empty where a round leads to none")}
 
 Check = Callable[..., None]
 
@@ -71,16 +78,16 @@ def _message(kind: type[PeerMessage], party: Party) -> Any:
     """Return how a message is read: after the bearer was looked at, and no longer than a round's can be."""
 
     async def read(request: Request) -> PeerMessage:
-        if bodies.media_type(request) != JSON:
+        if requests.media_type(request) != JSON:
             raise MediaTypeError(f"send the message as {JSON}")
         most = _WORDS + _NAMES * party.task.cohort
-        return bodies.parse_message(kind, await bodies.read_small(request, BODY_SECONDS, most=most))
+        return requests.parse_message(kind, await requests.read_small(request, BODY_SECONDS, most=most))
 
     return Depends(read)
 
 
 def _describe(kind: type[PeerMessage]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, **bodies.describe_json(kind)}}
+    return {"requestBody": {"required": True, **requests.describe_json(kind)}}
 
 
 def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIRouter:

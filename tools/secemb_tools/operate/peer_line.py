@@ -10,7 +10,7 @@ import httpx
 
 from secemb_party.peer_messages import StandingMessage
 from secemb_party.settings import Settings
-from secemb_server0.main import peer_client
+from secemb_server0.app import peer_client
 from secemb_tools.operate.certificate import hosts, read_certificate
 from secemb_tools.operate.finding import Finding, fail, ok, warn
 from secemb_tools.operate.task_files import read_task

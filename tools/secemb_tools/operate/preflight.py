@@ -10,12 +10,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
+from secemb_party.accountant import epsilon_known
 from secemb_party.assembly import ticket_public_key
-from secemb_party.errors import SettingsError
+from secemb_party.budget import lines_of
+from secemb_party.errors import AccountantMissingError, AccountingError, SettingsError
 from secemb_party.ledger import Ledger, LedgerError, SchemaMissingError, SchemaOlderError
-from secemb_party.privacy.accountant import epsilon_known
-from secemb_party.privacy.errors import AccountantMissingError, AccountingError
-from secemb_party.privacy.spending import lines_of
 from secemb_party.settings import Settings
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError

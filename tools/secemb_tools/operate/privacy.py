@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from secemb_party.privacy.accountant import (
+from secemb_party.accountant import (
     Terms,
     epsilon,
     epsilon_by_divergence,

@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from secemb_party.privacy.accountant import solve_multiplier
+from secemb_party.accountant import solve_multiplier
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
 from secemb_shared.secure_sum import SUM_RING

@@ -9,9 +9,9 @@ import httpx
 
 from secemb_party.errors import PeerUnavailableError, SettingsError
 from secemb_party.settings import Settings
-from secemb_server0.main import peer_client
-from secemb_server0.relay_line import HttpRelayLine
-from secemb_server1.main import relay_keys
+from secemb_server0.app import peer_client
+from secemb_server0.relay import HttpRelayLine
+from secemb_server1.app import relay_keys
 from secemb_server1.relay_keys import ACTIVE, HeldKey
 from secemb_shared.errors import MessageError, SecEmbError
 from secemb_shared.messages import TaskSpec

@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 
 from secemb_party.settings import Settings
-from secemb_server1.main import relay_keys
+from secemb_server1.app import relay_keys
 from secemb_server1.relay_keys import HeldKey, RelayKeys
 from secemb_shared.messages import TaskSpec
 from secemb_tools.operate.refusal import OperationError

@@ -19,9 +19,9 @@ def serve(settings: Settings) -> None:
     """Run the server of the settings' role until a signal."""
     configure_logs(settings.logs.level, settings.logs.format)
     if settings.role == 0:
-        from secemb_server0.main import run
+        from secemb_server0.app import run
     else:
-        from secemb_server1.main import run
+        from secemb_server1.app import run
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         try:
             runner.run(run(settings))

@@ -6,9 +6,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from secemb_party.models import check_scale
-from secemb_party.privacy.accountant import epsilon_known
-from secemb_party.privacy.spending import lines_of
+from secemb_party.accountant import epsilon_known
+from secemb_party.budget import lines_of
+from secemb_party.storage import check_scale
 from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.layout import loss_bound, plan
 from secemb_shared.messages import Sizes, TaskSpec

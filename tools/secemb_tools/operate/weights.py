@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 
 from secemb_party.ledger import Ledger, ModelVersion, SchemaMissingError
-from secemb_party.models import ModelStore, Shape
 from secemb_party.settings import Settings
+from secemb_party.storage import ModelStore, Shape
 from secemb_shared.messages import TaskSpec
 from secemb_tools.operate.refusal import OperationError
 from secemb_tools.operate.task_files import read_task

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from secemb_party.privacy.accountant import Terms, epsilon, epsilon_known, solve_multiplier
+from secemb_party.accountant import Terms, epsilon, epsilon_known, solve_multiplier
 from secemb_shared.messages.privacy import RECORD
 from secemb_tools.datasets import RatingSet, Split
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest

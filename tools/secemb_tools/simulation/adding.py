@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from secemb_party.evaluation import Share
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_sdk.context import Parts
 from secemb_sdk.models import NotFiniteLossError, PrivateState, fit_bound, learn
 from secemb_sdk.round.selection import Selection, select

@@ -1,8 +1,8 @@
 """Both servers of a round in this process: they answer keys, take updates and add their two shares."""
 
 from secemb_party.evaluation import Share
-from secemb_party.models import Model
 from secemb_party.round import PartyRound, agree
+from secemb_party.storage import Model
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from secemb_party.models import Model, Shape, initial
+from secemb_party.storage import Model, Shape, initial_model
+from secemb_server0.leader import read_result
 from secemb_server0.optimiser import Gradient
 from secemb_server0.reconstruct import make_optimiser
-from secemb_server0.results import read_result
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import TRAIN
@@ -41,7 +41,7 @@ class Engine:
     def __init__(self, world: World, *, way: str) -> None:
         task, scale = world.task, decimal(world.task.initial_scale)
         self.world, self.way, self.rounds = world, way, 0
-        self.model: Model = initial(
+        self.model: Model = initial_model(
             task.task_id, Shape.of(task), seed=task.seed, scale=scale, bias_column=True, dense_scale=scale
         )
         self.optimiser = make_optimiser(task)

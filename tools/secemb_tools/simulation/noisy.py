@@ -18,7 +18,7 @@ from functools import partial
 import numpy as np
 
 from secemb_party.evaluation import Share
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_sdk.models import Floats, Ratings
 from secemb_sdk.models.update import Doubles
 from secemb_shared.messages import RoundSpec

@@ -8,7 +8,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from secemb_party.models import Model, OptimiserState
+from secemb_party.storage import Model, OptimiserState
 from secemb_sdk.home.files import write_file
 from secemb_sdk.models import PrivateState
 from secemb_tools.simulation.engine import Engine, Row

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_party.evaluation import Share
-from secemb_party.models import Model
+from secemb_party.storage import Model
 from secemb_sdk.models import Floats, Ratings
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec

@@ -4,7 +4,7 @@ from functools import partial
 
 import numpy as np
 
-from secemb_party.models import Model, Shape, initial
+from secemb_party.storage import Model, Shape, initial_model
 from secemb_server0.optimiser import Gradient
 from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.messages import RoundSpec
@@ -25,7 +25,7 @@ class Training:
         self.counts = Counts()
         self.rounds = 0
         scale = float(recipe.scale)
-        self.model: Model = initial(
+        self.model: Model = initial_model(
             self.task.task_id, Shape.of(self.task), seed=seed, scale=scale, bias_column=True, dense_scale=scale
         )
         self._test, self._add = data.test, add

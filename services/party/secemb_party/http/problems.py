@@ -17,11 +17,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from secemb_party import errors, share_store, tickets, workers
-from secemb_party.http import bodies, ranges
-from secemb_party.ledger import errors as ledger
-from secemb_party.models import errors as models
-from secemb_party.privacy import errors as privacy
+from secemb_party import errors, tickets
+from secemb_party import errors as ledger
+from secemb_party import errors as models
+from secemb_party import errors as privacy
+from secemb_party.compute import threads
+from secemb_party.http import ranges, requests
+from secemb_party.storage import share_store
 from secemb_party.telemetry import get_logger
 from secemb_shared import errors as shared
 
@@ -106,10 +108,10 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.UnauthorizedError: UNAUTHORIZED,
     errors.ForbiddenError: FORBIDDEN,
     tickets.TicketError: _spoken("ticket-refused", 403, "The ticket is not valid for this session"),
-    workers.BusyError: BUSY,
-    bodies.RequestInvalidError: REQUEST_INVALID,
-    bodies.SlowBodyError: BODY_SLOW,
-    bodies.MediaTypeError: MEDIA_TYPE_REFUSED,
+    threads.BusyError: BUSY,
+    requests.RequestInvalidError: REQUEST_INVALID,
+    requests.SlowBodyError: BODY_SLOW,
+    requests.MediaTypeError: MEDIA_TYPE_REFUSED,
     ranges.RangeError: _spoken("range-unsatisfiable", 416, "The range lies behind the end"),
     ledger.LedgerError: INTERNAL,
     ledger.LedgerUnavailableError: UNAVAILABLE,

@@ -12,8 +12,8 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from secemb_party.http.bodies import BINARY
-from secemb_party.table_copies import Body
+from secemb_party.http.requests import BINARY
+from secemb_party.storage.table_copies import Body
 from secemb_shared.errors import SecEmbError
 
 _CHUNK = 2**18

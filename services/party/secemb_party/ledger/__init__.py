@@ -4,7 +4,7 @@ Every method of `Ledger` that changes something is one transaction, may be repea
 and other processes. There is no clock in here and nothing secret: tokens are hashes, bodies of sessions are opaque.
 """
 
-from secemb_party.ledger.errors import (
+from secemb_party.errors import (
     LedgerConflictError,
     LedgerError,
     LedgerFormatError,
@@ -34,7 +34,7 @@ from secemb_party.ledger.records import (
     Token,
     Upload,
 )
-from secemb_party.ledger.states import RoundState, allowed
+from secemb_party.ledger.rounds import RoundState, allowed
 
 __all__ = [
     "Admission",

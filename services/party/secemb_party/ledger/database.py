@@ -9,7 +9,7 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from secemb_party.ledger.errors import LedgerError, LedgerSettingError, LedgerUnavailableError
+from secemb_party.errors import LedgerError, LedgerSettingError, LedgerUnavailableError
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]

@@ -1,4 +1,4 @@
-"""What the operator may want to know, in order, the oldest forgotten."""
+"""What the operator may want to know, in order, and answers to the peer that must stay the same bytes."""
 
 import json
 from collections.abc import Mapping
@@ -6,19 +6,37 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from secemb_party.ledger.errors import LedgerFormatError
-from secemb_party.ledger.inserts import Turn, take_turn
-from secemb_party.ledger.prepared import Prepared
+from secemb_party.errors import LedgerFormatError, LedgerUnavailableError
 from secemb_party.ledger.records import Event
-from secemb_party.ledger.tables import events as table
+from secemb_party.ledger.schema import answers as answers_table
+from secemb_party.ledger.schema import events as events_table
+from secemb_party.ledger.statements import Prepared, Turn, insert_new, take_turn
+
+_VALUE = Prepared(select(answers_table.c.value).where(answers_table.c.key == bindparam("key_")))
+
+
+def remember(tx: Connection, key: str, value: bytes, now: float) -> bytes:
+    """Store an answer if there is none yet, and return the one that is stored: the first writer wins."""
+    insert_new(tx, answers_table, {"key": key, "value": value, "stored_at": now})
+    held = recall(tx, key)
+    if held is None:
+        raise LedgerUnavailableError("an answer vanished while it was stored: try again")
+    return held
+
+
+def recall(tx: Connection, key: str) -> bytes | None:
+    """Return the answer that is stored, or None."""
+    rows = _VALUE.rows(tx, {"key_": key})
+    return rows[0][0] if rows else None
+
 
 KEPT = 10_000
 _LONGEST = 8192  # characters: an event is a remark, not a document
 
-_ADD = Prepared(insert(table).returning(table.c.event_id), "at", "kind", "data")
-_FORGET = Prepared(delete(table).where(table.c.event_id <= bindparam("last")))
-_NEWEST = select(table).order_by(table.c.event_id.desc())
-_AFTER = select(table).where(table.c.event_id > bindparam("after")).order_by(table.c.event_id)
+_ADD = Prepared(insert(events_table).returning(events_table.c.event_id), "at", "kind", "data")
+_FORGET = Prepared(delete(events_table).where(events_table.c.event_id <= bindparam("last")))
+_NEWEST = select(events_table).order_by(events_table.c.event_id.desc())
+_AFTER = select(events_table).where(events_table.c.event_id > bindparam("after")).order_by(events_table.c.event_id)
 
 
 def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float, *, keep: int = KEPT) -> int:
@@ -39,8 +57,8 @@ def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event
 
 def recent_events(tx: Connection, kind: str, *, limit: int = 100, at: float | None = None) -> list[Event]:
     """Return the newest events of a kind, the newest first; those of one moment only, if `at` is given."""
-    chosen = _NEWEST.where(table.c.kind == kind)
-    rows = tx.execute((chosen if at is None else chosen.where(table.c.at == at)).limit(limit))
+    chosen = _NEWEST.where(events_table.c.kind == kind)
+    rows = tx.execute((chosen if at is None else chosen.where(events_table.c.at == at)).limit(limit))
     return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
 
 

@@ -6,12 +6,12 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, text
 
-from secemb_party.ledger import answers, bodies, events, rollbacks, rounds, schema, sessions, tasks, tokens, versions
-from secemb_party.ledger.bodies import FORGET_AT_ONCE
+from secemb_party.errors import LedgerSettingError
+from secemb_party.ledger import events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.database import Database, parse
-from secemb_party.ledger.errors import LedgerSettingError
 from secemb_party.ledger.postgres import open_postgres
 from secemb_party.ledger.records import SessionBodies
+from secemb_party.ledger.sessions import FORGET_AT_ONCE
 from secemb_party.ledger.sqlite import open_sqlite
 
 P = ParamSpec("P")
@@ -77,16 +77,16 @@ class Ledger:
     task = _reads(tasks.task)
     tasks = _reads(tasks.tasks)
 
-    record_version = _writes(versions.record_version)
-    publish_version = _writes(versions.publish_version)
-    published_version = _reads(versions.published_version)
-    versions = _reads(versions.versions)
+    record_version = _writes(tasks.record_version)
+    publish_version = _writes(tasks.publish_version)
+    published_version = _reads(tasks.published_version)
+    tasks = _reads(tasks.versions)
 
-    wish_rollback = _writes(rollbacks.wish_rollback)
-    finish_rollback = _writes(rollbacks.finish_rollback)
-    give_up_rollback = _writes(rollbacks.give_up_rollback)
-    open_rollback = _reads(rollbacks.open_rollback)
-    rollbacks = _reads(rollbacks.rollbacks)
+    wish_rollback = _writes(tasks.wish_rollback)
+    finish_rollback = _writes(tasks.finish_rollback)
+    give_up_rollback = _writes(tasks.give_up_rollback)
+    open_rollback = _reads(tasks.open_rollback)
+    tasks = _reads(tasks.rollbacks)
 
     create_round = _writes(rounds.create_round)
     advance = _writes(rounds.advance)
@@ -104,9 +104,9 @@ class Ledger:
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
     keys_digest = _reads(sessions.keys_digest)
-    keys_body = _reads(bodies.keys_body)
-    _read_bodies = _reads(bodies.read_bodies)
-    _forget_some = _writes(bodies.forget_some)
+    keys_body = _reads(sessions.keys_body)
+    _read_bodies = _reads(sessions.read_bodies)
+    _forget_some = _writes(sessions.forget_some)
 
     add_token = _writes(tokens.add_token)
     add_tokens = _writes(tokens.add_tokens)
@@ -118,10 +118,10 @@ class Ledger:
     recent_events = _reads(events.recent_events)
     events = _reads(events.events)
 
-    remember = _writes(answers.remember)
-    recall = _reads(answers.recall)
+    remember = _writes(events.remember)
+    recall = _reads(events.recall)
 
-    async def bodies(
+    async def sessions(
         self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int = 32
     ) -> AsyncIterator[list[SessionBodies]]:
         """Yield keys and update of these sessions in their order, so many at a time: a round need not fit in memory."""

@@ -7,8 +7,8 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from secemb_party.errors import LedgerSettingError, LedgerUnavailableError
 from secemb_party.ledger.database import Work, translated
-from secemb_party.ledger.errors import LedgerSettingError, LedgerUnavailableError
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from secemb_party.ledger.states import ENDED, RoundState
+from secemb_party.ledger.rounds import ENDED, RoundState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,32 +1,79 @@
-"""Rounds and the one way they move from state to state."""
+"""Rounds, their states, and the one way they move from state to state."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, select, update
 
-from secemb_party.ledger.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
+from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.events import append_event
-from secemb_party.ledger.inserts import insert_new
-from secemb_party.ledger.prepared import Prepared, writes_alone
 from secemb_party.ledger.records import NewRound, RoundRecord
-from secemb_party.ledger.states import ENDED, REQUIRED_FACTS, RoundState, allowed
-from secemb_party.ledger.tables import rounds as table
-from secemb_party.ledger.tables import sessions
+from secemb_party.ledger.schema import rounds as rounds_table
+from secemb_party.ledger.schema import sessions
+from secemb_party.ledger.statements import Prepared, insert_new, writes_alone
 from secemb_party.ledger.tasks import find_task
 
+
+class RoundState(StrEnum):
+    """Where a round is."""
+
+    OPEN = "open"  # sessions come in
+    SEALING = "sealing"  # nothing new comes in; the two servers compare what they hold
+    SEALED = "sealed"  # the list of sessions is fixed
+    SHARED = "shared"  # this server's share of the sum is stored
+    RECONSTRUCTED = "reconstructed"  # the sum is known and the next model is made
+    PUBLISHED = "published"  # devices may see the result; the round is over
+    ABORTED = "aborted"  # no sum is ever opened; the round is over
+
+
+TRANSITIONS: Mapping[RoundState, frozenset[RoundState]] = MappingProxyType(
+    {
+        RoundState.OPEN: frozenset({RoundState.SEALING, RoundState.ABORTED}),
+        RoundState.SEALING: frozenset({RoundState.SEALED, RoundState.ABORTED}),
+        # Once the list is fixed the other server may already have shared: there is no way back, only on.
+        RoundState.SEALED: frozenset({RoundState.SHARED}),
+        RoundState.SHARED: frozenset({RoundState.RECONSTRUCTED}),
+        RoundState.RECONSTRUCTED: frozenset({RoundState.PUBLISHED}),
+        RoundState.PUBLISHED: frozenset(),
+        RoundState.ABORTED: frozenset(),
+    }
+)
+
+ENDED = frozenset(state for state, onward in TRANSITIONS.items() if not onward)
+
+# What must be known, now or from before, when a round enters a state.
+REQUIRED_FACTS: Mapping[RoundState, tuple[str, ...]] = MappingProxyType(
+    {
+        RoundState.SEALED: ("sealed_sessions", "list_digest"),
+        RoundState.SHARED: ("share_digest",),
+        RoundState.ABORTED: ("reason",),
+    }
+)
+
+
+def allowed(from_: RoundState, to: RoundState) -> bool:
+    """Return whether a round may go from one state straight to another."""
+    return to in TRANSITIONS[from_]
+
+
 _ID_SIZE = 16
-_ROUND = Prepared(select(table).where(table.c.round_id == bindparam("round")))
+_ROUND = Prepared(select(rounds_table).where(rounds_table.c.round_id == bindparam("round")))
 # A round's row is the lock of the round: whatever changes in it, sessions included, changes under this lock.
-_LOCK = select(table.c.round_id).where(table.c.round_id == bindparam("round")).with_for_update(key_share=True)
-_OF_TASK = select(table).where(table.c.task_id == bindparam("task")).order_by(table.c.number.desc())
+_LOCK = (
+    select(rounds_table.c.round_id).where(rounds_table.c.round_id == bindparam("round")).with_for_update(key_share=True)
+)
+_OF_TASK = (
+    select(rounds_table).where(rounds_table.c.task_id == bindparam("task")).order_by(rounds_table.c.number.desc())
+)
 _LAST = Prepared(_OF_TASK.limit(1))
-_CURRENT = Prepared(_OF_TASK.where(table.c.ended_at.is_(None)).limit(1))
+_CURRENT = Prepared(_OF_TASK.where(rounds_table.c.ended_at.is_(None)).limit(1))
 _SHARES = (
-    select(table.c.kind, func.count())
-    .where(table.c.task_id == bindparam("task"), table.c.share_digest.is_not(None))
-    .group_by(table.c.kind)
+    select(rounds_table.c.kind, func.count())
+    .where(rounds_table.c.task_id == bindparam("task"), rounds_table.c.share_digest.is_not(None))
+    .group_by(rounds_table.c.kind)
 )
 _COMPLETE = Prepared(
     select(sessions.c.session_id).where(
@@ -39,7 +86,7 @@ def create_round(tx: Connection, new: NewRound) -> RoundRecord:
     """Open a round; the same again returns what is stored, another one of the same number is refused."""
     find_task(tx, new.task_id)
     row = {field.name: getattr(new, field.name) for field in fields(NewRound)}
-    if not insert_new(tx, table, {**row, "state": RoundState.OPEN}):
+    if not insert_new(tx, rounds_table, {**row, "state": RoundState.OPEN}):
         _check_same(tx, new)
     return _find(tx, new.round_id)
 
@@ -69,9 +116,9 @@ def rounds(
     state: RoundState | None = None,
 ) -> list[RoundRecord]:
     """Return rounds of a task, the newest first, from just below a number on and of one kind or state if given."""
-    page = _OF_TASK if before_number is None else _OF_TASK.where(table.c.number < before_number)
+    page = _OF_TASK if before_number is None else _OF_TASK.where(rounds_table.c.number < before_number)
     wanted = {"kind": kind, "state": state}
-    page = page.where(*(table.c[name] == value for name, value in wanted.items() if value is not None))
+    page = page.where(*(rounds_table.c[name] == value for name, value in wanted.items() if value is not None))
     rows = tx.execute(page.limit(limit), {"task": task_id})
     return [_known(row._asdict()) for row in rows]
 
@@ -114,7 +161,7 @@ def advance(
         return _known(row)
     _check_complete(tx, row, to, given)
     moved = {"state": to, f"{'ended' if to in ENDED else to.value}_at": now, **given}
-    tx.execute(update(table).where(table.c.round_id == round_id).values(moved))
+    tx.execute(update(rounds_table).where(rounds_table.c.round_id == round_id).values(moved))
     told = {"round": row["number"], "kind": row["kind"], "state": to.value, **(remarks or {})}
     append_event(tx, "round", told, now)
     return _find(tx, round_id)

@@ -1,20 +1,212 @@
-"""Which tables a database has, and bringing them to those of this version.
-
-Migrations are Alembic's: one module each under `migrations`. They are run here and not by Alembic's own command, whose
-global context cannot serve two ledgers that one process opens at once. Nothing leads back: a downgrade would
-drop what later versions have acknowledged.
-"""
+"""The tables of the ledger, the types of their columns, and bringing a database to those of this version."""
 
 from pathlib import Path
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, inspect
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+    inspect,
+)
 
-from secemb_party.ledger.errors import SchemaForeignError, SchemaMissingError, SchemaNewerError, SchemaOlderError
-from secemb_party.ledger.inserts import Turn, take_turn
-from secemb_party.ledger.tables import METADATA
+from secemb_party.errors import (
+    LedgerFormatError,
+    SchemaForeignError,
+    SchemaMissingError,
+    SchemaNewerError,
+    SchemaOlderError,
+)
+from secemb_party.ledger.statements import Turn, take_turn
+
+
+class FixedBytes(TypeDecorator[bytes]):
+    """Exactly so many bytes: a digest is 32, a session id 16."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
+        """Let a value through that has the right length."""
+        if value is not None and len(value) != self.size:
+            raise LedgerFormatError(f"{self.size} bytes are needed here, these are {len(value)}")
+        return value
+
+
+class ShortText(TypeDecorator[str]):
+    """A name or a reason of at least one character and at most so many; SQLite itself would take any length."""
+
+    impl = String
+    cache_ok = True
+
+    def __init__(self, longest: int) -> None:
+        super().__init__(longest)
+        self.longest = longest
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        """Let a text through that fits, without NUL, which PostgreSQL cannot store."""
+        if value is not None and (not 1 <= len(value) <= self.longest or "\0" in value):
+            raise LedgerFormatError(f"a text of 1 to {self.longest} characters is needed here, without NUL")
+        return value
+
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_DIGEST = FixedBytes(32)
+_SESSION_ID = FixedBytes(16)
+# SQLite counts up only in a column that it calls INTEGER.
+_COUNTER = BigInteger().with_variant(Integer, "sqlite")
+
+tasks = Table(
+    "tasks",
+    METADATA,
+    Column("task_id", _DIGEST, primary_key=True),
+    Column("spec", LargeBinary, nullable=False),
+    Column("added_at", Double, nullable=False),
+)
+
+model_versions = Table(
+    "model_versions",
+    METADATA,
+    Column("task_id", _DIGEST, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("version", BigInteger, primary_key=True, autoincrement=False),
+    Column("digest", _DIGEST, nullable=False),
+    Column("recorded_at", Double, nullable=False),
+    Column("published_at", Double),
+)
+
+# What the operator wants, each once: while devices saw version `seen`, go back to the numbers of `source`.
+rollbacks = Table(
+    "rollbacks",
+    METADATA,
+    Column("task_id", _DIGEST, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("seen", BigInteger, primary_key=True, autoincrement=False),
+    Column("source", BigInteger, primary_key=True, autoincrement=False),
+    Column("wished_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("made", BigInteger),
+    Column("reason", ShortText(500)),
+)
+Index(
+    "ix_rollbacks_open",  # one at a time
+    rollbacks.c.task_id,
+    unique=True,
+    sqlite_where=rollbacks.c.ended_at.is_(None),
+    postgresql_where=rollbacks.c.ended_at.is_(None),
+)
+
+rounds = Table(
+    "rounds",
+    METADATA,
+    Column("round_id", _DIGEST, primary_key=True),
+    Column("task_id", _DIGEST, ForeignKey("tasks.task_id"), nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("kind", ShortText(32), nullable=False),
+    Column("model_version", BigInteger, nullable=False),
+    Column("spec", LargeBinary, nullable=False),
+    Column("state", ShortText(16), nullable=False),
+    Column("opened_at", Double, nullable=False),
+    Column("join_until", Double, nullable=False),
+    Column("upload_until", Double, nullable=False),
+    Column("sealing_at", Double),
+    Column("sealed_at", Double),
+    Column("shared_at", Double),
+    Column("reconstructed_at", Double),
+    Column("ended_at", Double),
+    Column("sealed_sessions", LargeBinary),
+    Column("list_digest", _DIGEST),
+    Column("share_digest", _DIGEST),
+    Column("next_version", BigInteger),
+    Column("reason", ShortText(500)),
+    UniqueConstraint("task_id", "number"),
+)
+# Every request asks for the running round: this stays small however many have ended.
+Index(
+    "ix_rounds_running",
+    rounds.c.task_id,
+    rounds.c.number,
+    sqlite_where=rounds.c.ended_at.is_(None),
+    postgresql_where=rounds.c.ended_at.is_(None),
+)
+
+# Rows stay for ever: a session id that was used once is used.
+sessions = Table(
+    "sessions",
+    METADATA,
+    Column("session_id", _SESSION_ID, primary_key=True),
+    Column("round_id", _DIGEST, ForeignKey("rounds.round_id"), nullable=False),
+    Column("device", _DIGEST),  # empty on server 1, where nobody joins
+    Column("admitted_at", Double, nullable=False),
+    Column("keys_digest", _DIGEST),
+    Column("keys_public", _DIGEST),
+    Column("keys_at", Double),
+    Column("update_digest", _DIGEST),
+    Column("update_public", _DIGEST),
+    Column("update_at", Double),
+    UniqueConstraint("round_id", "device"),  # one session a device and round; also the way to a round's sessions
+)
+
+# Apart from their sessions, so that an update does not write the keys anew and forgetting leaves the digests.
+bodies = Table(
+    "bodies",
+    METADATA,
+    Column("session_id", _SESSION_ID, ForeignKey("sessions.session_id"), primary_key=True),
+    Column("part", ShortText(8), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    METADATA,
+    Column("token_hash", _DIGEST, primary_key=True),
+    Column("name", ShortText(100), nullable=False, unique=True),
+    Column("created_at", Double, nullable=False),
+    Column("revoked_at", Double),
+)
+
+events = Table(
+    "events",
+    METADATA,
+    Column("event_id", _COUNTER, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("kind", ShortText(64), nullable=False),
+    Column("data", Text, nullable=False),
+    sqlite_autoincrement=True,  # a number is not given twice, even after the newest rows are gone
+)
+
+answers = Table(
+    "answers",
+    METADATA,
+    Column("key", ShortText(200), primary_key=True),
+    Column("value", LargeBinary, nullable=False),
+    Column("stored_at", Double, nullable=False),
+)
+
 
 VERSION_TABLE = "schema_version"
 MIGRATIONS = [Path(__file__).parent / "migrations"]

@@ -1,53 +1,117 @@
-"""Sessions: who takes part in a round and what they have uploaded.
+"""Sessions: who takes part in a round, what they uploaded, and their bodies until the round has ended."""
 
-Everything new happens under the lock of its round, in the transaction that looks at the round's state. What is stored
-already is answered in any state, by its digest, so that a resend gets the same answer even after the bodies are gone.
-"""
-
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from secemb_party.ledger.errors import NotRecordedError
-from secemb_party.ledger.inserts import insert_new
-from secemb_party.ledger.prepared import Prepared
-from secemb_party.ledger.records import Admission, Counts, SessionSummary, Stored, Upload
-from secemb_party.ledger.rounds import lock_round
-from secemb_party.ledger.states import RoundState
-from secemb_party.ledger.tables import bodies, rounds
-from secemb_party.ledger.tables import sessions as table
+from secemb_party.errors import LedgerFormatError, NotRecordedError
+from secemb_party.ledger.records import Admission, Counts, SessionBodies, SessionSummary, Stored, Upload
+from secemb_party.ledger.rounds import RoundState, lock_round
+from secemb_party.ledger.schema import bodies as bodies_table
+from secemb_party.ledger.schema import rounds
+from secemb_party.ledger.schema import sessions as sessions_table
+from secemb_party.ledger.statements import Prepared, insert_new
 
 KEYS, UPDATE = "keys", "update"
+FORGET_AT_ONCE = 64  # sessions a transaction: whoever wants to write meanwhile waits for one batch, not for all
 
-_IN_ROUND = table.c.round_id == bindparam("round")
+_BODIES_IN_ROUND = bodies_table.join(sessions_table, sessions_table.c.session_id == bodies_table.c.session_id)
+_PARTS = (
+    select(bodies_table.c.session_id, bodies_table.c.part, bodies_table.c.body)
+    .select_from(_BODIES_IN_ROUND)
+    .where(
+        sessions_table.c.round_id == bindparam("round"),
+        bodies_table.c.session_id.in_(bindparam("session_ids", expanding=True)),
+    )
+)
+_KEYS_BODY = (
+    select(bodies_table.c.body)
+    .select_from(_BODIES_IN_ROUND)
+    .where(
+        sessions_table.c.round_id == bindparam("round"),
+        bodies_table.c.session_id == bindparam("session"),
+        bodies_table.c.part == KEYS,
+    )
+)
+_ENDED = select(
+    rounds.c.round_id,
+    rounds.c.ended_at,
+    func.row_number().over(partition_by=rounds.c.task_id, order_by=rounds.c.number.desc()).label("place"),
+)
+_RANKED = _ENDED.where(rounds.c.ended_at.is_not(None)).subquery()
+_FORGETTABLE = (
+    select(bodies_table.c.session_id)
+    .distinct()
+    .select_from(_BODIES_IN_ROUND.join(_RANKED, _RANKED.c.round_id == sessions_table.c.round_id))
+    .where(_RANKED.c.place > bindparam("kept"), _RANKED.c.ended_at < bindparam("before"))
+    .limit(FORGET_AT_ONCE)
+)
+_FORGET = Prepared(delete(bodies_table).where(bodies_table.c.session_id.in_(_FORGETTABLE)))
+
+
+def read_bodies(tx: Connection, round_id: bytes, session_ids: Sequence[bytes]) -> list[SessionBodies]:
+    """Return keys and update of each of these sessions, in their order."""
+    rows = tx.execute(_PARTS, {"round": round_id, "session_ids": list(session_ids)})
+    found = {(row.session_id, row.part): row.body for row in rows}
+    try:
+        return [SessionBodies(name, found[name, KEYS], found[name, UPDATE]) for name in session_ids]
+    except KeyError:
+        raise NotRecordedError("a session on the list is not complete here, or its bodies are forgotten") from None
+
+
+def keys_body(tx: Connection, round_id: bytes, session_id: bytes) -> bytes | None:
+    """Return the keys of a session, or None where there are none, not yet or no longer."""
+    body: bytes | None = tx.execute(_KEYS_BODY, {"round": round_id, "session": session_id}).scalar_one_or_none()
+    return body
+
+
+def forget_some(tx: Connection, *, ended_before: float | None, keep_last_rounds: int) -> int:
+    """Remove a batch of bodies whose rounds are over; return how many, fewer than a batch's when there are no more."""
+    if keep_last_rounds < 0:
+        raise LedgerFormatError("the number of rounds to keep cannot be negative")
+    before = math.inf if ended_before is None else ended_before
+    return _FORGET.change(tx, {"kept": keep_last_rounds, "before": before})
+
+
+_IN_ROUND = sessions_table.c.round_id == bindparam("round")
 _LOOK = Prepared(
     select(
         rounds.c.state,
-        table.c.round_id,
-        table.c.device,
-        table.c.keys_digest,
-        table.c.update_digest,
+        sessions_table.c.round_id,
+        sessions_table.c.device,
+        sessions_table.c.keys_digest,
+        sessions_table.c.update_digest,
     )
-    .select_from(rounds.outerjoin(table, table.c.session_id == bindparam("session")))
+    .select_from(rounds.outerjoin(sessions_table, sessions_table.c.session_id == bindparam("session")))
     .where(rounds.c.round_id == bindparam("round"))
 )
-_TALLY = Prepared(select(func.count(), func.count().filter(table.c.device == bindparam("device_"))).where(_IN_ROUND))
+_TALLY = Prepared(
+    select(func.count(), func.count().filter(sessions_table.c.device == bindparam("device_"))).where(_IN_ROUND)
+)
 _SIZE = Prepared(select(func.count()).where(_IN_ROUND))
 _COUNT = Prepared(
-    select(func.count(), func.count(table.c.keys_digest), func.count(table.c.update_digest)).where(_IN_ROUND)
+    select(func.count(), func.count(sessions_table.c.keys_digest), func.count(sessions_table.c.update_digest)).where(
+        _IN_ROUND
+    )
 )
 _SUMMARIES = Prepared(
-    select(table.c.session_id, table.c.keys_public, table.c.update_public).where(_IN_ROUND).order_by(table.c.session_id)
+    select(sessions_table.c.session_id, sessions_table.c.keys_public, sessions_table.c.update_public)
+    .where(_IN_ROUND)
+    .order_by(sessions_table.c.session_id)
 )
-_KNOWN = select(table.c.session_id).where(table.c.session_id == bindparam("session"))
-_KEYS_DIGEST = select(table.c.keys_digest).where(_IN_ROUND, table.c.session_id == bindparam("session"))
-_UPDATED = _KNOWN.where(_IN_ROUND, table.c.update_digest.is_not(None))
-_ADD_BODY = Prepared(insert(bodies), "session_id", "part", "body")
+_KNOWN = select(sessions_table.c.session_id).where(sessions_table.c.session_id == bindparam("session"))
+_KEYS_DIGEST = select(sessions_table.c.keys_digest).where(
+    _IN_ROUND, sessions_table.c.session_id == bindparam("session")
+)
+_UPDATED = _KNOWN.where(_IN_ROUND, sessions_table.c.update_digest.is_not(None))
+_ADD_BODY = Prepared(insert(bodies_table), "session_id", "part", "body")
 _SET = {
     part: Prepared(
-        update(table)
-        .where(table.c.session_id == bindparam("session"))
+        update(sessions_table)
+        .where(sessions_table.c.session_id == bindparam("session"))
         .values({name: bindparam(f"new_{name}") for name in (f"{part}_digest", f"{part}_public", f"{part}_at")})
     )
     for part in (KEYS, UPDATE)
@@ -80,7 +144,7 @@ def admit(tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, 
         return Admission.FULL
     row = {"session_id": session_id, "round_id": round_id, "device": device, "admitted_at": now}
     # The only thing this lock does not keep out is the same id in another round.
-    return Admission.ADMITTED if insert_new(tx, table, row) else Admission.SESSION_TAKEN
+    return Admission.ADMITTED if insert_new(tx, sessions_table, row) else Admission.SESSION_TAKEN
 
 
 def put_keys(tx: Connection, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
@@ -168,7 +232,7 @@ def _add_with_keys(tx: Connection, upload: Upload, now: float) -> bool:
         "keys_public": upload.public_digest,
         "keys_at": now,
     }
-    added = insert_new(tx, table, row)
+    added = insert_new(tx, sessions_table, row)
     if added:
         _store_body(tx, KEYS, upload)
     return added

@@ -1,20 +1,23 @@
-"""Tasks: the training jobs this server takes part in."""
+"""Tasks, the versions of their models, and rollbacks to an older version."""
 
-from sqlalchemy import Connection, bindparam, select
+from typing import Any
 
-from secemb_party.ledger.errors import LedgerConflictError, NotRecordedError
-from secemb_party.ledger.inserts import insert_new
-from secemb_party.ledger.prepared import Prepared
-from secemb_party.ledger.records import TaskRecord
-from secemb_party.ledger.tables import tasks as table
+from sqlalchemy import Connection, Row, bindparam, select, update
 
-_TASK = Prepared(select(table).where(table.c.task_id == bindparam("task")))
-_TASKS = select(table).order_by(table.c.added_at, table.c.task_id)
+from secemb_party.errors import LedgerConflictError, NotRecordedError
+from secemb_party.ledger.records import ModelVersion, Rollback, TaskRecord
+from secemb_party.ledger.schema import model_versions as versions_table
+from secemb_party.ledger.schema import rollbacks as rollbacks_table
+from secemb_party.ledger.schema import tasks as tasks_table
+from secemb_party.ledger.statements import Prepared, insert_new, writes_alone
+
+_TASK = Prepared(select(tasks_table).where(tasks_table.c.task_id == bindparam("task")))
+_TASKS = select(tasks_table).order_by(tasks_table.c.added_at, tasks_table.c.task_id)
 
 
 def add_task(tx: Connection, task_id: bytes, spec: bytes, now: float) -> TaskRecord:
     """Remember a task; the same again changes nothing, another specification under its id is refused."""
-    insert_new(tx, table, {"task_id": task_id, "spec": spec, "added_at": now})
+    insert_new(tx, tasks_table, {"task_id": task_id, "spec": spec, "added_at": now})
     record = find_task(tx, task_id)
     if record.spec != spec:
         raise LedgerConflictError("this task id is held with another specification")
@@ -38,3 +41,135 @@ def find_task(tx: Connection, task_id: bytes) -> TaskRecord:
     if record is None:
         raise NotRecordedError("the ledger does not know this task")
     return record
+
+
+_LOCK_TASK = select(tasks_table.c.task_id).where(tasks_table.c.task_id == bindparam("task"))
+_LOCK_TASK = _LOCK_TASK.with_for_update(key_share=True)  # others may still refer to the task meanwhile
+_NEWEST_FIRST = (
+    select(versions_table)
+    .where(versions_table.c.task_id == bindparam("task"))
+    .order_by(versions_table.c.version.desc())
+)
+_VERSIONS = Prepared(_NEWEST_FIRST)
+_VERSION = Prepared(_NEWEST_FIRST.where(versions_table.c.version == bindparam("number")))
+_PUBLISHED = Prepared(_NEWEST_FIRST.where(versions_table.c.published_at.is_not(None)).limit(1))
+_PUBLISH = Prepared(
+    update(versions_table)
+    .where(versions_table.c.task_id == bindparam("task"), versions_table.c.version == bindparam("number"))
+    .values(published_at=bindparam("now"))
+)
+
+
+def record_version(tx: Connection, task_id: bytes, version: int, digest: bytes, now: float) -> ModelVersion:
+    """Remember the digest of a model version; the same again changes nothing, another digest is refused."""
+    find_task(tx, task_id)
+    row = {"task_id": task_id, "version": version, "digest": digest, "recorded_at": now}
+    insert_new(tx, versions_table, row)
+    record = _find_version(tx, task_id, version)
+    if record.digest != digest:
+        raise LedgerConflictError(f"version {version} of this task is held with another digest")
+    return record
+
+
+def publish_version(tx: Connection, task_id: bytes, version: int, now: float) -> ModelVersion:
+    """Let devices see a version; the same again changes nothing, an older one than they see already is refused."""
+    lock_task(tx, task_id)
+    record = _find_version(tx, task_id, version)
+    if record.published_at is not None:
+        return record
+    newest = published_version(tx, task_id)
+    if newest is not None and newest.version > version:
+        raise LedgerConflictError(f"version {newest.version} is published: version {version} can no longer be")
+    _PUBLISH.change(tx, {"task": task_id, "number": version, "now": now})
+    return _find_version(tx, task_id, version)
+
+
+def lock_task(tx: Connection, task_id: bytes) -> None:
+    """Wait until no other transaction changes which version of a task devices see."""
+    if not writes_alone(tx):
+        tx.execute(_LOCK_TASK, {"task": task_id})
+
+
+def published_version(tx: Connection, task_id: bytes) -> ModelVersion | None:
+    """Return the newest version that devices may see, or None."""
+    rows = _PUBLISHED.records(tx, {"task": task_id})
+    return ModelVersion(**rows[0]) if rows else None
+
+
+def versions(tx: Connection, task_id: bytes) -> list[ModelVersion]:
+    """Return every version of a task, the newest first."""
+    return [ModelVersion(**row) for row in _VERSIONS.records(tx, {"task": task_id})]
+
+
+def _find_version(tx: Connection, task_id: bytes, version: int) -> ModelVersion:
+    rows = _VERSION.records(tx, {"task": task_id, "number": version})
+    if not rows:
+        raise NotRecordedError(f"the ledger does not know version {version} of this task")
+    return ModelVersion(**rows[0])
+
+
+_OF_TASK = select(rollbacks_table).where(rollbacks_table.c.task_id == bindparam("task"))
+_ONE = _OF_TASK.where(rollbacks_table.c.seen == bindparam("seen_"), rollbacks_table.c.source == bindparam("source_"))
+_OPEN = _OF_TASK.where(rollbacks_table.c.ended_at.is_(None))
+_NEWEST = _OF_TASK.order_by(rollbacks_table.c.wished_at.desc(), rollbacks_table.c.seen.desc())
+
+
+def wish_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, now: float) -> Rollback:
+    """Remember that an older version is wanted; the same wish again returns what became of it."""
+    lock_task(tx, task_id)
+    if (held := _find(tx, task_id, seen=seen, source=source)) is not None:
+        return held
+    published = published_version(tx, task_id)
+    if published is None or published.version != seen:
+        raise LedgerConflictError("another version has been published meanwhile")
+    if not insert_new(tx, rollbacks_table, {"task_id": task_id, "seen": seen, "source": source, "wished_at": now}):
+        raise LedgerConflictError("another rollback is waiting")
+    return _known(tx, task_id, seen=seen, source=source)
+
+
+def open_rollback(tx: Connection, task_id: bytes) -> Rollback | None:
+    """Return the wish that nothing has become of yet, or None."""
+    row = tx.execute(_OPEN, {"task": task_id}).one_or_none()
+    return None if row is None else _record(row)
+
+
+def finish_rollback(tx: Connection, rollback: Rollback, *, made: int, now: float) -> Rollback:
+    """Publish the version that was made of the old numbers; with that the wish is fulfilled."""
+    publish_version(tx, rollback.task_id, made, now)
+    return _end(tx, rollback, {"made": made, "ended_at": now})
+
+
+def give_up_rollback(tx: Connection, rollback: Rollback, *, reason: str, now: float) -> Rollback:
+    """End a wish that cannot be fulfilled; the model stays as it is."""
+    return _end(tx, rollback, {"reason": reason, "ended_at": now})
+
+
+def rollbacks(tx: Connection, task_id: bytes, *, limit: int = 20) -> list[Rollback]:
+    """Return what was wished for, the newest first."""
+    return [_record(row) for row in tx.execute(_NEWEST.limit(limit), {"task": task_id})]
+
+
+def _end(tx: Connection, rollback: Rollback, facts: dict[str, Any]) -> Rollback:
+    key = {"seen": rollback.seen, "source": rollback.source}
+    held = _known(tx, rollback.task_id, **key)
+    if held.ended:
+        return held
+    chosen = [rollbacks_table.c[name] == value for name, value in ({"task_id": rollback.task_id} | key).items()]
+    tx.execute(update(rollbacks_table).where(*chosen).values(facts))
+    return _known(tx, rollback.task_id, **key)
+
+
+def _known(tx: Connection, task_id: bytes, *, seen: int, source: int) -> Rollback:
+    found = _find(tx, task_id, seen=seen, source=source)
+    if found is None:
+        raise NotRecordedError("the ledger does not know this rollback")
+    return found
+
+
+def _find(tx: Connection, task_id: bytes, *, seen: int, source: int) -> Rollback | None:
+    row = tx.execute(_ONE, {"task": task_id, "seen_": seen, "source_": source}).one_or_none()
+    return None if row is None else _record(row)
+
+
+def _record(row: Row[Any]) -> Rollback:
+    return Rollback(**row._mapping)

@@ -5,17 +5,19 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, bindparam, select, update
 
-from secemb_party.ledger.errors import LedgerConflictError, NotRecordedError
-from secemb_party.ledger.inserts import insert_new
+from secemb_party.errors import LedgerConflictError, NotRecordedError
 from secemb_party.ledger.records import Token
-from secemb_party.ledger.tables import tokens as table
+from secemb_party.ledger.schema import tokens as tokens_table
+from secemb_party.ledger.statements import insert_new
 
-_BY_HASH = select(table).where(table.c.token_hash == bindparam("hash"))
-_BY_NAME = select(table).where(table.c.name == bindparam("name_"))
-_BY_PREFIX = select(table).where(table.c.token_hash.between(bindparam("first"), bindparam("last"))).limit(2)
+_BY_HASH = select(tokens_table).where(tokens_table.c.token_hash == bindparam("hash"))
+_BY_NAME = select(tokens_table).where(tokens_table.c.name == bindparam("name_"))
+_BY_PREFIX = (
+    select(tokens_table).where(tokens_table.c.token_hash.between(bindparam("first"), bindparam("last"))).limit(2)
+)
 _REVOKE = (
-    update(table)
-    .where(table.c.token_hash == bindparam("hash"), table.c.revoked_at.is_(None))
+    update(tokens_table)
+    .where(tokens_table.c.token_hash == bindparam("hash"), tokens_table.c.revoked_at.is_(None))
     .values(revoked_at=bindparam("now"))
 )
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
@@ -23,7 +25,7 @@ _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 def add_token(tx: Connection, token_hash: bytes, name: str, now: float) -> Token:
     """Remember a token; the same again changes nothing, a second one of the same name is refused."""
-    insert_new(tx, table, {"token_hash": token_hash, "name": name, "created_at": now})
+    insert_new(tx, tokens_table, {"token_hash": token_hash, "name": name, "created_at": now})
     held = token(tx, token_hash)
     if held is None:
         raise LedgerConflictError("another token has this name; a name is not used twice, even after it is revoked")
@@ -53,7 +55,7 @@ def token(tx: Connection, token_hash: bytes) -> Token | None:
 
 def tokens(tx: Connection) -> list[Token]:
     """Return every token, the oldest first."""
-    rows = tx.execute(select(table).order_by(table.c.created_at, table.c.name))
+    rows = tx.execute(select(tokens_table).order_by(tokens_table.c.created_at, tokens_table.c.name))
     return [Token(**row._mapping) for row in rows]
 
 

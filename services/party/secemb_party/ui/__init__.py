@@ -5,7 +5,6 @@ here and can be read without scripts; scripts renew parts of them and draw chart
 """
 
 from secemb_party.ui.pages import ui_routes
-from secemb_party.ui.side import Side
-from secemb_party.ui.surroundings import Surroundings
+from secemb_party.ui.server_facts import Side, Surroundings
 
 __all__ = ["Side", "Surroundings", "ui_routes"]

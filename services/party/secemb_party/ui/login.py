@@ -1,16 +1,196 @@
-"""Logging in with the operator's token, and out again."""
+"""Logging in to the operator's pages: the token, sessions of eight hours at most, and errors shown as pages."""
 
+import asyncio
+import hashlib
+import hmac
 import re
-from typing import Annotated
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from secrets import token_urlsafe
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from secemb_party.http.operator import is_operator
-from secemb_party.party import Party
-from secemb_party.ui.guard import LOGIN, Guard, read_form
-from secemb_party.ui.rendering import Renderer
-from secemb_party.ui.sessions import LIFETIME, LoginLimit
+from secemb_party.errors import ForbiddenError
+from secemb_party.http.operator_routes import is_operator
+from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
+from secemb_party.http.requests import RequestInvalidError, SlowBodyError
+from secemb_party.service import Clock, Party
+from secemb_party.telemetry import Metrics, get_logger
+from secemb_party.ui.render import Renderer
+from secemb_shared.errors import SecEmbError
+
+LIFETIME = 8 * 3600.0
+MOST_SESSIONS = 64
+WRONG_TRIES = 10  # within one window, by whomever: behind a proxy all callers look alike
+WINDOW = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One login; the token is what every action must bring along."""
+
+    ends_at: float
+    form_token: str = field(repr=False)
+
+    def allows(self, given: str) -> bool:
+        """Return whether a form was made for this session."""
+        return hmac.compare_digest(given.encode(), self.form_token.encode())
+
+
+class Sessions:
+    """The sessions that are open."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._open: dict[bytes, Session] = {}
+
+    def open(self) -> str:
+        """Open a session and return its cookie; beyond the most that are kept the oldest goes."""
+        cookie = token_urlsafe(32)
+        self._open[_name(cookie)] = Session(self._clock() + LIFETIME, token_urlsafe(32))
+        while len(self._open) > MOST_SESSIONS:
+            self._open.pop(next(iter(self._open)))
+        return cookie
+
+    def find(self, cookie: str) -> Session | None:
+        """Return the session of a cookie, unless it is over."""
+        session = self._open.get(_name(cookie))
+        if session is not None and session.ends_at <= self._clock():
+            self.close(cookie)
+            return None
+        return session
+
+    def close(self, cookie: str) -> None:
+        """End a session."""
+        self._open.pop(_name(cookie), None)
+
+
+class LoginLimit:
+    """So many wrong tries a minute are looked at; to more of them the answer is to wait."""
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
+
+    def seconds_to_wait(self) -> int:
+        """Return after how many seconds a wrong try is looked at again; 0 is now."""
+        if len(self._wrong) < WRONG_TRIES:
+            return 0
+        return max(0, int(self._wrong[0] + WINDOW - self._clock() + 0.999))
+
+    def count_wrong(self) -> None:
+        """Count a wrong try."""
+        self._wrong.append(self._clock())
+
+
+def _name(cookie: str) -> bytes:
+    """Return what a session is found by: comparing hashes tells nothing about a cookie."""
+    return hashlib.sha256(cookie.encode()).digest()
+
+
+LOGIN = "/ui/login"
+_LONGEST_FORM = 4096
+_FORM_SECONDS = 10.0
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class LoginNeededError(Exception):
+    """Nobody is logged in, or no longer."""
+
+
+class Guard:
+    """Checks who asks, and answers where something went wrong."""
+
+    def __init__(self, renderer: Renderer, metrics: Metrics, clock: Clock, *, role: int) -> None:
+        self.sessions = Sessions()
+        self.cookie = f"secemb-session-{role}"  # two servers on one host share its cookies
+        self._renderer, self._metrics, self._clock = renderer, metrics, clock
+
+    def session(self, request: Request) -> Session:
+        """Return the session of a request, or lead to the login."""
+        found = self.sessions.find(request.cookies.get(self.cookie, ""))
+        if found is None:
+            raise LoginNeededError
+        return found
+
+    async def form(self, request: Request) -> dict[str, str]:
+        """Return the fields of a form that was made for the session of this request."""
+        fields = await read_form(request)
+        if not self.session(request).allows(fields.get("form_token", "")):
+            raise ForbiddenError("this form is not of your session; open the page again and repeat it")
+        return fields
+
+    def route_class(self) -> type[APIRoute]:
+        """Return the class of routes whose failures become pages."""
+        guard = self
+
+        class PageRoute(APIRoute):
+            def get_route_handler(self) -> Handler:
+                inner = super().get_route_handler()
+
+                async def handle(request: Request) -> Response:
+                    try:
+                        return await inner(request)
+                    except LoginNeededError:
+                        return _to_login(request)
+                    except (RequestValidationError, HTTPException):
+                        return guard.problem_page(request, NOT_FOUND, None)
+                    except SecEmbError as error:
+                        return guard.problem_page(request, problem_for(type(error)), error)
+
+                return handle
+
+        return PageRoute
+
+    def problem_page(self, request: Request, problem: Problem, error: Exception | None) -> Response:
+        """Return a page that says what is wrong and leads back."""
+        self._metrics.refused(problem.slug)
+        if problem is INTERNAL:
+            get_logger().error("request failed", exc_info=error)
+        session = self.sessions.find(request.cookies.get(self.cookie, ""))
+        facts = {"problem": problem, "words": str(error) if error is not None and problem.speaks else ""}
+        return self._renderer.answer("problem.html", facts, now=self._clock(), session=session, status=problem.status)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a small form, sent by a page of this server itself."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise ForbiddenError("this form was sent by a page of another site")
+    try:
+        async with asyncio.timeout(_FORM_SECONDS):
+            body = await _collect(request)
+    except TimeoutError:
+        raise SlowBodyError(f"the form did not arrive within {_FORM_SECONDS:g} seconds") from None
+    return {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
+
+
+async def _collect(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _LONGEST_FORM:
+            raise RequestInvalidError("a form of this page is shorter")
+    return body
+
+
+def _to_login(request: Request) -> Response:
+    """Lead to the login, and from there back to the page; parts of a page make the whole page go there."""
+    if "hx-request" in request.headers:
+        return Response(status_code=204, headers={"hx-redirect": f"{LOGIN}?over=1"})
+    if "text/event-stream" in request.headers.get("accept", ""):
+        return Response(status_code=204)  # a stream that ends like this is not opened again
+    if request.url.path == "/ui":
+        return RedirectResponse(LOGIN, 303)
+    return RedirectResponse(f"{LOGIN}?next={quote(request.url.path)}", 303)
+
 
 _PAGE = re.compile(r"/ui(/[a-z0-9]+)*")
 Place = Annotated[str, Query(max_length=200)]

@@ -6,24 +6,20 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from secemb_party.errors import RollbackRefusedError, UnknownRoundError, UnknownVersionError
-from secemb_party.http.numbers import Number, read_number
-from secemb_party.http.operator import event_stream
+from secemb_party.http.operator_routes import event_stream
 from secemb_party.http.problems import NOT_FOUND
+from secemb_party.http.requests import Number, read_number
 from secemb_party.ledger import Event
-from secemb_party.party import Party
-from secemb_party.ui.assets import Assets
-from secemb_party.ui.download import Download, nameless
-from secemb_party.ui.event_view import latest, tell
-from secemb_party.ui.guard import Guard
-from secemb_party.ui.login import login_routes
-from secemb_party.ui.model_view import Versions
-from secemb_party.ui.partner_view import PartnerView
-from secemb_party.ui.privacy_view import privacy_facts
-from secemb_party.ui.rendering import Renderer
-from secemb_party.ui.round_view import round_facts, round_story
-from secemb_party.ui.side import Side
-from secemb_party.ui.surroundings import Surroundings
-from secemb_party.ui.views import Views
+from secemb_party.service import Party
+from secemb_party.ui.login import Guard, login_routes
+from secemb_party.ui.render import Assets, Download, Renderer, nameless
+from secemb_party.ui.server_facts import Side, Surroundings
+from secemb_party.ui.views.events import latest, tell
+from secemb_party.ui.views.models import Versions
+from secemb_party.ui.views.peer import PartnerView
+from secemb_party.ui.views.privacy import privacy_facts
+from secemb_party.ui.views.rounds import round_facts, round_story
+from secemb_party.ui.views.views import Views
 
 Which = Annotated[Number, Path()]
 Before = Annotated[Number | None, Query()]

@@ -1,0 +1,151 @@
+"""ε after so many rounds, for a multiplier and a δ: by privacy loss distributions, with Rényi divergence to compare.
+
+    fixed cohort     nothing is assumed about who takes part. Gaussians compose to a Gaussian of multiplier z/√n, whose
+                     ε(δ) is known in closed form (Balle and Wang 2018).
+    Poisson rate q   each device takes part in a round with probability q, on its own, and whoever attacks does not
+                     know which did: the loss of one sampled round, composed n times. Who knows, as server 0 does where
+                     devices show it enrolment tokens, is bounded by `epsilon_known`: the same rounds without chance.
+
+Neighbours differ by one unit that is there or not. Rounds are counted, never composed one by one: ε is a function of
+how many there were, so two servers with the same count have the same ε. The library is imported when it is first
+needed: it takes a second, and a task without noise does not need it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from secemb_party.errors import AccountantMissingError, AccountingError
+
+MOST_ROUNDS = 10**7
+SMALLEST_MULTIPLIER, LARGEST_MULTIPLIER = 0.2, 10.0**6
+# Below two the sampled divergence is a series that need not converge; without sampling every order is a plain formula.
+_ORDERS = (*range(2, 65), *range(72, 513, 8), 1024, 2048)
+_LOW_ORDERS = tuple(1 + step / 100 for step in range(1, 100))
+# Of losses, always rounded against us: ε comes out a little too large, by thousandths over thousands of rounds. Sums of
+# probabilities are found by Fourier transforms, whose own error is felt below this δ.
+_GRID, _SMALLEST_DELTA = 1e-3, 1e-10
+_NO_PROMISE = 2000.0  # ε from which on a bound will do: to be exact about it would take gigabytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What one round of a kind promises, against each single server."""
+
+    multiplier: float  # σ / Δ₂
+    delta: float
+    rate: float | None = None  # of Poisson sampling; none: a fixed cohort, without amplification
+
+    def __post_init__(self) -> None:
+        if not SMALLEST_MULTIPLIER <= self.multiplier <= LARGEST_MULTIPLIER:
+            raise AccountingError(f"a multiplier must be {SMALLEST_MULTIPLIER} to {LARGEST_MULTIPLIER:,.0f}")
+        if not 0 < self.delta < 1:
+            raise AccountingError("δ must lie between 0 and 1; well below one over the number of people")
+        if self.rate is not None and not 0 < self.rate <= 1:
+            raise AccountingError("a sampling rate must be above 0 and at most 1")
+        if self.rate is not None and self.delta < _SMALLEST_DELTA:
+            raise AccountingError("with a sampling rate δ must be at least 1e-10: below, sums are not exact enough")
+
+
+@lru_cache(maxsize=4096)
+def epsilon(terms: Terms, rounds: int) -> float:
+    """Return what so many rounds have cost together."""
+    if not 0 <= rounds <= MOST_ROUNDS:
+        raise AccountingError(f"rounds must be 0 to {MOST_ROUNDS:,}")
+    if rounds == 0:
+        return 0.0
+    if terms.rate is None or terms.rate == 1:
+        return _epsilon_of_gaussian(terms.multiplier / math.sqrt(rounds), terms.delta)
+    known = epsilon_known(terms, rounds)
+    if known > _NO_PROMISE and (bound := epsilon_by_divergence(terms, rounds)) > _NO_PROMISE:
+        return min(known, bound)
+    return float(_loss_of_one_round(terms).self_compose(rounds).get_epsilon_for_delta(terms.delta))
+
+
+def epsilon_known(terms: Terms, rounds: int) -> float:
+    """Return what so many rounds have cost against somebody who knows who took part: chance then hides nothing."""
+    return epsilon(replace(terms, rate=None), rounds)
+
+
+@lru_cache(maxsize=4096)
+def epsilon_by_divergence(terms: Terms, rounds: int) -> float:
+    """Return a second, larger bound by Rényi divergence: for comparison with what others publish."""
+    library = _library()
+    event, orders = library.GaussianDpEvent(terms.multiplier), _ORDERS
+    if terms.rate is None:
+        orders = (*_LOW_ORDERS, *_ORDERS)
+    else:
+        event = library.PoissonSampledDpEvent(terms.rate, event)
+    accountant = library.rdp.RdpAccountant(orders=orders)
+    return float(accountant.compose(event, rounds).get_epsilon(terms.delta)) if rounds else 0.0
+
+
+def rounds_within(terms: Terms, budget: float, most: int = MOST_ROUNDS) -> int:
+    """Return the largest number of rounds, up to `most`, that cost no more than the budget."""
+    if epsilon(terms, 1) > budget:
+        return 0
+    low, high = 1, 2
+    while high <= most and epsilon(terms, high) <= budget:
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if epsilon(terms, middle) <= budget else (low, middle)
+    return low
+
+
+def solve_multiplier(*, budget: float, delta: float, rounds: int, rate: float | None = None) -> Decimal:
+    """Return the smallest multiplier, to three digits behind the point, for which so many rounds keep to the budget."""
+    terms = Terms(multiplier=1.0, delta=delta, rate=rate)
+    enough = 1.0
+    while epsilon(replace(terms, multiplier=enough), rounds) > budget:
+        enough *= 2
+        if enough > LARGEST_MULTIPLIER:
+            raise AccountingError("no noise is enough for this budget; allow a larger ε or fewer rounds")
+    least, high = round(1000 * SMALLEST_MULTIPLIER), round(1000 * enough)
+    low = least if enough == 1.0 else high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = epsilon(replace(terms, multiplier=middle / 1000), rounds) <= budget
+        low, high = (low, middle) if fits else (middle, high)
+    return Decimal(high) / 1000
+
+
+def _epsilon_of_gaussian(multiplier: float, delta: float) -> float:
+    """Return the smallest ε for which a Gaussian of this multiplier is (ε, δ)-private."""
+    loss = _library().pld.privacy_loss_mechanism.GaussianPrivacyLoss(multiplier)
+    low, high = 0.0, 1.0
+    if loss.get_delta_for_epsilon(0.0) <= delta:
+        return 0.0
+    while loss.get_delta_for_epsilon(high) > delta:
+        low, high = high, 2 * high
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if loss.get_delta_for_epsilon(middle) <= delta else (middle, high)
+    return high
+
+
+@lru_cache(maxsize=16)
+def _loss_of_one_round(terms: Terms) -> Any:
+    library = _library()
+    return library.pld.privacy_loss_distribution.from_gaussian_mechanism(
+        terms.multiplier,
+        sampling_prob=terms.rate,
+        value_discretization_interval=_GRID,
+        neighboring_relation=library.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    )
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    try:
+        import dp_accounting
+        import dp_accounting.pld
+        import dp_accounting.rdp
+    except ModuleNotFoundError as error:
+        raise AccountantMissingError(
+            "a task with noise needs dp-accounting, which is not installed: pip install secemb[dp]"
+        ) from error
+    return dp_accounting

@@ -1,0 +1,141 @@
+"""A task's privacy budget: the noise a server adds to its share, what that has cost so far, and what is left."""
+
+from dataclasses import dataclass
+
+from secemb_party.accountant import MOST_ROUNDS, Terms, epsilon, epsilon_known, rounds_within
+from secemb_party.compute.threads import Workers
+from secemb_party.errors import BudgetSpentError
+from secemb_party.evaluation import Share
+from secemb_party.ledger import Ledger, RoundRecord
+from secemb_party.telemetry import Metrics
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.spec import SUM_SIZES, TRAIN
+from secemb_shared.privacy import add_noise
+
+
+def blur(round_: RoundSpec, share: Share) -> None:
+    """Add fresh noise to every number of a share in place, as much as the task promises against the other server."""
+    privacy = round_.task.privacy
+    if privacy is None:
+        return
+    if round_.kind == TRAIN:
+        add_noise(share.rows, variance=privacy.rows.variance)
+        add_noise(share.dense, variance=privacy.dense.variance)
+        return
+    noise = privacy.sums(round_.kind)
+    if noise is None:
+        raise BudgetSpentError("the task has no privacy budget for rounds of this kind")
+    add_noise(share.sums, variance=noise.variance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The budget of one kind of round."""
+
+    kind: str
+    terms: Terms
+    budget: float  # ε
+    most: int = MOST_ROUNDS  # rounds that there can be at all
+
+    def rounds(self) -> int:
+        """Return how many rounds of this kind there may ever be."""
+        return rounds_within(self.terms, self.budget, self.most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Where a line stands on this server."""
+
+    kind: str
+    shares: int
+    epsilon: float  # with a rate: against whoever does not know who took part
+    epsilon_known: float  # against whoever knows, as server 0 does where devices show it enrolment tokens
+    delta: float
+    budget: float  # of `epsilon`
+    projected: float  # ε when all rounds that may still come have been
+    projected_known: float
+    remaining: int  # rounds that may still come
+    exhausted: bool  # one more round would go beyond the budget
+
+
+def spent(line: Line, given: int, *, ahead: int = MOST_ROUNDS) -> Spent:
+    """Return where a line stands after so many shares, with so many rounds of the task ahead."""
+    room = max(0, line.rounds() - given)
+    remaining = min(room, ahead)
+    return Spent(
+        kind=line.kind,
+        shares=given,
+        epsilon=epsilon(line.terms, given),
+        epsilon_known=epsilon_known(line.terms, given),
+        delta=line.terms.delta,
+        budget=line.budget,
+        projected=epsilon(line.terms, given + remaining),
+        projected_known=epsilon_known(line.terms, given + remaining),
+        remaining=remaining,
+        exhausted=room == 0,
+    )
+
+
+def lines_of(task: TaskSpec) -> dict[str, Line]:
+    """Return the budget lines of a task by kind of round; a task without noise has none."""
+    if task.privacy is None:
+        return {}
+    delta, rate = decimal(task.privacy.delta), task.privacy.rate
+    return {
+        kind: Line(
+            kind=kind,
+            terms=Terms(multiplier=decimal(line.multiplier), delta=delta, rate=decimal(rate) if rate else None),
+            budget=decimal(line.epsilon),
+            most=min(task.rounds, MOST_ROUNDS),
+        )
+        for kind in SUM_SIZES
+        if (line := task.privacy.line(kind)) is not None
+    }
+
+
+def _rounds_ahead(task: TaskSpec, last: RoundRecord | None, kind: str) -> int:
+    """Return how many rounds of a kind there can still be: aborted ones and those of other kinds use up numbers too."""
+    if last is None:
+        return task.rounds
+    running = last.kind == kind and not last.ended and last.share_digest is None
+    return max(0, task.rounds - last.number - 1) + running
+
+
+class Spending:
+    """One server's own count, from its own ledger."""
+
+    def __init__(self, task: TaskSpec, ledger: Ledger, workers: Workers, metrics: Metrics) -> None:
+        self._task, self._ledger, self._workers, self._metrics = task, ledger, workers, metrics
+        self._lines = lines_of(task)
+
+    async def standing(self) -> list[Spent]:
+        """Return where every line stands, and show it to whoever watches."""
+        if not self._lines:
+            return []
+        shares = await self._ledger.shares_by_kind(self._task.task_id)
+        last = await self._ledger.last_round(self._task.task_id)
+        ahead = {kind: _rounds_ahead(self._task, last, kind) for kind in self._lines}
+        found = await self._workers.run(
+            lambda: [spent(line, shares.get(kind, 0), ahead=ahead[kind]) for kind, line in self._lines.items()]
+        )
+        for one in found:
+            self._metrics.privacy(
+                one.kind,
+                epsilon=one.epsilon,
+                epsilon_known=one.epsilon_known,
+                remaining=one.remaining,
+                ahead=ahead[one.kind],
+            )
+        return found
+
+    async def affords(self, kind: str) -> bool:
+        """Tell whether there may be one more round of a kind."""
+        if self._task.privacy is None:
+            return True
+        return any(one.kind == kind and not one.exhausted for one in await self.standing())
+
+    async def require(self, kind: str) -> None:
+        """Raise unless there may be one more round of a kind."""
+        if not await self.affords(kind):
+            raise BudgetSpentError("the privacy budget has no room for another round of this kind; make a new task")

@@ -1,0 +1,220 @@
+"""What an operator may ask a server: its rounds, its model, what it refused, and events as they happen.
+
+Nothing here is about a single device: counts, digests, times and states only.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel
+
+from secemb_party.errors import UnauthorizedError, UnknownRoundError
+from secemb_party.http.problems import problem_responses
+from secemb_party.http.requests import Number, read_number
+from secemb_party.ledger import Event, LedgerUnavailableError, RoundRecord
+from secemb_party.service import Party
+
+POLL_SECONDS = 1.0
+STREAM_SECONDS = 10.0
+_PAGE = 200
+Tell = Callable[[Event], str | None]  # an event on one line, or None where it is left out
+
+_REFUSED = problem_responses(UnauthorizedError, UnknownRoundError, LedgerUnavailableError)
+
+
+class RoundView(BaseModel):
+    """One round as this server knows it."""
+
+    number: int
+    kind: str
+    state: str
+    model_version: int
+    next_version: int | None
+    opened_at: float
+    sealing_at: float | None
+    ended_at: float | None
+    join_until: float
+    upload_until: float
+    admitted: int
+    keys: int
+    updates: int
+    counted: int | None  # sessions on the sealed list
+    list_digest: str | None
+    share_digest: str | None
+    reason: str | None
+
+
+class VersionView(BaseModel):
+    """One version of the model."""
+
+    version: int
+    digest: str
+    recorded_at: float
+    published_at: float | None
+    kept: bool  # the file is still here
+
+
+class Overview(BaseModel):
+    """The task and where it stands."""
+
+    task_id: str
+    task: str
+    role: int
+    round: RoundView | None
+    model_version: int | None
+
+
+class PrivacyView(BaseModel):
+    """What rounds of one kind have cost on this server."""
+
+    kind: str
+    shares: int  # sums that this server has given its part of
+    epsilon: float  # with a rate: against whoever does not know who took part
+    epsilon_known: float  # against whoever knows, as server 0 does where devices show it enrolment tokens
+    delta: float
+    budget: float  # of epsilon
+    projected: float  # ε when all rounds that may still come have been
+    projected_known: float
+    remaining: int  # rounds that may still come
+    exhausted: bool  # one more round would go beyond the budget
+
+
+def operator_router(token_hash: bytes) -> APIRouter:
+    """Return a router for routes that need the operator's token."""
+
+    def check_operator(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
+        if not is_operator(authorization.removeprefix("Bearer "), token_hash):
+            raise UnauthorizedError("this is not the operator's token; `secemb init` printed it once")
+
+    return APIRouter(
+        prefix="/v1/operator", tags=["operator"], dependencies=[Depends(check_operator)], responses=_REFUSED
+    )
+
+
+def is_operator(token: str, token_hash: bytes) -> bool:
+    """Return whether this is the operator's token."""
+    return hmac.compare_digest(hashlib.sha256(token.encode()).digest(), token_hash)
+
+
+def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
+    """Return the operator's routes; every one needs the operator's token."""
+    router = operator_router(token_hash)
+    task_id = party.task.task_id
+
+    @router.get("/overview")
+    async def overview() -> Overview:
+        """Return the task, the current round and the published version."""
+        current = await party.ledger.current_round(task_id)
+        published = await party.ledger.published_version(task_id)
+        return Overview(
+            task_id=task_id.hex(),
+            task=party.task.encode().decode(),
+            role=party.role,
+            round=await _view(party, current) if current is not None else None,
+            model_version=published.version if published is not None else None,
+        )
+
+    @router.get("/rounds")
+    async def rounds(
+        limit: Annotated[int, Query(ge=1, le=_PAGE)] = 50, before: Annotated[Number | None, Query()] = None
+    ) -> list[RoundView]:
+        """Return rounds, the newest first."""
+        found = await party.ledger.rounds(task_id, limit=limit, before_number=before)
+        return [await _view(party, record) for record in found]
+
+    @router.get("/rounds/{number}")
+    async def one_round(number: Annotated[Number, Path()]) -> RoundView:
+        """Return one round."""
+        found = await party.ledger.rounds(task_id, limit=1, before_number=number + 1)
+        if not found or found[0].number != number:
+            raise UnknownRoundError("there is no round of this number")
+        return await _view(party, found[0])
+
+    @router.get("/models")
+    async def models() -> list[VersionView]:
+        """Return the versions of the model, oldest first."""
+        kept = set(party.models.versions())
+        return [
+            VersionView(
+                version=one.version,
+                digest=one.digest.hex(),
+                recorded_at=one.recorded_at,
+                published_at=one.published_at,
+                kept=one.version in kept,
+            )
+            for one in await party.ledger.versions(task_id)
+        ]
+
+    @router.get("/privacy")
+    async def privacy() -> list[PrivacyView]:
+        """Return where the privacy budget stands, by kind of round; a task without noise has none."""
+        return [PrivacyView(**asdict(one)) for one in await party.spending.standing()]
+
+    @router.get("/refusals")
+    async def refusals() -> dict[str, int]:
+        """Return how often each kind of request was refused since the start, the peer's refusals too."""
+        return party.metrics.refusals()
+
+    @router.get("/events", response_class=StreamingResponse)
+    async def events(request: Request, after: Annotated[Number, Query()] = 0) -> StreamingResponse:
+        """Stream events as they happen (server-sent events); `after` or Last-Event-ID resumes."""
+        return event_stream(party, request, after)
+
+    return router
+
+
+def as_json(event: Event) -> str:
+    """Return what an event says, for programs."""
+    return json.dumps({"at": event.at, **event.data}, sort_keys=True)
+
+
+def event_stream(party: Party, request: Request, after: int, tell: Tell = as_json) -> StreamingResponse:
+    """Return events as server-sent events, from behind `after` or Last-Event-ID on."""
+    last = read_number(request.headers.get("last-event-id", ""))
+    told = _stream(party, after if last is None else last, request, tell)
+    return StreamingResponse(told, media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+async def _view(party: Party, record: RoundRecord) -> RoundView:
+    counts = await party.ledger.counts(record.round_id)
+    return RoundView(
+        number=record.number,
+        kind=record.kind,
+        state=record.state.value,
+        model_version=record.model_version,
+        next_version=record.next_version,
+        opened_at=record.opened_at,
+        sealing_at=record.sealing_at,
+        ended_at=record.ended_at,
+        join_until=record.join_until,
+        upload_until=record.upload_until,
+        admitted=counts.admitted,
+        keys=counts.keys,
+        updates=counts.updates,
+        counted=len(record.sealed_sessions) if record.sealed_sessions is not None else None,
+        list_digest=record.list_digest.hex() if record.list_digest else None,
+        share_digest=record.share_digest.hex() if record.share_digest else None,
+        reason=record.reason,
+    )
+
+
+async def _stream(party: Party, after: int, request: Request, tell: Tell) -> AsyncIterator[str]:
+    """Yield events for a while; a client comes back with Last-Event-ID, so that a server that stops need not wait."""
+    yield "retry: 500\n\n"
+    end = time.monotonic() + STREAM_SECONDS
+    while time.monotonic() < end and not await request.is_disconnected():
+        found = await party.ledger.events(after_id=after, limit=_PAGE)
+        for event in found:
+            after = event.event_id
+            if (data := tell(event)) is not None:
+                yield f"id: {after}\nevent: {event.kind}\ndata: {data}\n\n"
+        if not found:
+            await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,151 @@
+"""What a device may ask either server about its task: the task, the relay key, and copies of the public model."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Response
+from pydantic import BaseModel
+
+from secemb_party.errors import (
+    DeltaUnavailableError,
+    PeerUnavailableError,
+    RelayUnavailableError,
+    UnknownTaskError,
+    UnknownVersionError,
+)
+from secemb_party.http.problems import problem_responses
+from secemb_party.http.ranges import Conditions, RangeError, conditional
+from secemb_party.http.requests import BINARY, describe_binary
+from secemb_party.ledger import LedgerUnavailableError
+from secemb_party.service import Party
+from secemb_party.storage import Shape
+from secemb_party.storage.table_copies import Body, TableCopies, Wanted
+from secemb_shared.messages.table import TableFormat
+
+Announcement = Callable[[], Awaitable[bytes]]
+_ANSWER: dict[int | str, dict[str, Any]] = {
+    200: describe_binary("server 1's relay key, signed: docs/protocol.md, section 13.5"),
+    **problem_responses(UnknownTaskError, RelayUnavailableError, PeerUnavailableError),
+}
+
+
+def relay_routes(party: Party, announcement: Announcement | None) -> APIRouter:
+    """Return the route by which devices learn server 1's relay key."""
+    router = APIRouter(prefix="/v1", tags=["devices"])
+
+    @router.get("/tasks/{task}/relay", response_class=Response, responses=_ANSWER)
+    async def relay(task: TaskHex) -> Response:
+        """Return the announcement of server 1's relay key; its signature is checked with the task's relay_key."""
+        check_task(party, task)
+        if announcement is None:
+            raise RelayUnavailableError("this task is not relayed; talk to both servers")
+        return Response(await announcement(), media_type=BINARY)
+
+    return router
+
+
+TaskHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+RoundHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+SessionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+
+
+class TaskView(BaseModel):
+    """A task as a server announces it; the device compares both servers' words."""
+
+    task: str  # canonical form
+    round: str | None  # canonical form of the current round
+    model_version: int
+    model_digest: str
+
+
+def device_routes(party: Party) -> APIRouter:
+    """Return the routes that both servers offer to devices."""
+    router = APIRouter(prefix="/v1", tags=["devices"])
+
+    @router.get("/tasks/{task}", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
+    async def task(task: TaskHex) -> TaskView:
+        """Return the task's public configuration, the current round and the published model."""
+        return await view_task(party, task)
+
+    return router
+
+
+def check_task(party: Party, task: str) -> None:
+    """Refuse any task but the one that is served here."""
+    if bytes.fromhex(task) != party.task.task_id:
+        raise UnknownTaskError("this server does not serve that task")
+
+
+async def view_task(party: Party, task: str) -> TaskView:
+    """Return what this server says about its task."""
+    check_task(party, task)
+    published = await party.ledger.published_version(party.task.task_id)
+    if published is None:
+        raise UnknownVersionError("no model is published yet; come back later")
+    current = await party.ledger.current_round(party.task.task_id)
+    return TaskView(
+        task=party.task.encode().decode(),
+        round=current.spec.decode() if current is not None else None,
+        model_version=published.version,
+        model_digest=published.digest.hex(),
+    )
+
+
+Version = Annotated[int, Path(ge=0, lt=2**53)]
+Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the copy that the device has")]
+Asked = Annotated[Conditions, Header()]
+
+
+_REFUSED = problem_responses(
+    UnknownTaskError, UnknownVersionError, DeltaUnavailableError, RangeError, LedgerUnavailableError
+)
+
+
+def _described(what: str) -> dict[int | str, dict[str, Any]]:
+    return {
+        200: describe_binary(what),
+        206: describe_binary(f"a piece of: {what}"),
+        304: {"description": "the device has it already"},
+        **_REFUSED,
+    }
+
+
+def table_routes(party: Party) -> APIRouter:
+    """Return the routes by which devices copy what is public."""
+    router = APIRouter(prefix="/v1", tags=["devices"])
+    copies = TableCopies(party.models, Shape.of(party.task), party.workers.run)
+
+    async def find(task: str, wanted: Wanted) -> tuple[Body, dict[str, str]]:
+        check_task(party, task)
+        copies.forget_all_but(await _check_kept(party, wanted))
+        body = await copies.get(wanted)
+        return body, {"secemb-model-digest": body.model_digest.hex()}
+
+    @router.get("/tasks/{task}/dense/{version}", response_class=Response, responses=_described("float32 numbers"))
+    async def dense(task: TaskHex, version: Version, asked: Asked) -> Response:
+        """Return the dense parameters of a published version, little-endian float32."""
+        body, headers = await find(task, Wanted(version=version, format=None))
+        return conditional(body, asked, headers)
+
+    @router.get("/tasks/{task}/table/{version}", response_class=Response, responses=_described("encoded rows"))
+    async def table(
+        task: TaskHex, version: Version, format: TableFormat, asked: Asked, since: Since = None
+    ) -> Response:
+        """Return the item table of a published version, or what of it differs from an earlier one."""
+        body, headers = await find(task, Wanted(version=version, format=format, since=since))
+        if since is not None:
+            headers["secemb-copy-sha256"] = body.whole  # of the full copy that the delta leads to
+        return conditional(body, asked, headers)
+
+    return router
+
+
+async def _check_kept(party: Party, wanted: Wanted) -> list[int]:
+    """Refuse what is not published or no longer kept; return the versions that are here."""
+    published = await party.ledger.published_version(party.task.task_id)
+    kept = party.models.versions()
+    if published is None or wanted.version > published.version or wanted.version not in kept:
+        raise UnknownVersionError("this version is not published, or no longer kept; ask for the task again")
+    if wanted.since is not None and (wanted.since >= wanted.version or wanted.since not in kept):
+        raise DeltaUnavailableError("there is no delta from that version; fetch the full copy, without since")
+    return kept

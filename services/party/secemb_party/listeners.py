@@ -1,0 +1,117 @@
+"""Listeners that live and end together: the first signal lets requests finish, then everything closes."""
+
+import asyncio
+import ctypes
+import gc
+import signal
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI
+
+# Of <malloc.h>, where the C library is glibc.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_KEPT = 64 << 20  # bytes that each thread may keep
+_LARGE = 32 << 20  # bytes from which on a piece comes from the system and goes back there; glibc takes no more
+
+
+def settle() -> None:
+    """Call it once everything is loaded, before anybody is served."""
+    gc.collect()
+    gc.freeze()  # what is here by now stays: looking through it for garbage took a tenth of a session's processor time
+    # A round's bodies are read some megabytes at a time. glibc would give them back to the system each time, which then
+    # fills every page with zeros when it is wanted again.
+    with suppress(OSError, AttributeError):  # another C library, which has its own ways
+        library = ctypes.CDLL(None)
+        library.mallopt(_MMAP_THRESHOLD, _LARGE)
+        library.mallopt(_TRIM_THRESHOLD, _KEPT)
+
+
+GRACE_SECONDS = 20
+_FLUSH_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """An app and where it listens."""
+
+    app: FastAPI
+    host: str
+    port: int
+    cert: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None  # with it, only clients that show a certificate of this authority get in
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to `serve`, which ends all listeners together."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture nothing."""
+        yield
+
+
+async def serve(listeners: list[Listener], background: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Serve until SIGTERM or SIGINT; `background` is ended first, at its next wait."""
+    servers = [_Server(_config(listener)) for listener in listeners]
+    settle()
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    running = [asyncio.create_task(server.serve()) for server in servers]
+    work = asyncio.ensure_future(background()) if background is not None else None
+    first = asyncio.create_task(stopping.wait())
+    await asyncio.wait([first, *running, *([work] if work else [])], return_when=asyncio.FIRST_COMPLETED)
+    await _stop(servers, running, work)
+    first.cancel()
+    for task in [*running, *([work] if work else [])]:
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+async def _stop(servers: list[_Server], running: list[asyncio.Task[None]], work: asyncio.Future[None] | None) -> None:
+    if work is not None and not work.done():
+        work.cancel()
+        with suppress(asyncio.CancelledError):
+            await work
+    for server in servers:
+        server.should_exit = True
+    farewell = asyncio.create_task(_hang_up(servers))
+    await asyncio.wait(running)
+    farewell.cancel()
+
+
+async def _hang_up(servers: list[_Server]) -> None:
+    """Cut the connections that stay open after the last answer: a client's idle TLS connection says no goodbye."""
+    while answering := [task for server in servers for task in server.server_state.tasks]:
+        await asyncio.wait(answering)
+    await asyncio.sleep(_FLUSH_SECONDS)  # the last answer is on its way
+    for server in servers:
+        for connection in list(server.server_state.connections):
+            connection.transport.abort()
+
+
+def _config(listener: Listener) -> uvicorn.Config:
+    wants_certificate = listener.client_ca is not None
+    return uvicorn.Config(
+        listener.app,
+        host=listener.host,
+        port=listener.port,
+        ssl_certfile=listener.cert,
+        ssl_keyfile=listener.key,
+        ssl_ca_certs=str(listener.client_ca) if wants_certificate else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if wants_certificate else ssl.CERT_NONE,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # nobody asks where a request came from
+        date_header=True,  # devices and the other server tell the time left by it
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_keep_alive=75,
+    )

@@ -1,1 +1,0 @@
-"""What a task's rounds cost in privacy."""

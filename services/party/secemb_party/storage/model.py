@@ -1,0 +1,182 @@
+"""One version of what is trained: item table, dense part and the optimiser's state, named by the digest devices pin."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_party.errors import WeightsError
+from secemb_shared.messages import TaskSpec, canonical
+from secemb_shared.messages.canonical import LARGEST_NUMBER
+from secemb_shared.messages.table import model_digest
+
+_DOMAIN = b"secemb/1 optimiser"
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OptimiserState:
+    """The memory of an optimiser after the step that led to `version` of the model."""
+
+    task_id: bytes = field(repr=False)
+    version: int
+    kind: str  # which optimiser it is of
+    steps: int  # how many it has made
+    tensors: Mapping[str, Floats] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        check_origin(self.task_id, self.version)
+
+    @property
+    def digest(self) -> bytes:
+        """Return 32 bytes that cover every field; they guard the file and are not part of the protocol."""
+        names = sorted(self.tensors)
+        head = canonical.encode(
+            {
+                "kind": self.kind,
+                "steps": self.steps,
+                "task": self.task_id.hex(),
+                "tensors": {name: "x".join(map(str, self.tensors[name].shape)) for name in names},
+                "version": self.version,
+            }
+        )
+        hashed = hashlib.sha256(_DOMAIN + len(head).to_bytes(8, "little") + head)
+        for name in names:
+            hashed.update(little_endian(self.tensors[name]))
+        return hashed.digest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """How many numbers the model of a task has."""
+
+    items: int  # m, rows of the table
+    width: int  # w, numbers a row
+    dense: int  # numbers outside the table
+
+    def __post_init__(self) -> None:
+        if self.items < 1 or self.width < 1 or self.dense < 0:
+            raise WeightsError("a model has at least one item, rows of at least one number and no negative dense size")
+
+    @classmethod
+    def of(cls, task: TaskSpec) -> Self:
+        """Return the shape that a task asks for."""
+        return cls(items=task.items, width=task.row_width, dense=task.dense_size)
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers that is in all."""
+        return self.items * self.width + self.dense
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """One version of a task's model. The arrays are handed over: from here on nobody may write to them."""
+
+    task_id: bytes = field(repr=False)
+    version: int
+    rows: Floats = field(repr=False)  # (items, width)
+    dense: Floats = field(repr=False)  # (dense size,)
+
+    def __post_init__(self) -> None:
+        check_origin(self.task_id, self.version)
+        object.__setattr__(self, "rows", _settled(self.rows, axes=2))
+        object.__setattr__(self, "dense", _settled(self.dense, axes=1))
+
+    @property
+    def shape(self) -> Shape:
+        """Return how many numbers the model has."""
+        items, width = self.rows.shape
+        return Shape(items=items, width=width, dense=self.dense.size)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """Return the 32 bytes that name this version."""
+        shape = self.shape
+        return model_digest(
+            self.task_id,
+            version=self.version,
+            items=shape.items,
+            width=shape.width,
+            dense=shape.dense,
+            parts=(little_endian(self.rows), little_endian(self.dense)),
+        )
+
+    def encode(self) -> bytes:
+        """Return the numbers as one server sends them to the other: rows, then the dense part."""
+        return b"".join((little_endian(self.rows), little_endian(self.dense)))
+
+    @classmethod
+    def decode(cls, task_id: bytes, version: int, shape: Shape, data: bytes) -> "Model":
+        """Read what `encode` made; another length and numbers that are not finite are refused."""
+        if len(data) != 4 * shape.numbers:
+            raise WeightsError(f"a model of this task has exactly {4 * shape.numbers} bytes")
+        numbers = np.frombuffer(data, dtype="<f4").astype(np.float32)
+        cut = shape.items * shape.width
+        rows = numbers[:cut].reshape(shape.items, shape.width)
+        return cls(task_id=task_id, version=version, rows=rows, dense=numbers[cut:])
+
+
+def check_origin(task_id: bytes, version: int) -> None:
+    """Refuse what cannot be a task's name or a version of its model."""
+    if len(task_id) != 32:
+        raise WeightsError("task_id must be 32 bytes, the SHA-256 of the task's canonical form")
+    if not 0 <= version <= LARGEST_NUMBER:
+        raise WeightsError("a model version must be a whole number below 2^53")
+
+
+def little_endian(values: Floats) -> memoryview:
+    """Return the bytes of float32 numbers in the one order that is hashed; nothing is copied on common machines."""
+    flat = np.ascontiguousarray(values, dtype="<f4").reshape(-1)
+    return flat.view(np.uint8).data
+
+
+def _settled(values: Floats, *, axes: int) -> Floats:
+    """Return the array as a model holds it: float32, contiguous, finite and closed to writing."""
+    if values.dtype != np.float32 or values.ndim != axes:
+        raise WeightsError("a model is float32: rows with two axes, a dense part with one")
+    values = np.ascontiguousarray(values)
+    if not np.isfinite(values).all():
+        raise WeightsError("a model must not contain NaN or infinity")
+    values.flags.writeable = False
+    return values
+
+
+def initial_model(
+    task_id: bytes, shape: Shape, *, seed: int, scale: float, bias_column: bool, dense_scale: float = 0.0
+) -> Model:
+    """Return version 0: rows from N(0, scale²), zeros in the last column if it is a bias, N(0, dense_scale²) elsewhere.
+
+    The numbers are float32 normals of NumPy's PCG64 generator with this seed, first the rows in C order without the
+    bias column, then the dense part unless its scale is zero. Both servers draw for themselves and compare digests.
+    NumPy promises the bits of PCG64 for ever but not what `standard_normal` makes of them: servers whose digests
+    differ have different versions of NumPy, and one imports what the other has exported.
+    A dense part with hidden layers needs a scale or imported weights: layers of zeros do not learn.
+    """
+    if seed < 0:
+        raise WeightsError("the seed of the initial weights must be a whole number from 0 up")
+    normals = np.random.Generator(np.random.PCG64(seed))
+    rows = np.zeros((shape.items, shape.width), dtype=np.float32)
+    drawn = shape.width - bias_column
+    rows[:, :drawn] = _scaled(normals.standard_normal((shape.items, drawn), dtype=np.float32), scale)
+    dense = np.zeros(shape.dense, dtype=np.float32)
+    if dense_scale:
+        dense = _scaled(normals.standard_normal(shape.dense, dtype=np.float32), dense_scale)
+    return Model(task_id=task_id, version=0, rows=rows, dense=dense)
+
+
+def check_scale(scale: float) -> None:
+    """Refuse a scale that no model begins with."""
+    if not 0 <= scale <= 1e6:
+        raise WeightsError("the scale of the initial weights must be a number from 0 to 1,000,000")
+
+
+def _scaled(normals: Floats, scale: float) -> Floats:
+    check_scale(scale)
+    normals *= np.float32(scale)
+    return normals

@@ -1,0 +1,73 @@
+"""Shares of sums as files: stored before they are sent, and the same bytes ever after."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from secemb_party.storage.files import sync_folder
+from secemb_shared.errors import SecEmbError
+
+_SUFFIX = ".share"
+
+
+class DamagedShareError(SecEmbError):
+    """A stored share does not have the digest that the ledger has for it."""
+
+
+class ShareStore:
+    """One file for each round that this server has shared."""
+
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory / "shares"
+
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes) -> bytes:
+        """Store the share of a list of sessions durably and return its digest; what is here is never overwritten."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if self.has(round_id):
+            raise DamagedShareError("a share of this round is here already; is a second process using this folder?")
+        path = self._folder / f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}"
+        temporary = path.with_suffix(".part")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(self._folder)
+        return hashlib.sha256(data).digest()
+
+    def has(self, round_id: bytes) -> bool:
+        """Return whether the share of a round is still kept."""
+        return self._find(round_id) is not None
+
+    def find(self, round_id: bytes, list_digest: bytes) -> bytes | None:
+        """Return a share that was stored and, because of a crash, never recorded: its noise is not drawn again.
+
+        One over another list of sessions is a reason to stop. It may have been seen, before the ledger was restored
+        from a backup, and two sums over different lists reveal their difference.
+        """
+        path = self._find(round_id)
+        if path is None:
+            return None
+        if path.name != f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}":
+            raise DamagedShareError("a share of this round over another list is here: the ledger is older than it")
+        return path.read_bytes()
+
+    def load(self, round_id: bytes, digest: bytes) -> bytes:
+        """Return the share exactly as it was stored."""
+        path = self._find(round_id)
+        if path is None:
+            raise DamagedShareError("a share is missing; restore data/shares from a backup of the data folder")
+        data = path.read_bytes()
+        if hashlib.sha256(data).digest() != digest:
+            raise DamagedShareError(f"{path.name} was altered; restore it from a backup of the data folder")
+        return data
+
+    def prune(self, keep: set[bytes]) -> None:
+        """Remove the shares of all rounds but these."""
+        names = {round_id.hex() for round_id in keep}
+        for path in self._folder.glob("*"):
+            if path.name.split(".")[0] not in names:
+                path.unlink(missing_ok=True)
+
+    def _find(self, round_id: bytes) -> Path | None:
+        return next(self._folder.glob(f"{round_id.hex()}.*{_SUFFIX}"), None)

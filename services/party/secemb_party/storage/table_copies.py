@@ -1,0 +1,142 @@
+"""What devices copy of published models: the table, what changed in it since, and the dense part.
+
+Each is encoded once and then read from a file by however many devices ask for it. The files have no names: the system
+removes one when nobody reads it any more, after a crash as well, and nothing in the data directory can be taken for a
+copy that is not what this process has written.
+"""
+
+import asyncio
+import hashlib
+import os
+import tempfile
+import weakref
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from secemb_party.storage import Model, ModelStore, Shape
+from secemb_party.storage.model import little_endian
+from secemb_shared.messages.table import CopyShape, Encoded, Numbers, TableFormat, delta_head
+
+Result = TypeVar("Result")
+_KEPT = 12  # files: in two formats a copy, deltas to it and what these start from, and dense parts
+_BLOCK_BYTES = 2**20
+
+
+class Run(Protocol):
+    """Runs what takes long in a thread."""
+
+    def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]:
+        """Return what the work returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Something that can be copied: a table in a format, with `since` only what differs; or a dense part."""
+
+    version: int
+    format: TableFormat | None  # None is the dense part
+    since: int | None = None
+
+
+class Body:
+    """Bytes in a file without a name, and the digests that go with them."""
+
+    def __init__(self, descriptor: int, *, size: int, sha256: str, whole: str, model_digest: bytes) -> None:
+        self.size, self.sha256, self.model_digest = size, sha256, model_digest
+        self.whole = whole  # SHA-256 of the full copy; another than `sha256` where this is a delta
+        self._descriptor = descriptor
+        weakref.finalize(self, os.close, descriptor)
+
+    def read(self, first: int, count: int) -> bytes:
+        """Return bytes from anywhere; any number of threads may read at the same time."""
+        return os.pread(self._descriptor, count, first)
+
+
+class TableCopies:
+    """The copies of one task's model that devices ask for."""
+
+    def __init__(self, models: ModelStore, shape: Shape, run: Run) -> None:
+        self._models, self._shape, self._run = models, shape, run
+        self._bodies: OrderedDict[Wanted, asyncio.Future[Body]] = OrderedDict()
+
+    async def get(self, wanted: Wanted) -> Body:
+        """Return what is wanted, encoded once however many ask for it at the same time."""
+        making = self._bodies.get(wanted)
+        if making is None:
+            making = self._bodies[wanted] = asyncio.ensure_future(self._make(wanted))
+            making.add_done_callback(lambda done: self._forget_failed(wanted, done))
+        self._bodies.move_to_end(wanted)
+        while len(self._bodies) > _KEPT:
+            self._bodies.popitem(last=False)
+        return await asyncio.shield(making)
+
+    def forget_all_but(self, versions: Collection[int]) -> None:
+        """Drop the files of versions that are no longer kept."""
+        for wanted in [one for one in self._bodies if one.version not in versions]:
+            del self._bodies[wanted]
+
+    def _forget_failed(self, wanted: Wanted, done: asyncio.Future[Body]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._bodies.pop(wanted, None)
+
+    async def _make(self, wanted: Wanted) -> Body:
+        if wanted.since is None or wanted.format is None:
+            return await self._run(lambda: self._encode(wanted))
+        newer = await self.get(Wanted(version=wanted.version, format=wanted.format))
+        older = await self.get(Wanted(version=wanted.since, format=wanted.format))
+        shape = self._copy_shape(wanted.format)
+        return await self._run(lambda: _store(self._models.folder, _delta(shape, older, newer), newer))
+
+    def _encode(self, wanted: Wanted) -> Body:
+        model = self._models.load(wanted.version)
+        if wanted.format is None:
+            return _store(self._models.folder, [little_endian(model.dense)], model)
+        return _store(self._models.folder, _blocks(self._copy_shape(wanted.format), model), model)
+
+    def _copy_shape(self, format_: TableFormat) -> CopyShape:
+        return CopyShape(format=format_, items=self._shape.items, width=self._shape.width)
+
+
+def _blocks(shape: CopyShape, model: Model) -> Iterator[memoryview]:
+    """Yield a full copy, some rows at a time."""
+    for first, last in _spans(shape):
+        yield shape.encode(model.rows[first:last]).data
+
+
+def _delta(shape: CopyShape, older: Body, newer: Body) -> Iterator[bytes | memoryview]:
+    """Yield what leads from one copy to the other; neither has to fit into memory."""
+    numbers: list[Numbers] = []
+    for first, last in _spans(shape):
+        differ = (_rows(shape, older, first, last) != _rows(shape, newer, first, last)).any(axis=1)
+        numbers.append(first + np.flatnonzero(differ))
+    yield delta_head(np.concatenate(numbers))
+    for (first, last), changed in zip(_spans(shape), numbers, strict=True):
+        yield np.ascontiguousarray(_rows(shape, newer, first, last)[changed - first]).data
+
+
+def _rows(shape: CopyShape, body: Body, first: int, last: int) -> Encoded:
+    data = body.read(first * shape.row_bytes, (last - first) * shape.row_bytes)
+    return np.frombuffer(data, dtype=np.uint8).reshape(last - first, shape.row_bytes)
+
+
+def _spans(shape: CopyShape) -> Iterator[tuple[int, int]]:
+    step = max(1, _BLOCK_BYTES // shape.row_bytes)
+    return ((first, min(first + step, shape.items)) for first in range(0, shape.items, step))
+
+
+def _store(folder: Path, parts: Iterable[bytes | memoryview], origin: Model | Body) -> Body:
+    """Write parts to a file of their own and return it."""
+    hashed = hashlib.sha256()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        for part in parts:
+            file.write(part)
+            hashed.update(part)
+        file.flush()
+        size, sha256 = file.tell(), hashed.hexdigest()
+        whole, digest = (origin.sha256, origin.model_digest) if isinstance(origin, Body) else (sha256, origin.digest)
+        return Body(os.dup(file.fileno()), size=size, sha256=sha256, whole=whole, model_digest=digest)

@@ -1,0 +1,89 @@
+"""Numbers, sizes and times as an operator reads them: with units, never more exact than useful."""
+
+from datetime import datetime
+
+from markupsafe import Markup
+
+from secemb_party.ui.server_facts import utc
+
+_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+
+def number(value: float | None, digits: int = 0) -> str:
+    """Return a number with thousands apart; what is not known is a dash."""
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def size(count: float | None) -> str:
+    """Return bytes in the unit that keeps the number short."""
+    if count is None:
+        return "–"
+    step = 0
+    while count >= 999.5 and step < len(_UNITS) - 1:
+        count, step = count / 1000, step + 1
+    return f"{count:.0f} {_UNITS[step]}" if step == 0 or count >= 99.5 else f"{count:.1f} {_UNITS[step]}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a length of time in the one or two units that matter."""
+    if seconds is None:
+        return "–"
+    if seconds < 0.9995:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.01 or seconds == 0 else f"{1000 * seconds:.2f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, name, below, smaller in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // below if whole < 2 * unit or unit < 86_400 else 0
+            return f"{whole // unit} {name} {rest} {smaller}" if rest else f"{whole // unit} {name}"
+    return f"{whole} s"
+
+
+def relative(at: float, now: float) -> str:
+    """Return how long ago something was, or how far ahead it is."""
+    away = at - now
+    if abs(away) < 1:
+        return "now"
+    # A tenth of a second says nothing about what lies back or ahead.
+    words = duration(max(10.0, abs(away))) if abs(away) >= 10 else f"{abs(away):.0f} s"
+    return f"in {words}" if away > 0 else f"{words} ago"
+
+
+def moment(at: float | None, now: float) -> Markup:
+    """Return a time as both: when, in UTC, and how long ago."""
+    if at is None:
+        return Markup('<span class="quiet">–</span>')
+    when = utc(at)
+    return Markup('<time datetime="{}">{} <span class="quiet">{}</span></time>').format(
+        when.isoformat(timespec="seconds"), _clock_face(when, utc(now)), relative(at, now)
+    )
+
+
+def when(at: float, now: float) -> Markup:
+    """Return a time on the clock alone, where many stand in a list."""
+    return Markup('<time datetime="{}">{}</time>').format(
+        utc(at).isoformat(timespec="seconds"), _clock_face(utc(at), utc(now))
+    )
+
+
+def day(at: float) -> str:
+    """Return a date."""
+    when = utc(at)
+    return f"{when.day} {when:%B %Y}"
+
+
+def _clock_face(when: datetime, now: datetime) -> str:
+    if when.date() == now.date():
+        return f"{when:%H:%M:%S}"
+    return f"{when.day} {when:%b %H:%M}" if when.year == now.year else f"{when.day} {when:%b %Y}"
+
+
+def digest(value: bytes | str | None, *, groups: int = 16) -> Markup:
+    """Return a digest in groups of four, so that two people can read it to each other."""
+    if not value:
+        return Markup('<span class="quiet">–</span>')
+    text = value.hex() if isinstance(value, bytes) else value
+    parts = [text[at : at + 4] for at in range(0, len(text), 4)]
+    shown = " ".join(parts[:groups]) + ("…" if groups < len(parts) else "")
+    return Markup('<code class="digest">{}</code>').format(shown)

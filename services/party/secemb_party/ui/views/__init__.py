@@ -1,0 +1,1 @@
+"""What each page shows, gathered from the ledger and the metrics."""

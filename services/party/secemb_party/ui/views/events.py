@@ -1,0 +1,78 @@
+"""What has happened, in words: rounds and models as they went on, and nothing about a single device."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from secemb_party.ledger import Event
+from secemb_party.service import Party
+
+KINDS = ("round", "result", "rollback")
+SHOWN = 20
+_FIGURES = {"rmse": "RMSE", "mae": "MAE", "hit_rate": "hit rate", "ndcg": "NDCG"}
+_STATES = {
+    "sealing": "takes nothing new; the two servers compare what they hold.",
+    "sealed": "is sealed: both servers add up the same sessions.",
+    "shared": "is added up here: this server's share is stored.",
+    "reconstructed": "is whole: the two shares were added.",
+    "aborted": "was given up; nothing of it counts.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event: when, about what, which page says more, and what happened to it."""
+
+    event_id: int
+    at: float
+    subject: str
+    page: str
+    words: str
+
+
+async def latest(party: Party) -> dict[str, Any]:
+    """Return the newest events, the newest first, and the number that a stream goes on from."""
+    found = [event for kind in KINDS for event in await party.ledger.recent_events(kind, limit=SHOWN)]
+    found.sort(key=lambda event: event.event_id, reverse=True)
+    told = [one for event in found if (one := tell(event, party.role)) is not None]
+    after = found[0].event_id if found else 0
+    return {"told": told[:SHOWN], "after": after, "event_kinds": KINDS, "most_events": SHOWN}
+
+
+def tell(event: Event, role: int) -> Told | None:
+    """Return an event in words, or None where it says nothing at this server."""
+    match event.kind:
+        case "round":
+            words = _round(event.data, role)
+        case "result":
+            words = _result(event.data)
+        case "rollback":
+            return Told(event.event_id, event.at, *_rollback(event.data))
+        case _:
+            words = ""
+    number = event.data.get("round")
+    return Told(event.event_id, event.at, f"Round {number}", f"/ui/rounds/{number}", words) if words else None
+
+
+def _round(data: Mapping[str, Any], role: int) -> str:
+    state, words = data["state"], _STATES.get(data["state"], "")
+    if state == "reconstructed" and role == 1:
+        return ""  # the sum is made at server 0; server 1 hears of it together with the end
+    if state == "published":
+        made = data["kind"] == "train"
+        words = "is over: both servers show its model." if made else "is over; the model stays as it is."
+    refused = sum(data.get("refused", {}).values())
+    return f"{words} Refused meanwhile: {refused}." if words and refused else words
+
+
+def _result(data: Mapping[str, Any]) -> str:
+    if "mean_items" in data:
+        return f"asked the fleet: {data['mean_items']:.1f} items a device on average."
+    figures = [f"{name} {data[key]:.4f}" for key, name in _FIGURES.items() if key in data]
+    return f"measured the model: {', '.join(figures)}." if figures else "measured nothing: nobody held anything back."
+
+
+def _rollback(data: Mapping[str, Any]) -> tuple[str, str, str]:
+    if "version" in data:
+        return f"Version {data['version']}", "/ui/model", f"has the numbers of version {data['source']} again."
+    return "The rollback", "/ui/model", f"to version {data['source']} was given up: {data['reason']}."

@@ -1,0 +1,126 @@
+"""How the two servers stand to each other, as far as each can know: server 0 asks, server 1 remembers being asked."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from secemb_party.errors import PeerRefusedError, PeerUnavailableError
+from secemb_party.ledger import ModelVersion, RoundRecord, RoundState
+from secemb_party.peer_messages import StandingMessage
+from secemb_party.service import Party
+from secemb_party.ui.server_facts import SOON_DAYS, Side, Surroundings
+from secemb_party.ui.views.measurements import Figures
+from secemb_shared.messages.spec import TRAIN
+
+PATIENCE = 5.0  # seconds that a page waits for the other server
+GRACE = 120.0  # seconds that server 0 may be late: it looks after its rounds once a minute at least
+_ANSWERED = "200"
+# What server 0 asks for, by the last word of the route, in the order of a round.
+_ASKED = {
+    "standing": "which model is published here",
+    "relay-key": "for the key that relayed devices seal to",
+    "announce": "to open a round",
+    "relay": "to take relayed messages",
+    "progress": "how many updates are here",
+    "prepare": "to close a round",
+    "commit": "to fix a list of sessions",
+    "share": "for the share of a sum",
+    "publish": "to end a round",
+    "abort": "to give up a round",
+    "rollback": "to go back to an older model",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What server 1 said when it was asked, or why it said nothing."""
+
+    standing: StandingMessage | None
+    seconds: float | None
+    problem: str
+
+
+class PartnerView:
+    """What one server knows about the other."""
+
+    def __init__(self, party: Party, side: Side, surroundings: Surroundings) -> None:
+        self._party, self._side, self._surroundings = party, side, surroundings
+
+    async def facts(self) -> dict[str, Any]:
+        """Return what the page about the other server shows."""
+        party, task_id = self._party, self._party.task.task_id
+        asked, figures, now = await self._ask(), Figures(party.metrics), party.clock()
+        rounds = await party.ledger.rounds(task_id, limit=50)
+        newest = rounds[0] if rounds else None
+        published = await party.ledger.published_version(task_id)
+        # Where the privacy budget is spent there are no more rounds to call for.
+        rounds_there_are = party.task.rounds if await party.spending.affords(TRAIN) else 0
+        heard_at, started_at = figures.one("secemb_peer_heard_seconds") or None, figures.started_at
+        return {
+            "asks": self._side.ask_standing is not None,
+            "asked": asked,
+            "same_task": asked.standing is not None and asked.standing.task == task_id.hex(),
+            "published": published,
+            "agreed_at": agreed_at(published, newest),
+            "heard_at": heard_at,
+            "due_at": due_at(newest, rounds=rounds_there_are, since=heard_at or started_at or now),
+            "calls": _calls(figures, party.role),
+            "sealed": next((one for one in rounds if one.list_digest is not None), None),
+            "certificates": [(one, one.days_left(now)) for one in self._surroundings.certificates()],
+            "soon": SOON_DAYS,
+            "started_at": started_at,
+        }
+
+    async def _ask(self) -> Asked:
+        if self._side.ask_standing is None:
+            return Asked(None, None, "")
+        start = time.monotonic()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return Asked(await self._side.ask_standing(), time.monotonic() - start, "")
+        except (PeerUnavailableError, PeerRefusedError) as error:
+            return Asked(None, None, str(error))
+        except TimeoutError:
+            return Asked(None, None, f"server 1 has not answered for {PATIENCE:g} seconds")
+
+
+def due_at(newest: RoundRecord | None, *, rounds: int, since: float) -> float | None:
+    """Return when server 0, last heard of at `since`, must have called server 1 again; None if it need not at all."""
+    if newest is None:
+        return since + GRACE
+    if newest.state is RoundState.OPEN:
+        return max(since, newest.upload_until) + GRACE
+    if newest.ended and newest.number + 1 >= rounds:
+        return None
+    return max(since, newest.ended_at or since) + GRACE
+
+
+def agreed_at(published: ModelVersion | None, newest: RoundRecord | None) -> float | None:
+    """Return when server 0 last named the digest of the model that server 1 has published, or None.
+
+    It names it when it opens a round on that model, and when it hands the model over. The first one each server makes
+    for itself.
+    """
+    if published is None:
+        return None
+    if newest is not None and newest.model_version == published.version:
+        return newest.opened_at
+    return published.published_at if published.version else None
+
+
+def _calls(figures: Figures, role: int) -> list[tuple[str, float]]:
+    """Return how often the line was used: at server 0 by outcome, at server 1 by what was asked."""
+    if role == 0:
+        words = {"ok": "answered", "refused": "refused", "unreachable": "without an answer"}
+        return [(words[name], count) for name, count in figures.by("secemb_peer_calls_total", "outcome").items()]
+    answered, everything = _peer_requests(figures, status=_ANSWERED), _peer_requests(figures)
+    found = [(words, answered[last]) for last, words in _ASKED.items() if last in answered]
+    refused = sum(everything.values()) - sum(answered.values())
+    return [*found, ("refused", refused)] if refused else found
+
+
+def _peer_requests(figures: Figures, **labels: str) -> dict[str, float]:
+    """Return how often each route of the peer channel was asked for, by its last word."""
+    found = figures.by("secemb_request_seconds_count", "route", **labels)
+    return {route.rsplit("/", 1)[1]: count for route, count in found.items() if route.startswith("/peer/")}

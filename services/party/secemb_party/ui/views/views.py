@@ -1,0 +1,99 @@
+"""What each page shows, gathered from the ledger and the metrics."""
+
+import asyncio
+from typing import Any
+
+from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.service import Party
+from secemb_party.ui.server_facts import Surroundings
+from secemb_party.ui.views.measurements import Figures, Throughput
+from secemb_party.ui.views.rounds import round_facts
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
+
+KINDS = (TRAIN, SURVEY, EVALUATE)
+WAYS = ("direct", "relayed")
+PAGE = 25
+RESULTS = 2000
+
+
+class Views:
+    """The pages of one server."""
+
+    def __init__(self, party: Party, surroundings: Surroundings) -> None:
+        self._party, self._surroundings = party, surroundings
+        self._ledger, self._task_id = party.ledger, party.task.task_id
+        self._throughput = Throughput()
+
+    async def live(self) -> dict[str, Any]:
+        """Return the round that is running and the ones before it."""
+        rounds = await self._ledger.rounds(self._task_id, limit=6)
+        current = rounds[0] if rounds and not rounds[0].ended else None
+        figures = Figures(self._party.metrics)
+        return {
+            "current": None if current is None else await round_facts(self._party, current),
+            "before": [await round_facts(self._party, one) for one in rounds if one.ended][:5],
+            "finished": current is None and bool(rounds) and rounds[0].number + 1 >= self._party.task.rounds,
+            "spent": current is None and not await self._party.spending.affords(TRAIN),
+            "published": await self._ledger.published_version(self._task_id),
+            "waiting": await self._ledger.open_rollback(self._task_id),
+            "rates": self._throughput.measure(figures),
+            "ways": {way: figures.total("secemb_sessions_total", phase="keys", transport=way) for way in WAYS},
+            "relays": self._party.task.relays,
+            "started_at": figures.started_at,
+            "cohort": self._party.task.cohort,
+            "min_cohort": self._party.task.min_cohort,
+            "rounds": self._party.task.rounds,
+        }
+
+    async def rounds(self, *, before: int | None, kind: str, state: str) -> dict[str, Any]:
+        """Return a page of rounds, the newest first."""
+        wanted = RoundState(state) if state in set(RoundState) else None
+        found = await self._ledger.rounds(
+            self._task_id, limit=PAGE + 1, before_number=before, kind=kind if kind in KINDS else None, state=wanted
+        )
+        return {
+            "rounds": [await round_facts(self._party, one) for one in found[:PAGE]],
+            "older": found[PAGE - 1].number if len(found) > PAGE else None,
+            "before": before,
+            "kind": kind,
+            "state": state,
+            "kinds": KINDS,
+            "states": list(RoundState),
+        }
+
+    async def find_round(self, number: int) -> RoundRecord | None:
+        """Return a round by its number, or None."""
+        found = await self._ledger.rounds(self._task_id, limit=1, before_number=number + 1)
+        return found[0] if found and found[0].number == number else None
+
+    async def quality(self) -> dict[str, Any]:
+        """Return the fleet's figures by round, the oldest first; a step that was repeated counts once."""
+        events = await self._ledger.recent_events("result", limit=RESULTS)
+        by_round = {int(event.data["round"]): event for event in events}
+        results = [by_round[number] for number in sorted(by_round)]
+        surveys = [event for event in results if "mean_items" in event.data]
+        return {
+            "results": [event for event in results if "mean_items" not in event.data],
+            "survey": surveys[-1] if surveys else None,
+            "capacity": self._party.task.capacity,
+        }
+
+    async def capacity(self) -> dict[str, Any]:
+        """Return what the process uses, and how much of it there is."""
+        figures, workers = Figures(self._party.metrics), self._party.workers
+        kernel = figures.by("secemb_kernel_seconds_sum", "operation")
+        return {
+            "rates": self._throughput.measure(figures),
+            "kernel": [
+                (name, figures.total("secemb_kernel_seconds_count", operation=name), seconds)
+                for name, seconds in kernel.items()
+            ],
+            "queue": (workers.taken, workers.limit),
+            "lag": figures.one("secemb_event_loop_lag_seconds"),
+            "memory": figures.one("process_resident_memory_bytes"),
+            "processor": figures.one("process_cpu_seconds_total"),
+            "files": (figures.one("process_open_fds"), figures.one("process_max_fds")),
+            "started_at": figures.started_at,
+            "disk": await asyncio.to_thread(self._surroundings.disk),
+            "refusals": sorted(self._party.metrics.refusals().items()),
+        }

@@ -1,0 +1,150 @@
+"""Joining: a device with an enrolment token gets a ticket for one session of the open round, or only to read."""
+
+import asyncio
+import hashlib
+import math
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secemb_party.errors import PeerRefusedError, PeerUnavailableError, SessionConflictError, UnauthorizedError
+from secemb_party.ledger import Admission, RoundRecord, RoundState
+from secemb_party.service import Clock, Party
+from secemb_party.tickets import READ_DOMAIN, issue_ticket
+from secemb_server0.leader import Leader
+from secemb_server0.relay import RelayLine
+from secemb_shared.errors import MessageError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.relay_key import RelayKey
+
+FRESH_SECONDS = 60.0
+AWAY_SECONDS = 3.0  # after a failure, so that not every join waits for a connection that does not come
+
+
+class AnnouncedKey:
+    """The last announcement, and when it was asked for."""
+
+    def __init__(self, task: TaskSpec, line: RelayLine, clock: Clock) -> None:
+        self._task, self._line, self._clock = task, line, clock
+        self._data, self._ends, self._asked = b"", 0.0, float("-inf")
+        self._failed = float("-inf")
+        self._asking = asyncio.Lock()
+
+    async def get(self) -> bytes:
+        """Return the announcement; while server 1 is away the old one, as long as it is valid."""
+        if self._clock() - self._asked < FRESH_SECONDS:
+            return self._data
+        async with self._asking:
+            if self._clock() - self._asked >= FRESH_SECONDS:
+                await self._ask()
+        return self._data
+
+    def forget(self) -> None:
+        """Ask again next time: server 1 does not use this key any more."""
+        self._asked = float("-inf")
+
+    async def _ask(self) -> None:
+        if self._clock() - self._failed < AWAY_SECONDS:
+            raise PeerUnavailableError("server 1 did not answer a moment ago")
+        try:
+            data = await self._line.relay_key()
+        except PeerUnavailableError:
+            if not self._data or self._clock() >= self._ends:
+                self._failed = self._clock()
+                raise
+        else:
+            self._data, self._ends = data, self._check(data)
+        self._asked = self._clock()
+
+    def _check(self, data: bytes) -> float:
+        try:
+            return RelayKey.read(self._task, data).not_after
+        except MessageError:
+            raise PeerRefusedError(
+                "server 1 has another identity than the task's relay_key; compare `secemb relay-key list` with the task"
+            ) from None
+
+
+READ_SECONDS = 120  # the life of a read ticket
+_LONGEST = 60  # seconds that a device is sent away for
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A device takes part."""
+
+    round: str  # canonical form of the round
+    ticket: str
+    upload_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A device may read rows."""
+
+    round: str  # canonical form of the round whose model is read
+    ticket: str
+    read_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """Nobody can join now; come back after so many seconds."""
+
+    seconds: int
+
+
+class Door:
+    """Who may take part, and in which round."""
+
+    def __init__(self, party: Party, leader: Leader, key: Ed25519PrivateKey, *, open_enrolment: bool) -> None:
+        self._party, self._leader, self._key, self._open = party, leader, key, open_enrolment
+
+    async def join(self, token: str | None, session_id: bytes) -> Joined | NotNow:
+        """Give a device its ticket: one session a device and round; the same session gets the same ticket again."""
+        device = await self._device(token, session_id)
+        record, now = self._leader.announced, self._party.clock()
+        if record is None:
+            return NotNow(_LONGEST if self._leader.finished else 1)
+        if now >= record.join_until and not await self._party.ledger.knows_session(session_id):
+            return NotNow(_until(record.upload_until, now))  # who was let in before may have lost the answer
+        admission = await self._party.ledger.admit(
+            record.round_id, session_id, device=device, limit=self._party.task.cohort, now=now
+        )
+        return self._answer(admission, record, session_id, now)
+
+    async def read(self, token: str | None, session_id: bytes) -> Reading | NotNow:
+        """Give a device a ticket to read in the latest round that server 1 knows too, open or not; store nothing."""
+        await self._device(token, session_id)
+        announced, until = self._leader.announced, math.ceil(self._party.clock() + READ_SECONDS)
+        for record in await self._party.ledger.rounds(self._party.task.task_id, limit=2):
+            if record.state is not RoundState.OPEN or (announced and announced.round_id == record.round_id):
+                ticket = issue_ticket(self._key, record.round_id, session_id, until, domain=READ_DOMAIN)
+                return Reading(record.spec.decode(), ticket, until)
+        return NotNow(1)
+
+    def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, now: float) -> Joined | NotNow:
+        match admission:
+            case Admission.ADMITTED | Admission.ALREADY:
+                expires = math.ceil(record.upload_until)
+                ticket = issue_ticket(self._key, record.round_id, session_id, expires)
+                self._party.tickets.remember(ticket, record.round_id, session_id, expires)
+                return Joined(record.spec.decode(), ticket, record.upload_until)
+            case Admission.SESSION_TAKEN:
+                raise SessionConflictError("this session id is taken; draw a new one")
+            case _:
+                return NotNow(_until(record.upload_until, now))
+
+    async def _device(self, token: str | None, session_id: bytes) -> bytes:
+        """Return the name under which this device is known: the hash of its token."""
+        if self._open:
+            return hashlib.sha256(b"open" + session_id).digest()
+        hashed = hashlib.sha256((token or "").encode()).digest()
+        known = await self._party.ledger.token(hashed)
+        if token is None or known is None or not known.active:
+            raise UnauthorizedError("no valid enrolment token; ask the operator of server 0 for one")
+        return hashed
+
+
+def _until(time: float, now: float) -> int:
+    return max(1, min(_LONGEST, math.ceil(time - now)))
