@@ -14,6 +14,8 @@ EDITABLE := $(INSTALL) --no-build-isolation -e
 CREATED := $(VENV)/.created
 RUN := $(VENV)/.installed-run
 DEV := $(VENV)/.installed-dev
+# The laboratory is not part of the wheel, so it is found by its path.
+LAB := PYTHONPATH=lab $(BIN)/python -m secemb_lab
 BROWSER := $(VENV)/.browser
 PINNED := pyproject.toml setup.py constraints.txt
 
@@ -39,13 +41,13 @@ test: $(DEV) $(BROWSER) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(DEV) which-kernel ## measure, print a table and write build/bench.json
-	@$(BIN)/python -m secemb_tools bench $(ARGS)
+	@$(LAB) bench $(ARGS)
 
 loadtest: $(RUN) which-kernel ## let many devices call two real services, write build/loadtest.json
-	@$(BIN)/python -m secemb_tools loadtest $(ARGS)
+	@$(LAB) loadtest $(ARGS)
 
 wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, write build/wire.json
-	@$(BIN)/python -m secemb_tools wire $(ARGS)
+	@$(LAB) wire $(ARGS)
 
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
 	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
@@ -54,7 +56,7 @@ docs: $(RUN) ## write docs/cli.md anew from the code
 	@$(BIN)/python -m secemb_tools reference --out docs/cli.md
 
 vectors: $(RUN) which-kernel ## regenerate the test vectors
-	@$(BIN)/python -m secemb_tools vectors $(ARGS)
+	@$(LAB) vectors $(ARGS)
 
 check: lint format-check types ## lint, format-check and types
 

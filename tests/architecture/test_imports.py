@@ -61,7 +61,7 @@ def test_an_import_against_the_arrows_is_found(module: str, source: str) -> None
     [
         ("secemb_sdk.device", "from secemb_shared import ring\nimport secemb_sdk.round.session"),
         ("secemb_server0.peer", "from secemb_party import round\nimport secemb_shared"),
-        ("secemb_tools.demo", "import secemb_sdk, secemb_server0, secemb_server1"),
+        ("secemb_tools.demo.demo", "import secemb_sdk, secemb_server0, secemb_server1"),
     ],
 )
 def test_an_import_along_the_arrows_is_allowed(module: str, source: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.testing import CliRunner
 
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
 from secemb_tools.shapes import SHAPES, Lines, Many, Named, OneOf, Shape
 
 

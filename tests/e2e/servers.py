@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from secemb_party.storage import Model, ModelStore, Shape
 from secemb_shared.messages import TaskSpec
-from secemb_tools.commands import app
-from secemb_tools.local.ports import free_ports
+from secemb_tools.cli.main import app
+from secemb_tools.local.service import free_ports
 
 TASK = {
     "name": "processes",

@@ -15,7 +15,7 @@ from tests.e2e.commands import COMMANDS, json_of, read_json, refused, run
 from tests.e2e.servers import Servers, set_up
 from typer.testing import CliRunner
 
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
 from secemb_tools.reference import reference_of
 from secemb_tools.shapes import SHAPES
 

@@ -13,9 +13,9 @@ from tests.e2e.place import RUNNING
 from tests.e2e.servers import wait_for
 from typer.testing import CliRunner
 
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
 from secemb_tools.local import Pair
-from secemb_tools.local.ports import free_ports
+from secemb_tools.local.service import free_ports
 
 
 @pytest.fixture(scope="module")

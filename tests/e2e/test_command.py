@@ -49,11 +49,11 @@ def test_an_unknown_catalogue_is_refused_with_the_known_ones() -> None:
     assert "ML1M" in done.stderr
 
 
-LATER = "import secemb_tools.commands as line; line.main = lambda: __import__('torch'); "  # as some commands do
+LATER = "import secemb_tools.cli.main as line; line.main = lambda: __import__('torch'); "  # as some commands do
 
 
 ENTRIES = {
-    "secemb": "from secemb_tools.command import main; main()",
+    "secemb": "from secemb_tools.__main__ import main; main()",
     "python -m secemb_tools": "import runpy; runpy.run_module('secemb_tools', run_name='__main__')",
 }
 

@@ -9,7 +9,7 @@ from tests.e2e.commands import COMMANDS, check_shape, json_of, read_json, refuse
 from tests.e2e.place import Place
 from typer.testing import CliRunner
 
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 

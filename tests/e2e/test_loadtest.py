@@ -6,7 +6,7 @@ import pytest
 from tests.e2e.commands import check_shape, json_of, read_json
 from typer.testing import CliRunner
 
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
 
 FRAME = 1000  # bytes beyond messages: acknowledgements, which a plan leaves out
 

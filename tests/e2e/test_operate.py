@@ -19,7 +19,7 @@ from secemb_party.http.problems import PROBLEMS
 from secemb_party.settings import load_settings
 from secemb_party.telemetry import Metrics
 from secemb_shared.messages import TaskSpec
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
 from secemb_tools.operate.certificate import make_identity
 
 ROOT = Path(__file__).parents[2]

@@ -7,12 +7,12 @@ import pytest
 from tests.e2e.commands import check_shape, read_json
 from typer.testing import CliRunner
 
-import secemb_tools.wire
+import secemb_lab.wire.wire
+from secemb_lab.loadtest.loadtest import task_for
 from secemb_shared.messages import Kind, RoundSpec, Sizes
 from secemb_shared.messages.relayed import relayed_bytes
-from secemb_tools.bench.catalogues import choose
-from secemb_tools.commands import app
-from secemb_tools.loadtest.task import task_for
+from secemb_tools.catalogues import choose
+from secemb_tools.cli.main import app
 
 HTTP = 1024  # bytes of a request, and of an answer, that are no message
 
@@ -58,5 +58,5 @@ def check_what_is_passed_on(reads: dict[str, Any]) -> None:
 
 def test_a_limit_that_is_missed_is_said_by_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     missed = {"limit": (5, 5), "relayed": {"first": (5, 5), "later": (5, 6)}}
-    monkeypatch.setattr(secemb_tools.wire, "run", lambda *_args, **_options: {"bytes": [missed]})
+    monkeypatch.setattr(secemb_lab.wire.wire, "run", lambda *_args, **_options: {"bytes": [missed]})
     assert CliRunner().invoke(app, ["wire"]).exit_code == 1

@@ -14,6 +14,8 @@ from tests.unit.made_up_ratings import made_up_ratings
 from tests.unit.noise_bytes import SeededSource
 from typer import BadParameter
 
+from secemb_lab.report import dp, dp_file
+from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_party.accountant import solve_multiplier
 from secemb_party.evaluation import Share
 from secemb_sdk.models import Ratings
@@ -22,10 +24,8 @@ from secemb_shared.messages.privacy import RECORD, USER
 from secemb_shared.prg import RingArray
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import split
-from secemb_tools.report import dp, dp_file
-from secemb_tools.report.dp_runs import Outcome, Plan, carry_out, plans
-from secemb_tools.simulation import noisy
-from secemb_tools.simulation.noisy import (
+from secemb_tools.simulate import noisy
+from secemb_tools.simulate.noisy import (
     CENTRAL,
     LOCAL,
     NoisyTraining,
@@ -33,8 +33,8 @@ from secemb_tools.simulation.noisy import (
     SampledPopulation,
     rounds_of_the_busiest,
 )
-from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.summing import Participant
+from secemb_tools.simulate.recipes import Recipe
+from secemb_tools.simulate.summing import Participant
 
 DATA = split(made_up_ratings(people=60, items=300, count=1500), seed=1)
 RECIPE = Recipe(model="mf", rounds=5, cohort=20, capacity=50, bound=2**18, fraction_bits=12)
@@ -156,7 +156,7 @@ def test_each_device_takes_part_with_the_same_probability() -> None:
 
 
 def test_a_devices_budget_is_that_of_the_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secemb_tools.report.dp_runs.recipe_for", lambda *_: RECIPE)
+    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
     population = SampledPopulation(DATA.train, RECIPE.models(DATA.train), cohort=20, seed=1)
     counts = np.bincount(np.concatenate([population.people_of(number) for number in range(6)]))
     busiest = rounds_of_the_busiest(6, people=60, cohort=20, seed=1)
@@ -179,7 +179,7 @@ def test_more_privacy_costs_more_accuracy(unit: str) -> None:
 
 
 def test_a_plan_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secemb_tools.report.dp_runs.recipe_for", lambda *_: RECIPE)
+    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
     for where in (CENTRAL, LOCAL):
         plan = Plan(model="mf", cohort=20, unit=USER, where=where, budget=8.0, delta=1e-4, rounds=4)
         found = carry_out(plan, DATA, seed=1)
@@ -194,7 +194,7 @@ def test_every_model_can_be_trained_with_noise_of_the_devices(
 ) -> None:
     pytest.importorskip("torch")
     small = replace(RECIPE, model=model, dimension=4)
-    monkeypatch.setattr("secemb_tools.report.dp_runs.recipe_for", lambda *_: small)
+    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: small)
     plan = Plan(model=model, cohort=5, unit=USER, where=LOCAL, budget=8.0, delta=1e-4, rounds=2)
     found = carry_out(plan, DATA, seed=1, device_by_device=device_by_device)
     assert np.isfinite(found.rmse)
@@ -205,7 +205,7 @@ def test_every_model_can_be_trained_with_noise_of_the_devices(
 def test_the_report_writes_a_table_and_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uploads: list[Share]
 ) -> None:
-    monkeypatch.setattr("secemb_tools.report.dp_runs.recipe_for", lambda *_: RECIPE)
+    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
     monkeypatch.setattr(dp, "_read", lambda _: made_up_ratings(people=60, items=300, count=1500))
     request = dp.Request(
         path=tmp_path,

@@ -12,11 +12,10 @@ import pytest
 from secemb_party.storage import Model
 from secemb_shared.messages import RoundSpec
 from secemb_tools import simulate
-from secemb_tools.simulation import adding, engine
-from secemb_tools.simulation.engine import PLAIN, PRIVATE, Engine, Row
-from secemb_tools.simulation.run import Run, RunError
-from secemb_tools.simulation.scenario import Scenario, ScenarioError, World
-from secemb_tools.simulation.worlds import make_world
+from secemb_tools.simulate import engine, rounds
+from secemb_tools.simulate.engine import PLAIN, PRIVATE, Engine, Row
+from secemb_tools.simulate.run import Run, RunError
+from secemb_tools.simulate.scenario import Scenario, ScenarioError, World, make_world
 
 SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 7, "items": 80, "capacity": 20, "dimension": 4}
 
@@ -39,7 +38,7 @@ def test_a_private_run_is_the_plain_one_to_the_last_bit(model: str) -> None:
 
 def test_one_number_too_much_in_the_private_sum_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     def add_wrongly(round_: RoundSpec, model: Model, devices: Any) -> Any:
-        total = adding.add_privately(round_, model, devices)
+        total = rounds.add_privately(round_, model, devices)
         if total.rows.size:
             total.rows[0, 0] += 1
         return total
@@ -160,7 +159,9 @@ def test_what_is_held_out_is_never_trained_on() -> None:
 
 
 def test_matrix_factorisation_needs_no_torch() -> None:
-    program = "import sys; sys.modules['torch'] = None; import secemb_tools.demo; from secemb_tools import simulate; "
+    program = (
+        "import sys; sys.modules['torch'] = None; import secemb_tools.demo.demo; from secemb_tools import simulate; "
+    )
     program += "print(len(simulate(devices=4, cohort=2, rounds=2, items=30).rows))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "2\n"

@@ -11,12 +11,12 @@ from tests.simulation.pair import RELAYED, Pair, a_pair
 from tests.simulation.phone import a_phone, contributed
 from tests.simulation.tampering import LONG, check_sum, each, newest_key, noting, refusals
 
+from secemb_lab.loadtest.fleet import Sending, keys_of, update_of
 from secemb_party.relay_frames import Frame
 from secemb_sdk.round.contribute import Contributed
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import Kind
 from secemb_shared.messages.relayed import box_content, encode_relayed
-from secemb_tools.loadtest.sending import Sending, keys_of, update_of
 
 pytestmark = pytest.mark.asyncio
 

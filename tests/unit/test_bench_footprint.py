@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.architecture.test_imports import PACKAGES
 
-from secemb_tools.bench import footprint
+from secemb_lab.bench import footprint
 
 
 @pytest.fixture(scope="module")

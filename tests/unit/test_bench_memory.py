@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from secemb_lab.bench import device_process
+from secemb_lab.bench.device_models import FACTORISATION
+from secemb_lab.bench.devices import Case
 from secemb_sdk.models import MatrixFactorisation
 from secemb_shared.messages import RoundSpec
-from secemb_tools.bench import high_water
-from secemb_tools.bench.catalogues import Catalogue
-from secemb_tools.bench.devices import Case
-from secemb_tools.bench.models import FACTORISATION
+from secemb_tools.catalogues import Catalogue
 
 ALLOCATED = 64 << 20
 NOISE = 1 << 20  # the system counts in pages, and not every page at once
 ALLOCATING = f"""
 import json, tracemalloc, torch
-from secemb_tools.bench.high_water import HighWater, highest
+from secemb_lab.bench.device_process import HighWater, highest
 tracemalloc.start()
 memory = HighWater()
 for _ in range(3):
@@ -38,11 +38,11 @@ def test_what_torch_allocates_is_seen_once_and_not_by_tracemalloc() -> None:
 
 
 def test_without_proc_the_system_is_asked_in_another_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    seen = high_water.highest()
+    seen = device_process.highest()
     for name in ("_STATUS", "_RESET"):
-        monkeypatch.setattr(high_water, name, tmp_path / "nothing" / "here")
-    assert high_water.highest() >= seen // 2
-    assert high_water.HighWater().growth() >= 0
+        monkeypatch.setattr(device_process, name, tmp_path / "nothing" / "here")
+    assert device_process.highest() >= seen // 2
+    assert device_process.HighWater().growth() >= 0
 
 
 def test_a_device_does_not_grow_with_the_catalogue() -> None:

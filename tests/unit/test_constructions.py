@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from secemb_lab.constructions import ABLATION, Construction, FullMatrix, Init, PathShared, Received, RowEncoded
 
+from secemb_lab.constructions import ABLATION, Construction, FullMatrix, Init, PathShared, Received, RowEncoded
 from secemb_shared import reading, writing
 from secemb_shared.dpf import default_backend
 from secemb_shared.messages import RoundSpec, TaskSpec, codec

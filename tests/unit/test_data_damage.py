@@ -7,7 +7,7 @@ import pytest
 from tests.unit.test_data_readers import FILMS_10M, businesses, reviews, write
 from typer.testing import CliRunner
 
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
 from secemb_tools.datasets import DatasetError, read_ratings
 from secemb_tools.datasets.yelp import BUSINESSES, REVIEWS
 
@@ -85,7 +85,7 @@ def test_an_empty_set_has_no_figures_that_json_does_not_know(tmp_path: Path) -> 
 
 
 def test_a_figure_that_is_no_number_is_not_written_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    from secemb_tools.operate.answer import show_json
+    from secemb_tools.cli.output import show_json
 
     with pytest.raises(ValueError, match="JSON"):
         show_json({"rmse": float("inf")})

@@ -14,7 +14,7 @@ from tests.e2e.commands import json_of, refused
 from tests.unit.made_up_ratings import made_up_ratings, write_as_movielens
 
 from secemb_tools.datasets import DatasetError
-from secemb_tools.datasets.fetching import ARCHIVES, fetch
+from secemb_tools.datasets.download import ARCHIVES, fetch
 
 
 class Silent(SimpleHTTPRequestHandler):

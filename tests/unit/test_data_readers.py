@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from secemb_tools.datasets import DatasetError, RatingSet, read_ratings
+from secemb_tools.datasets.csv_file import read_table
 from secemb_tools.datasets.made_up import make_ratings
-from secemb_tools.datasets.tables import read_table
 from secemb_tools.datasets.yelp import BUSINESSES, REVIEWS, read_yelp
 
 FILMS_10M = (

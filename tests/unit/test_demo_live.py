@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 
 from rich.console import Console
+from secemb_tools.demo.demo.live import LINES, View
 
-from secemb_tools.demo.live import LINES, View
-from secemb_tools.demo.watching import Seen
+from secemb_tools.demo.watch import Seen
 
 SEEN = Seen(
     round=0,

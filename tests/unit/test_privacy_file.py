@@ -17,11 +17,11 @@ from secemb_party.accountant import Terms, epsilon
 from secemb_party.budget import lines_of
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
-from secemb_tools.commands import app
+from secemb_tools.cli.main import app
+from secemb_tools.cli.output import OperationError
 from secemb_tools.operate import preflight
-from secemb_tools.operate.privacy_file import read_privacy
-from secemb_tools.operate.refusal import OperationError
-from secemb_tools.operate.task_files import describe_task, read_task, warning_of
+from secemb_tools.operate.privacy import read_privacy
+from secemb_tools.operate.tasks import describe_task, read_task, warning_of
 
 RING = Ring(bits=32, fraction_bits=16)
 WHOLE = """

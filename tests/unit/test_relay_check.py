@@ -8,7 +8,7 @@ from tests.unit.sessions import make_task
 
 from secemb_server1.relay_keys import LIFE_SECONDS, RelayKeys
 from secemb_shared.messages.relay_key import RelayKey
-from secemb_tools.operate.relay_check import judge_held, judge_shown
+from secemb_tools.operate.relay_keys import judge_held, judge_shown
 
 IDENTITY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 TASK = make_task(relay_key=IDENTITY.public_key().public_bytes_raw().hex())

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from secemb_tools.device.ratings import read_own_ratings
-from secemb_tools.operate.operator_line import AwayError, tokens_for
-from secemb_tools.operate.refusal import OperationError
-from secemb_tools.operate.standing_report import watch_standing
-from secemb_tools.operate.status_commands import is_sound
+from secemb_tools.cli.output import OperationError
+from secemb_tools.cli.status import is_sound
+from secemb_tools.device.membership import read_own_ratings
+from secemb_tools.operate.operator_api import AwayError, tokens_for
+from secemb_tools.operate.status import watch_standing
 
 
 def standing(*digests: str, versions: tuple[int, int] = (4, 4)) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from secemb_lab.wire.proxy import HERE, Passed, proxy
+from secemb_lab.wire.report import keeps
+from secemb_lab.wire.rounds import Moved, total
 from secemb_tools.operate.certificate import make_identity
-from secemb_tools.wire.proxy import HERE, Passed, proxy
-from secemb_tools.wire.report import keeps
-from secemb_tools.wire.rounds import Moved, total
 
 pytestmark = pytest.mark.asyncio
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"

@@ -5,12 +5,12 @@ import hashlib
 import numpy as np
 from tests.vectors.values import Case, blocks, elements, error_of, numbers, raw, words32
 
+from secemb_lab.vectors.document import each, hex_floats, plain
 from secemb_shared import prg, secure_sum
 from secemb_shared.dpf import Backend
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Permutation
 from secemb_shared.ring import Ring
-from secemb_tools.vectors.document import each, hex_floats, plain
 
 
 def check_label(case: Case, _backend: Backend) -> None:

@@ -4,6 +4,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.vectors.values import Case, raw
 
+from secemb_lab.vectors.hpke import seal_with
 from secemb_shared import holds
 from secemb_shared.dpf import Backend
 from secemb_shared.holds import check_proof, hold_of, proof_of
@@ -22,7 +23,6 @@ from secemb_shared.messages.relayed import (
     split_relayed,
     step_of,
 )
-from secemb_tools.vectors.hpke import seal_with
 
 
 def check_key(case: Case, _backend: Backend) -> None:

@@ -6,6 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from tests.vectors.values import Case, elements, numbers, raw, words32
 
+from secemb_lab.vectors.document import each, plain
+from secemb_lab.vectors.source import Replay
 from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import reading, secure_sum, writing
@@ -22,8 +24,6 @@ from secemb_shared.messages import (
     public_keys_digest,
     public_update_digest,
 )
-from secemb_tools.vectors.document import each, plain
-from secemb_tools.vectors.source import Replay
 
 
 class Round:

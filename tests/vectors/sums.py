@@ -3,12 +3,12 @@
 import numpy as np
 from tests.vectors.values import Case, elements, raw
 
+from secemb_lab.vectors.document import hex_floats, plain
 from secemb_shared import secure_sum
 from secemb_shared.dpf import Backend, RingArray
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, TaskSpec, decode_sum_share, encode_sum_share
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
-from secemb_tools.vectors.document import hex_floats, plain
 
 
 class Sum:

@@ -12,13 +12,13 @@ from tests.vectors import primitives, relays, sessions, specifications, sums, tr
 from tests.vectors.refusals import Refusals
 from tests.vectors.values import Case, Check
 
+from secemb_lab.vectors import vectors
 from secemb_shared import errors
 from secemb_shared.dpf import Backend
 from secemb_shared.dpf._native import Native, instruction_sets
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.labels import Purpose
 from secemb_shared.messages.spec import SUM_SIZES
-from secemb_tools import vectors
 
 HERE = Path(__file__).parent
 FILES = {path.name: path.read_text(encoding="ascii") for path in sorted(HERE.glob("*.json"))}

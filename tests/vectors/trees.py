@@ -5,6 +5,7 @@ import hashlib
 import numpy as np
 from tests.vectors.values import Case, blocks, elements, numbers, raw
 
+from secemb_lab.vectors.document import each, plain
 from secemb_shared.dpf import (
     Backend,
     CorrectionWords,
@@ -20,7 +21,6 @@ from secemb_shared.labels import Label
 from secemb_shared.layout import Geometry
 from secemb_shared.prg import Blocks
 from secemb_shared.ring import Ring
-from secemb_tools.vectors.document import each, plain
 
 
 class Trees:

@@ -1,9 +1,9 @@
 """Public rating sets, read from where a user keeps them: their licences forbid that they travel with this project."""
 
-from secemb_tools.datasets.errors import DatasetError
 from secemb_tools.datasets.movielens import read_movielens
 from secemb_tools.datasets.ratings import RatingSet, Split, split, split_leave_one_out, split_per_user
-from secemb_tools.datasets.reading import read_ratings
+from secemb_tools.datasets.sources import read_ratings
+from secemb_tools.errors import DatasetError
 
 __all__ = [
     "DatasetError",

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets.errors import DatasetError
 from secemb_tools.datasets.ratings import Features, RatingSet
+from secemb_tools.errors import DatasetError
 
 Doubles = npt.NDArray[np.float64]
 GENRES_100K = 19

@@ -1,14 +1,17 @@
-"""Who rated what, with the features of both, and how it is split into training and test."""
+"""Who rated what, with the features of both; how it is split into training and test, described, and written."""
 
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from secemb_shared.randomness import Indices
+from secemb_tools.errors import DatasetError
 
 Features = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -100,3 +103,44 @@ def _take_out(ratings: RatingSet, choose: Callable[[Indices], Indices]) -> Split
     test = np.concatenate(tested) if tested else np.empty(0, dtype=np.int64)
     rest = np.setdiff1d(np.arange(ratings.values.size), test)
     return Split(train=ratings.only(rest), test=ratings.only(test))
+
+
+def describe(ratings: RatingSet) -> dict[str, object]:
+    """Return the counts of a set, never a person's."""
+    per_person = np.bincount(ratings.people, minlength=ratings.person_count)
+    return {
+        "name": ratings.name,
+        "people": ratings.person_count,
+        "items": ratings.item_count,
+        "ratings": int(ratings.values.size),
+        "density": float(ratings.values.size / (ratings.person_count * ratings.item_count)),
+        "user_features": int(ratings.user_features.shape[1]),
+        "item_features": int(ratings.item_features.shape[1]),
+        "lowest": float(ratings.values.min()),
+        "highest": float(ratings.values.max()),
+        "mean_ratings_per_person": float(per_person.mean()),
+        "suggested_capacity": int(np.ceil(np.percentile(per_person, 90))),
+    }
+
+
+def write_split(ratings: RatingSet, out: Path, *, how: str, seed: int, test_share: float) -> dict[str, object]:
+    """Write train.csv and test.csv, and return how many ratings each has."""
+    ways: dict[str, Callable[[RatingSet], Split]] = {
+        "random": partial(split, seed=seed, test_share=test_share),
+        "per-user": partial(split_per_user, seed=seed, test_share=test_share),
+        "leave-one-out": partial(split_leave_one_out, seed=seed),
+    }
+    if out.exists():
+        raise DatasetError(f"{out} exists and is not overwritten; name another --out")
+    parts = ways[how](ratings)
+    out.mkdir(parents=True)
+    for name, part in (("train", parts.train), ("test", parts.test)):
+        _write(out / f"{name}.csv", part)
+    return {"how": how, "seed": seed, "train": parts.train.values.size, "test": parts.test.values.size, "out": str(out)}
+
+
+def _write(path: Path, part: RatingSet) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write("user,item,rating\n")
+        for person, item, value in zip(part.people.tolist(), part.items.tolist(), part.values.tolist(), strict=True):
+            file.write(f"{person},{item},{value:g}\n")

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from secemb_tools.datasets.errors import DatasetError
+from secemb_tools.datasets.csv_file import Line, collect
 from secemb_tools.datasets.ratings import Features, RatingSet
-from secemb_tools.datasets.tables import Line, collect
+from secemb_tools.errors import DatasetError
 
 REVIEWS, BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
 MOST_ACTIVE = 10_000

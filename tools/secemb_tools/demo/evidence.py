@@ -1,8 +1,10 @@
 """What each server has seen of a run, measured on what lies in its own directory."""
 
+import sqlite3
 import zlib
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,41 @@ import numpy as np
 from secemb_sdk.home.receipts import Receipt
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import TRAIN
-from secemb_tools.demo.stored import Message, complete_sessions, stored_messages
+
+_MESSAGES = """
+SELECT rounds.kind, bodies.part, bodies.body
+FROM bodies JOIN sessions USING (session_id) JOIN rounds USING (round_id)
+"""
+_COMPLETE = "SELECT COUNT(*) FROM sessions WHERE update_digest IS NOT NULL"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a device."""
+
+    kind: str  # of its round: train, survey or evaluate
+    part: str  # keys or update
+    body: bytes = field(repr=False)
+
+
+def stored_messages(folder: Path) -> list[Message]:
+    """Return the messages that the server in this directory still holds."""
+    with _ledger(folder) as ledger:
+        return [Message(*row) for row in ledger.execute(_MESSAGES)]
+
+
+def complete_sessions(folder: Path) -> int:
+    """Return how many sessions the server has taken in completely, in all rounds."""
+    with _ledger(folder) as ledger:
+        return int(ledger.execute(_COMPLETE).fetchone()[0])
+
+
+@contextmanager
+def _ledger(folder: Path) -> Iterator[sqlite3.Connection]:
+    place = (folder / "data" / "ledger.db").absolute().as_uri()
+    with closing(sqlite3.connect(f"{place}?mode=ro", uri=True, timeout=10)) as ledger:
+        yield ledger
+
 
 Numbers = np.ndarray[Any, np.dtype[np.uint32]]
 

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from secemb_tools.demo.watching import Seen
+from secemb_tools.demo.watch import Seen
 
 LINES = 12  # rounds that are shown together
 _COLUMNS = ("round", "", "retrieved", "uploaded", "matched", "dropped", "seconds", "fleet RMSE", "kB a device", "model")

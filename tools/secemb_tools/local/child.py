@@ -20,8 +20,8 @@ def end_with_parent(parent: int) -> None:
 def main(folder: str, parent: str) -> None:
     """Serve until a signal, or until the parent has gone."""
     end_with_parent(int(parent))
-    from secemb_tools.operate.refusal import refusals
-    from secemb_tools.operate.running import serve, settings_at
+    from secemb_tools.cli.output import refusals
+    from secemb_tools.operate.settings import serve, settings_at
 
     with refusals():
         serve(settings_at(Path(folder)))

@@ -11,13 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
-from secemb_tools.local.ports import HERE, free_ports
-from secemb_tools.local.service import Service
-from secemb_tools.operate.home import SECRET, Home, replace_file
-from secemb_tools.operate.installation import install, private_pem
+from secemb_tools.local.service import HERE, Service, free_ports
+from secemb_tools.operate.home import SECRET, Addresses, Home, install, private_pem, replace_file
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
-from secemb_tools.operate.settings_text import Addresses
-from secemb_tools.operate.task_files import write_task
+from secemb_tools.operate.tasks import write_task
 
 START_SECONDS = 60.0
 _PAUSE = 0.05

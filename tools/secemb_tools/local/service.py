@@ -1,14 +1,40 @@
-"""One service in a process of its own, and what it uses."""
+"""One service in a process of its own, the ports it listens on, and what it uses."""
 
 import os
 import re
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import httpx
+
+HERE = "127.0.0.1"
+# Below those that systems give to clients: until the service listens, nobody else is given its port by chance.
+_FOR_SERVICES = range(15_000, 32_000)
+
+
+def free_ports(count: int, among: Sequence[int] = _FOR_SERVICES) -> list[int]:
+    """Return different ports that nobody listens on, in random order."""
+    return list(islice(filter(_is_free, SystemRandom().sample(among, len(among))), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # as services do: remains of old connections do no harm
+        try:
+            probe.bind((HERE, port))
+        except OSError:
+            return False
+    return True
+
 
 _PROC = Path("/proc")
 _STOP_SECONDS = 10.0

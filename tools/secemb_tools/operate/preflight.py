@@ -1,14 +1,18 @@
-"""Everything that can be looked at before a server is started, each with the fix."""
+"""Everything that can be checked before a server is started, each with the fix."""
 
 import os
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Literal
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from rich.console import Console
+from rich.text import Text
 
 from secemb_party.accountant import epsilon_known
 from secemb_party.assembly import ticket_public_key
@@ -20,14 +24,63 @@ from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import TRAIN
+from secemb_tools.cli.output import OperationError, show_json
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
-from secemb_tools.operate.finding import Finding, fail, ok, warn
-from secemb_tools.operate.peer_line import check_peer
-from secemb_tools.operate.refusal import OperationError
-from secemb_tools.operate.relay_check import check_relay
-from secemb_tools.operate.running import settings_at
-from secemb_tools.operate.task_files import check_budgets, read_task
+from secemb_tools.operate.peer_check import check_peer
+from secemb_tools.operate.relay_keys import check_relay
+from secemb_tools.operate.settings import settings_at
+from secemb_tools.operate.tasks import check_budgets, read_task
+
+Status = Literal["ok", "warn", "fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of `secemb check`."""
+
+    check: str
+    status: Status
+    text: str
+    fix: str = ""
+
+
+def ok(check: str, text: str) -> Finding:
+    """Return that something is in order."""
+    return Finding(check, "ok", text)
+
+
+def warn(check: str, text: str, fix: str) -> Finding:
+    """Return that something works but should be looked at."""
+    return Finding(check, "warn", text, fix)
+
+
+def fail(check: str, text: str, fix: str) -> Finding:
+    """Return that the server cannot run like this."""
+    return Finding(check, "fail", text, fix)
+
+
+_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+async def report(path: Path, *, offline: bool, as_json: bool) -> bool:
+    """Print each finding and return whether the server can run."""
+    found = []
+    console = Console(highlight=False, soft_wrap=True)
+    async for finding in check_all(path, offline=offline):
+        found.append(finding)
+        if not as_json:
+            console.print(_line(finding))
+    sound = all(finding.status != "fail" for finding in found)
+    if as_json:
+        show_json({"ok": sound, "checks": [asdict(finding) for finding in found]})
+    return sound
+
+
+def _line(finding: Finding) -> Text:
+    line = Text.assemble((f"{finding.status:4} ", _STYLE[finding.status]), f"{finding.check:20} {finding.text}")
+    return line.append(f"\n     fix: {finding.fix}") if finding.fix else line
+
 
 _SOON = timedelta(days=30)
 _HASH = re.compile(r"[0-9a-f]{64}")

@@ -1,6 +1,12 @@
-"""What a number of rounds with noise would cost: for an operator who has not made the task yet."""
+"""Privacy settings from a TOML file, and what a number of rounds with noise would cost."""
 
+import tomllib
 from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from secemb_party.accountant import (
     Terms,
@@ -10,6 +16,90 @@ from secemb_party.accountant import (
     rounds_within,
     solve_multiplier,
 )
+from secemb_shared.messages.privacy import BudgetLine, Privacy
+from secemb_shared.ring import Ring
+from secemb_shared.secure_sum import SUM_RING
+from secemb_tools.cli.output import OperationError
+
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Line(BaseModel):
+    """The budget of one kind of round."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    clip: Positive
+    epsilon: Positive
+    multiplier: Positive | None = None
+    rounds: Annotated[int, Field(ge=1)] | None = None
+
+
+class Training(Line):
+    """The budget of training."""
+
+    dense_clip: Positive | None = None
+
+
+class Promise(BaseModel):
+    """The whole file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    unit: Literal["user", "record"]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    train: Training
+    survey: Line | None = None
+    evaluate: Line | None = None
+
+
+def read_privacy(path: Path, *, rounds: int, ring: Ring) -> Privacy:
+    """Return the privacy settings in a file, for a task of so many rounds in this ring."""
+    promise = _read(path)
+    train = promise.train
+    return Privacy(
+        unit=promise.unit,
+        delta=_text(promise.delta),
+        rate=_text(promise.rate) if promise.rate is not None else "",
+        train=_line(promise, train, ring, rounds),
+        dense_clip=_steps(train.dense_clip, ring) if train.dense_clip is not None else 0,
+        survey=_line(promise, promise.survey, SUM_RING, 1) if promise.survey is not None else None,
+        evaluate=_line(promise, promise.evaluate, SUM_RING, rounds) if promise.evaluate is not None else None,
+    )
+
+
+def _read(path: Path) -> Promise:
+    try:
+        return Promise.model_validate(tomllib.loads(path.read_text()))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise OperationError(f"{path} is not TOML: {error}") from None
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.errors()]
+        raise OperationError(f"{path}: {'; '.join(faults)}. docs/privacy.md shows a whole file") from None
+
+
+def _line(promise: Promise, line: Line, ring: Ring, rounds: int) -> BudgetLine:
+    multiplier = line.multiplier
+    if multiplier is None:
+        multiplier = float(
+            solve_multiplier(budget=line.epsilon, delta=promise.delta, rounds=line.rounds or rounds, rate=promise.rate)
+        )
+    return BudgetLine(clip=_steps(line.clip, ring), multiplier=_text(multiplier), epsilon=_text(line.epsilon))
+
+
+def _steps(clip: float, ring: Ring) -> int:
+    """Return a length in whole steps, rounded down: what is promised is not exceeded."""
+    steps = int(clip * 2.0**ring.fraction_bits)
+    if steps < 1:
+        raise OperationError(f"a clip of {clip:g} is shorter than the ring's smallest step; use more --fraction-bits")
+    return steps
+
+
+def _text(number: float) -> str:
+    """Return a number as specifications write it: no exponent, no trailing zeros, twelve digits behind the point."""
+    text = f"{Decimal(repr(number)):.12f}"
+    return text.rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What arrives from outside: whole numbers in addresses, headers and forms, and bodies of a known length read within a time limit."""
+"""What arrives from outside: whole numbers, and bodies of a known length, read within a time limit."""
 
 import asyncio
 import re

@@ -1,0 +1,90 @@
+"""`python -m secemb_lab`: benchmarks, load tests, byte counts, reports and test vectors."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secemb_lab.report import commands as report
+from secemb_tools.catalogues import choose
+from secemb_tools.cli.output import REFUSED, AsJson, refusals, show_json
+from secemb_tools.transport import Transport
+
+app = typer.Typer(
+    name="secemb_lab",
+    help="Measure SecEmb: benchmarks, load tests, bytes on the wire, reports, and the test vectors.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # they may be keys
+)
+app.add_typer(report.app, name="report")
+
+
+@app.command()
+def bench(
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/bench.json"),
+    seconds: Annotated[float, typer.Option(min=0.01, help="Time for each group of measurements.")] = 2.0,
+    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Measure the kernel against the AES limit, noise, and the constructions against each other."""
+    from secemb_lab.bench.bench import run
+
+    with refusals():
+        run(output, seconds, choose(catalogue or []), as_json=json)
+
+
+@app.command()
+def loadtest(
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/loadtest.json"),
+    devices: Annotated[int, typer.Option(min=2, max=2000, help="Devices at once, and sessions of a round.")] = 100,
+    rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue and transport.")] = 10,
+    transport: Annotated[Transport | None, typer.Option(help="Only this transport, not both.")] = None,
+    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Let many devices call two real services on loopback, and measure what a session costs."""
+    from secemb_lab.loadtest.loadtest import run
+
+    chosen = choose(catalogue or ["ML1M", "ML25M", "Yelp"])
+    with refusals():
+        transports = list(Transport) if transport is None else [transport]
+        run(output, chosen, devices=devices, rounds=rounds, transports=transports, as_json=json)
+
+
+@app.command()
+def wire(
+    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/wire.json"),
+    sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions of each measurement of time.")] = 40,
+    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Count the bytes of a device's round on the wire, and time reads, directly and through server 0 alone.
+
+    Exit code 1 if a device with the relayed transport moves more than its catalogue's limit.
+    """
+    from secemb_lab.wire.wire import keeps, run
+
+    with refusals():
+        figures = run(output, choose(catalogue or []), sessions=sessions, as_json=json)
+    raise typer.Exit(0 if all(map(keeps, figures["bytes"])) else REFUSED)
+
+
+@app.command()
+def vectors(
+    directory: Annotated[Path, typer.Option(help="Where the JSON files go.")] = Path("tests/vectors"),
+    json: AsJson = False,
+) -> None:
+    """Write the test vectors anew, with the portable definition."""
+    from secemb_lab.vectors.vectors import write
+
+    with refusals():
+        files = write(directory)
+    if json:
+        show_json({"directory": str(directory), "files": files})
+    else:
+        typer.echo(f"{len(files)} files of vectors in {directory}")
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m secemb_lab")

@@ -1,0 +1,35 @@
+"""All measurements one after the other: tables for people, figures for programs."""
+
+from pathlib import Path
+from typing import Any
+
+from secemb_lab.bench import catalogues, devices, footprint, kernel, noise, report, sharing
+from secemb_lab.bench.report import describe_machine
+from secemb_tools.catalogues import Catalogue
+from secemb_tools.cli.output import console_for, write_figures
+
+
+def run(output: Path, seconds: float, chosen: list[Catalogue], *, as_json: bool = False) -> dict[str, Any]:
+    """Measure everything, print tables and write the figures as JSON; with `as_json` print that too."""
+    console = console_for(as_json=as_json)
+    machine = describe_machine()
+    console.print(" · ".join(f"{name} {value}" for name, value in machine.items()), style="dim")
+    figures: dict[str, Any] = {"machine": machine}
+    figures["kernel"] = kernel.measure(console, seconds)
+    report.show_kernel(console, figures["kernel"])
+    with console.status("noise"):
+        figures["noise"] = noise.measure(seconds)
+    noise.show(console, figures["noise"])
+    with console.status("the device's cryptography"):
+        figures["sharing"] = sharing.measure(chosen, seconds / 2)
+    report.show_sharing(console, figures["sharing"])
+    figures["catalogues"] = catalogues.measure(console, chosen, seconds)
+    report.show_catalogues(console, figures["catalogues"])
+    figures["devices"] = devices.measure(console, chosen)
+    devices.show(console, figures["devices"])
+    figures["footprint"] = footprint.measure()
+    footprint.show(console, figures["footprint"])
+    figures["bars"] = report.bars(figures)
+    report.show_bars(console, figures["bars"])
+    write_figures(console, output, figures, as_json=as_json)
+    return figures

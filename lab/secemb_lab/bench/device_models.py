@@ -1,0 +1,102 @@
+"""The models that devices train, in the sizes of the paper, and a device with a full set of items that trains one."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_sdk.models import Floats, MatrixFactorisation, Model, PrivateState, Ratings, learn
+from secemb_sdk.round.session import DeviceSession
+from secemb_shared.messages import RoundSpec
+from secemb_shared.randomness import Indices
+
+FACTORISATION = "MF"
+_WITH_TORCH = ("NCF", "FM", "DeepFM")
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a catalogue has beside its items: features of people and items, and the paper's width of NCF there."""
+
+    user_features: int
+    item_features: int
+    ncf_dimension: int
+
+
+SIDES = {
+    "ML100K": Sides(84, 19, 16),
+    "ML1M": Sides(30, 18, 16),
+    "ML10M": Sides(0, 20, 24),
+    "ML25M": Sides(0, 20, 24),
+    "Yelp": Sides(0, 16, 20),
+}
+
+
+def torch_is_here() -> bool:
+    """Tell whether the models that need torch can be made."""
+    return find_spec("torch") is not None
+
+
+def names() -> tuple[str, ...]:
+    """Return the models that can be trained here."""
+    return (FACTORISATION, *(_WITH_TORCH if torch_is_here() else ()))
+
+
+def make(name: str, catalogue: str) -> Model:
+    """Return a model as large as it is on a catalogue."""
+    if name == FACTORISATION:
+        return MatrixFactorisation()
+    from secemb_sdk.models import torch as models  # here, because it may not be installed
+
+    models.compute_alone()
+    sides = SIDES[catalogue]
+    person = (np.arange(sides.user_features) % 28 == 0).astype(np.uint8)
+
+    def lookup(items: Indices) -> npt.NDArray[np.uint8]:
+        chosen: npt.NDArray[np.bool_] = items[:, None] % (np.arange(sides.item_features) + 3) == 0
+        return chosen.astype(np.uint8)
+
+    if name == "NCF":
+        return models.NeuralCollaborativeFiltering(dimension=sides.ncf_dimension)
+    kind = {"FM": models.FactorisationMachine, "DeepFM": models.DeepFactorisationMachine}[name]
+    return kind(user_features=person, item_features=lookup)
+
+
+_RATE = 0.025
+_CLIP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Taste:
+    """As many ratings as a round has room for, and the device's copy of the dense part."""
+
+    model: Model
+    items: Indices
+    values: Floats
+    dense: Floats
+    private: PrivateState
+
+    @classmethod
+    def draw(cls, round_: RoundSpec, model: Model) -> Self:
+        """Return the taste that every measurement uses."""
+        rng, task = np.random.default_rng(0), round_.task
+        return cls(
+            model,
+            # Not rng.choice, which would write down the whole catalogue before a device is measured.
+            items=np.linspace(0, task.items - 1, task.capacity).astype(np.int64),
+            values=rng.integers(1, 6, task.capacity).astype(np.float32),
+            dense=rng.normal(0, 0.1, model.dense_size).astype(np.float32),
+            private=PrivateState.begin(model, rng),
+        )
+
+    def train(self, items: Indices, rows: Floats) -> tuple[Floats, Floats]:
+        """Return what one pass over the ratings moves."""
+        ratings = Ratings(items, self.values[: items.size])
+        by_row, by_dense, _ = learn(self.model, self.private, rows, self.dense, ratings, rate=_RATE)
+        return by_row, by_dense
+
+    def write(self, session: DeviceSession, items: Indices, moved: tuple[Floats, Floats]) -> None:
+        """Make the messages of the update."""
+        session.write(items, np.clip(moved[0], -_CLIP, _CLIP), np.clip(moved[1], -_CLIP, _CLIP))

@@ -1,0 +1,154 @@
+"""A device through one round, for every model on every catalogue: where its processor time goes, memory and bytes.
+
+What travels is set against two ways without point functions: plain federated learning, which moves the whole model in
+both directions, and full-matrix sharing, which sends two shares of it.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from secemb_lab.bench import device_models, device_process
+from secemb_lab.bench.device_models import Taste
+from secemb_party.evaluation import Evaluation
+from secemb_sdk.models import Model
+from secemb_sdk.round.session import DeviceSession, Messages
+from secemb_shared import reading
+from secemb_shared.layout import plan
+from secemb_shared.messages import Sizes
+from secemb_tools.catalogues import Catalogue
+
+PHASES = ("keys", "reconstruction", "training", "correction words")
+_TURNS = 3
+_NUMBER = 4  # bytes of a float32 and of a ring element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """What a round costs a device with a full taste; bytes count both servers."""
+
+    catalogue: str
+    model: str
+    row_width: int
+    dense_size: int
+    cpu_ms: dict[str, float]  # by phase
+    peak_bytes: int  # by which a process with the model and the dense part grows in its first round
+    process_bytes: int  # of that process at most, interpreter and libraries included
+    upload_bytes: int
+    download_bytes: int
+    model_bytes: int  # the whole model, once
+    sharing_bytes: int  # two shares of an update of the whole model
+
+
+def measure(console: Console, chosen: list[Catalogue]) -> list[dict[str, Any]]:
+    """Measure every model that can be trained here on every chosen catalogue."""
+    cases = [(catalogue, name) for catalogue in chosen for name in device_models.names()]
+    steps = track(cases, "a device's round", console=console, transient=True)
+    return [asdict(_figure(catalogue, name)) for catalogue, name in steps]
+
+
+def show(console: Console, figures: list[dict[str, Any]]) -> None:
+    """Print the figures, and what is missing without torch."""
+    table = Table(title="A device's round, one thread", title_justify="left")
+    names = ("row", "dense", *(f"{phase} ms" for phase in PHASES), "memory MB", "process MB", "up MB", "down MB")
+    for name in ("catalogue", "model", *names, "whole model MB", "full-matrix sharing up MB", "times less up"):
+        table.add_column(name, justify="left" if name in ("catalogue", "model") else "right")
+    for row in figures:
+        table.add_row(
+            row["catalogue"],
+            row["model"],
+            str(row["row_width"]),
+            f"{row['dense_size']:,}",
+            *(f"{row['cpu_ms'][phase]:.2f}" for phase in PHASES),
+            *(f"{row[name] / 1e6:.1f}" for name in ("peak_bytes", "process_bytes")),
+            *(f"{row[name] / 1e6:.3f}" for name in ("upload_bytes", "download_bytes")),
+            *(f"{row[name] / 1e6:.2f}" for name in ("model_bytes", "sharing_bytes")),
+            f"{row['sharing_bytes'] / row['upload_bytes']:.1f}",
+        )
+    console.print(table)
+    if not device_models.torch_is_here():
+        console.print("NCF, FM and DeepFM need torch: pip install 'secemb[train]'")
+
+
+def _figure(catalogue: Catalogue, name: str) -> Figure:
+    case = Case(catalogue, device_models.make(name, catalogue.name))
+    times = [case.run() for _ in range(_TURNS)]
+    task = case.round.task
+    sizes, whole = Sizes.of(task), _NUMBER * (task.items * task.row_width + task.dense_size)
+    return Figure(
+        catalogue=catalogue.name,
+        model=name,
+        row_width=task.row_width,
+        dense_size=task.dense_size,
+        cpu_ms={phase: 1e3 * min(one[phase] for one in times) for phase in PHASES},
+        **case.memory(name),
+        upload_bytes=sizes.upload,
+        download_bytes=sizes.download + _NUMBER * task.dense_size,
+        model_bytes=whole,
+        sharing_bytes=2 * whole,
+    )
+
+
+class Case:
+    """One model on one catalogue: a device whose taste is full, and both servers in this process."""
+
+    def __init__(self, catalogue: Catalogue, model: Model) -> None:
+        rng = np.random.default_rng(0)
+        geometry = plan(items=catalogue.items, capacity=catalogue.capacity, row_width=model.row_width).geometry
+        self.round = catalogue.round(geometry, row_width=model.row_width, dense_size=model.dense_size)
+        self._name, self._taste = catalogue.name, Taste.draw(self.round, model)
+        table = rng.normal(0, 0.1, (catalogue.items, model.row_width)).astype(np.float32)
+        tagged = reading.tag_rows(self.round, table)
+        self._servers = [Evaluation(self.round, party, tagged) for party in (0, 1)]
+        self._spent: dict[str, float] = {}
+
+    def run(self) -> dict[str, float]:
+        """Go through a round; return the processor seconds of each of the device's phases."""
+        self._spent, taste = {}, self._taste
+        with self._timed("keys"):
+            session = DeviceSession(self.round, taste.items)
+        answers = self._answers(session.session_id, session.keys)
+        with self._timed("reconstruction"):
+            items, rows = session.read(answers)
+        with self._timed("training"):
+            moved = taste.train(items, rows)
+        with self._timed("correction words"):
+            taste.write(session, items, moved)
+        return self._spent
+
+    def memory(self, model: str) -> dict[str, int]:
+        """Let a device go through a round in a process of its own; return what memory that took."""
+        file = Path(str(device_process.__file__))
+        # -P: the folder of that file is no place to import from.
+        program = [sys.executable, "-P", str(file)]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as device:
+            if device.stdin is None or device.stdout is None:
+                raise RuntimeError("a process with pipes has none")
+            what = {"task": self.round.task.encode().decode(), "round": self.round.encode().decode()}
+            device_process.put(device.stdin, json.dumps({**what, "model": model, "catalogue": self._name}).encode())
+            session_id, *keys = (device_process.take(device.stdout) for _ in range(3))
+            for answer in self._answers(session_id, (keys[0], keys[1])):
+                device_process.put(device.stdin, answer)
+            found: dict[str, int] = json.loads(device_process.take(device.stdout))
+        return found
+
+    def _answers(self, session_id: bytes, keys: Messages) -> Messages:
+        first, second = (server.answer(session_id, one) for server, one in zip(self._servers, keys, strict=True))
+        return first, second
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        start = process_time()
+        yield
+        self._spent[phase] = process_time() - start

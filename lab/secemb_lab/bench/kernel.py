@@ -1,0 +1,155 @@
+"""The kernel's operations, each against a bare loop of the AES hash in the same run."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from secemb_shared.dpf import Backend, HeldKeys, LeafTable, SessionKeys
+from secemb_shared.dpf import _native as native
+from secemb_shared.dpf._portable import Portable
+from secemb_shared.layout import Geometry
+from secemb_tools.stopwatch import Work, fastest
+
+WIDTH = 65
+BLOCKS = 17  # of Convert for 65 numbers of 32 bits
+BARE_BLOCKS = 8192
+SESSIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A catalogue's plan: how many slots a session has and how many leaves each of their trees."""
+
+    name: str
+    slots: int
+    leaves: int
+    bins: int  # of them are evaluated for many sessions at once, to keep a measurement short
+
+    def geometry(self, bins: int) -> Geometry:
+        """Return the geometry of some bins alone."""
+        return Geometry(items=self.leaves * bins, tables=1, bins=bins, slots_per_bin=1)
+
+
+SHAPES = (Shape("ML1M: 328 slots of 48 leaves", 328, 48, 16), Shape("Yelp: 548 slots of 682 leaves", 548, 682, 8))
+
+
+class Bench:
+    """Random keys and rows for one shape, and every operation as something to time."""
+
+    def __init__(self, shape: Shape, sessions: int = SESSIONS) -> None:
+        self.shape, self.sessions = shape, sessions
+        self._random = np.random.default_rng(0)
+        self.whole, self.part = shape.geometry(shape.slots), shape.geometry(shape.bins)
+        self.depth = self.whole.depth
+        self.session = self._held(1, shape.slots)
+        self.batch = self._held(sessions, shape.bins)
+        items = self.part.items
+        order = self._random.permutation(items).astype(np.int32).reshape(shape.bins, shape.leaves)
+        self.table = LeafTable(self.part, order)
+        self.words = self._numbers(sessions, shape.bins, WIDTH)
+        self.rows = self._numbers(items, WIDTH + 1)
+        self.sums = np.zeros((items, WIDTH), dtype=np.uint32)
+
+    def work(self, backend: Backend) -> dict[str, Work]:
+        """Return the operations: name to what is timed."""
+        keys, roots = SessionKeys(*(self._bytes(16).tobytes() for _ in range(3))), self._bytes(2, self.shape.slots, 16)
+        alpha = np.zeros(self.shape.slots, dtype=np.int64)
+        payload = self._numbers(self.shape.slots, WIDTH)
+        _, leaf0, leaf1 = backend.generate(keys, roots[0], roots[1], alpha, self.depth)
+        return {
+            "tree": self._tree(backend),
+            "tree + Convert + accumulate": lambda: backend.accumulate(self.batch, self.table, self.words, self.sums),
+            "tree + XOR answer": lambda: backend.answer(self.batch, self.table, self.rows),
+            "key generation": lambda: backend.generate(keys, roots[0], roots[1], alpha, self.depth),
+            "ConvertGen": lambda: backend.convert_gen(keys.convert, leaf0, leaf1, payload),
+        }
+
+    def units(self) -> dict[str, int]:
+        """Return what each operation's time is divided by: leaves, or slots of one session."""
+        together = self.sessions * self.part.items
+        return {
+            "tree": self.whole.items,
+            "tree + Convert + accumulate": together,
+            "tree + XOR answer": together,
+            "key generation": self.shape.slots,
+            "ConvertGen": self.shape.slots,
+        }
+
+    def _tree(self, backend: Backend) -> Work:
+        if isinstance(backend, native.Native):
+            states = np.empty((-(-self.shape.slots // 4), self.shape.leaves, 4, 16), dtype=np.uint8)
+            return lambda: backend.expand_groups(self.session, states)
+        return lambda: backend.expand(self.session, self.shape.leaves)
+
+    def _held(self, sessions: int, slots: int) -> HeldKeys:
+        return HeldKeys(
+            0,
+            self._bytes(sessions, 3, 16),
+            self._bytes(sessions, slots, 16),
+            self._bytes(sessions, self.depth, slots, 16),
+            self._bytes(sessions, self.depth, slots) & np.uint8(1),
+        )
+
+    def _bytes(self, *shape: int) -> Any:
+        return self._random.integers(0, 256, shape, dtype=np.uint8)
+
+    def _numbers(self, *shape: int) -> Any:
+        return self._random.integers(0, 2**32, shape, dtype=np.uint32)
+
+
+def bare(backend: Backend) -> Work:
+    """Return the loop that nothing can beat: H_K over a buffer in a near cache."""
+    blocks = np.random.default_rng(1).integers(0, 256, (BARE_BLOCKS, 16), dtype=np.uint8)
+    if isinstance(backend, native.Native):
+        out = np.empty_like(blocks)
+        return lambda: backend.hash_into(bytes(16), blocks, out)
+    return lambda: backend.hash_blocks(bytes(16), blocks)
+
+
+def measure(console: Console, seconds: float) -> dict[str, Any]:
+    """Time every operation of every instruction set and of the portable backend, and two threads."""
+    figures: dict[str, Any] = {"operations": [], "threads": []}
+    sets = native.instruction_sets()
+    for name in sets:
+        with console.status(f"kernel, {name}"):
+            native.select_instruction_set(name)
+            figures["operations"] += _operations(native.Native(), name, seconds)
+    if sets:
+        native.select_instruction_set(sets[0])
+        with console.status("kernel, threads"):
+            figures["threads"] = _threads(seconds)
+    with console.status("portable backend"):
+        figures["operations"] += _operations(Portable(), "portable", seconds / 2)
+    return figures
+
+
+def _operations(backend: Backend, name: str, seconds: float) -> list[dict[str, Any]]:
+    rows = []
+    for shape in SHAPES:
+        bench = Bench(shape, SESSIONS if name != "portable" else 1)
+        best = fastest({"bare": bare(backend), **bench.work(backend)}, seconds)
+        block = best.pop("bare") / BARE_BLOCKS * 1e9
+        row: dict[str, Any] = {"backend": name, "shape": shape.name, "depth": bench.depth, "block_ns": block}
+        row["ns"] = {work: best[work] / unit * 1e9 for work, unit in bench.units().items()}
+        row["tree_blocks"] = row["ns"]["tree"] / block
+        row["convert_share"] = BLOCKS * block / row["ns"]["tree + Convert + accumulate"]
+        rows.append(row)
+    return rows
+
+
+def _threads(seconds: float) -> list[dict[str, Any]]:
+    rows = []
+    for shape in (replace(shape, bins=4 * shape.bins) for shape in SHAPES):
+        bench = Bench(shape)
+        works = {
+            f"{work}, {threads} threads": bench.work(native.Native(threads=threads))[work]
+            for work in ("tree + Convert + accumulate", "tree + XOR answer")
+            for threads in (1, 2)
+        }
+        best = fastest(works, seconds)
+        for work in ("tree + Convert + accumulate", "tree + XOR answer"):
+            speedup = best[f"{work}, 1 threads"] / best[f"{work}, 2 threads"]
+            rows.append({"shape": shape.name, "work": work, "speedup": speedup})
+    return rows

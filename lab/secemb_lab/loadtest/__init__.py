@@ -1,0 +1,1 @@
+"""Load: many devices against two real services on loopback, and what a session costs each of them."""

@@ -1,0 +1,57 @@
+"""What a request costs at least: uvicorn with an app that takes the body, answers so many bytes and does nothing else.
+
+A slow machine, a busy one or an interpreter built without optimisation makes every request dear. Against this figure,
+measured in the same run, what the services spend can be compared from machine to machine.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from time import perf_counter, sleep
+
+import httpx
+
+from secemb_tools.local.service import HERE, free_ports, processor_seconds
+
+_REQUESTS = 1000
+_START_SECONDS = 30.0
+
+
+def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
+    """Return the processor time of a request with so many bytes up and down, many connections at once."""
+    [port] = free_ports(1)
+    command = [sys.executable, "-m", "secemb_lab.loadtest.bare_service", str(port), str(received), str(os.getpid())]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as service:
+        try:
+            _await_start(port)
+            before = processor_seconds(service.pid)
+            asyncio.run(_send(port, bytes(sent), connections, _REQUESTS // connections))
+            spent = processor_seconds(service.pid) - before
+        finally:
+            service.terminate()
+    return 1e3 * spent / (_REQUESTS // connections * connections)
+
+
+def _await_start(port: int) -> None:
+    give_up = perf_counter() + _START_SECONDS
+    while True:
+        try:
+            httpx.get(f"http://{HERE}:{port}", trust_env=False)
+        except httpx.TransportError:
+            if perf_counter() > give_up:
+                raise
+            sleep(0.1)
+        else:
+            return
+
+
+async def _send(port: int, body: bytes, connections: int, times: int) -> None:
+    limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
+    async with httpx.AsyncClient(limits=limits, timeout=60, trust_env=False) as client:
+
+        async def one_after_the_other() -> None:
+            for _ in range(times):
+                (await client.put(f"http://{HERE}:{port}", content=body)).raise_for_status()
+
+        await asyncio.gather(*(one_after_the_other() for _ in range(connections)))

@@ -1,0 +1,124 @@
+"""What privacy costs in accuracy: models over ε, with noise of the two servers and with noise of the devices."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from secemb_lab.report import dp_file
+from secemb_lab.report.dp_runs import MODELS, Outcome, Plan, carry_out, plans
+from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
+from secemb_tools.cli.output import show_json
+from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
+from secemb_tools.simulate.baseline import bias_only_rmse
+
+# What the accountant and the ring of a simulated task have room for.
+_SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to measure."""
+
+    path: Path
+    models: str  # names, separated by commas
+    cohorts: str  # numbers, separated by commas
+    budgets: str  # values of ε, separated by commas
+    unit: str
+    delta: float
+    rounds: int | None
+    seed: int
+    out: Path
+    device_by_device: bool = False  # local noise as devices would draw it, instead of a round's at once
+    resume: bool = False  # go on from what `out` holds
+    as_json: bool = False
+
+
+def run(request: Request) -> int:
+    """Train every plan, print the table, write figures, table and curves."""
+    console = Console(stderr=request.as_json)
+    wanted = _plans(request)
+    ratings = _read(request.path)
+    source = dp_file.Source(ratings=ratings.name, seed=request.seed, unit=request.unit)
+    found = dp_file.read(request.out, source) if request.resume else []
+    missing = [plan for plan in wanted if plan not in {one.plan for one in found}]
+    data = split(ratings, seed=request.seed)
+    control = bias_only_rmse(data)
+    console.print(f"{ratings.name}, unit {request.unit}, δ {request.delta:g}: {len(missing)} runs")
+    for number, plan in enumerate(missing, 1):
+        with console.status(f"{number} of {len(missing)}: {_describe(plan)}"):
+            found.append(carry_out(plan, data, seed=request.seed, device_by_device=request.device_by_device))
+        console.print(f"{number} of {len(missing)}: {_describe(plan)}: RMSE {found[-1].rmse:.4f}")
+        # After each: a long report that is cut short has something to show, and to go on from.
+        dp_file.write(request.out, source, found, control=control)
+    dp_file.write(request.out, source, found, control=control)
+    if request.as_json:
+        show_json(dp_file.document(source, found, control=control))
+    else:
+        console.print(table(found, control))
+    console.print(f"figures in {request.out}, table and curves beside it")
+    return 0
+
+
+def table(found: Sequence[Outcome], control: float) -> Table:
+    """Return the figures for people to read: a line for each model, cohort and kind of noise, a column for each ε."""
+    heads, *rest = dp_file.lines(found)
+    result = Table(*heads, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
+    for row in rest:
+        result.add_row(*row)
+    result.caption = f"RMSE on the test ratings; the bias-only model, without noise, has {control:.4f}"
+    return result
+
+
+def _plans(request: Request) -> list[Plan]:
+    models = [name.strip() for name in request.models.split(",")]
+    if request.unit not in (USER, RECORD):
+        raise typer.BadParameter("--unit must be user or record")
+    if request.unit == RECORD and "deepfm" in models:
+        raise typer.BadParameter("record by record deepfm is too slow to be simulated: --models mf,ncf,fm")
+    if unknown := set(models) - set(MODELS):
+        raise typer.BadParameter(f"no model {min(unknown)!r}; there are mf, ncf, fm and deepfm")
+    if not _SMALLEST_DELTA <= request.delta < 1:
+        raise typer.BadParameter(f"--delta must be {_SMALLEST_DELTA:g} or more, and below 1")
+    return list(
+        plans(
+            models=models,
+            cohorts=[_whole(text) for text in request.cohorts.split(",")],
+            budgets=[_epsilon(text) for text in request.budgets.split(",")],
+            unit=request.unit,
+            delta=request.delta,
+            rounds=request.rounds,
+        )
+    )
+
+
+def _whole(text: str) -> int:
+    with suppress(ValueError):
+        if 2 <= (found := int(text)) <= _LARGEST_COHORT:
+            return found
+    raise typer.BadParameter(f"--cohorts are whole numbers, 2 to {_LARGEST_COHORT:,}, separated by commas: {text!r}")
+
+
+def _epsilon(text: str) -> float:
+    with suppress(ValueError):
+        if _SMALLEST_EPSILON <= (found := float(text)) <= LARGEST_EPSILON:
+            return found
+    between = f"{_SMALLEST_EPSILON:g} to {LARGEST_EPSILON:,}"
+    raise typer.BadParameter(f"--budgets are values of ε, {between}, separated by commas: {text!r}")
+
+
+def _read(path: Path) -> RatingSet:
+    try:
+        return read_movielens(path)
+    except DatasetError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _describe(plan: Plan) -> str:
+    cost = "no noise" if plan.budget is None else f"{plan.where} noise, ε {plan.budget:g}"
+    return f"{plan.model}, {plan.rounds} rounds of about {plan.cohort}, {cost}"

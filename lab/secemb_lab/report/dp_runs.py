@@ -1,0 +1,121 @@
+"""One point of the report on differential privacy: a model trained with so much noise, and the error it ends with."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from secemb_party.accountant import Terms, epsilon, epsilon_known, solve_multiplier
+from secemb_shared.messages.privacy import RECORD
+from secemb_tools.datasets import RatingSet, Split
+from secemb_tools.simulate.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
+from secemb_tools.simulate.recipes import Recipe, recipe_for
+
+MODELS = ("mf", "ncf", "fm", "deepfm")
+FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
+ROUNDS = {100: 160, 500: 80}  # by cohort: where more rounds cost more in noise than they teach
+CLIPS = {"mf": 5.0, "ncf": 5.0, "fm": 5.0, "deepfm": 5.0}  # of a user's whole update
+RECORD_CLIP = 1.0  # of one rating's gradient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be trained, and what it may cost."""
+
+    model: str
+    cohort: int
+    unit: str
+    where: str
+    budget: float | None  # ε; none: clipped and sampled as the others, without noise
+    delta: float
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of a plan."""
+
+    plan: Plan
+    multiplier: float | None
+    spent: float | None  # ε, never above the budget
+    rmse: float
+    best: float  # the smallest error on the way: what an early end would have reached
+
+    @property
+    def spent_known(self) -> float | None:
+        """Return ε against those who know who took part: more, where the promise counts on chance."""
+        if self.multiplier is None or self.plan.where == LOCAL:
+            return self.spent
+        return epsilon_known(Terms(multiplier=self.multiplier, delta=self.plan.delta), self.plan.rounds)
+
+
+def plans(
+    *, models: list[str], cohorts: list[int], budgets: list[float], unit: str, delta: float, rounds: int | None
+) -> Iterator[Plan]:
+    """Yield every run of the report: each model without noise, with central noise and with local noise."""
+    for cohort in cohorts:
+        for model in models:
+            for where in (CENTRAL, LOCAL):
+                for budget in (None, *budgets) if where == CENTRAL else budgets:
+                    yield Plan(
+                        model=model,
+                        cohort=cohort,
+                        unit=unit,
+                        where=where,
+                        budget=budget,
+                        delta=delta,
+                        rounds=rounds or ROUNDS.get(cohort, 100),
+                    )
+
+
+def carry_out(plan: Plan, data: Split, *, seed: int, points: int = 8, device_by_device: bool = False) -> Outcome:
+    """Train as planned; local noise all at once, or for each device on its own."""
+    terms, counted = _terms(plan, data.train, seed)
+    recipe, clip = _recipe(plan, data.train)
+    protection = Protection(
+        unit=plan.unit,
+        clip=clip,
+        multiplier=None if terms is None else Fraction(str(terms.multiplier)),
+        where=plan.where,
+        device_by_device=device_by_device,
+    )
+    training = NoisyTraining(recipe, data, seed=seed, protection=protection)
+    errors = []
+    for number in range(1, plan.rounds + 1):
+        training.step()
+        if number % max(1, plan.rounds // points) == 0 or number == plan.rounds:
+            errors.append(training.rmse())
+    return Outcome(
+        plan=plan,
+        multiplier=None if terms is None else terms.multiplier,
+        spent=None if terms is None else epsilon(terms, counted),
+        rmse=errors[-1],
+        best=min(errors),
+    )
+
+
+def _terms(plan: Plan, ratings: RatingSet, seed: int) -> tuple[Terms | None, int]:
+    """Return what a round promises, and how many of them count.
+
+    Noise of the servers protects a person in a round of which it is not known whether they take part. Noise of a device
+    goes out under the device's own name, in each round that it takes part in: there is nothing to hide behind. The
+    device that takes part most often keeps to the budget, and so do all others.
+    """
+    if plan.budget is None:
+        return None, 0
+    people, rounds, rate = ratings.person_count, plan.rounds, None
+    if plan.where == CENTRAL:
+        rate = min(1.0, plan.cohort / people)
+    else:
+        rounds = rounds_of_the_busiest(rounds, people=people, cohort=plan.cohort, seed=seed)
+    multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, rate=rate)
+    return Terms(multiplier=float(multiplier), delta=plan.delta, rate=rate), rounds
+
+
+def _recipe(plan: Plan, ratings: RatingSet) -> tuple[Recipe, int]:
+    """Return the recipe with room for clip and noise, and the clip in steps."""
+    clip = int((RECORD_CLIP if plan.unit == RECORD else CLIPS[plan.model]) * 2**FRACTION_BITS)
+    known = recipe_for(plan.model, ratings.name)
+    # An element is never larger than the clip of a user; of a record's there are as many as a device has ratings.
+    bound = clip if plan.unit != RECORD else 16 * clip
+    changed = replace(known, cohort=plan.cohort, rounds=plan.rounds, bound=bound, fraction_bits=FRACTION_BITS, bar=None)
+    return changed, clip

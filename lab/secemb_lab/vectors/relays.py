@@ -1,0 +1,144 @@
+"""Vectors of the relayed transport: announced keys, boxes, relayed messages, masks and marks."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from secemb_lab.vectors.document import Json
+from secemb_lab.vectors.hpke import seal_with
+from secemb_lab.vectors.source import Source
+from secemb_lab.vectors.specifications import binned, direct
+from secemb_party.round import PartyRound
+from secemb_sdk.round.session import DeviceSession
+from secemb_shared import holds
+from secemb_shared.dpf._portable import Portable
+from secemb_shared.labels import Label
+from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer
+from secemb_shared.messages.canonical import digest
+from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
+from secemb_shared.messages.relay_key import RelayKey
+from secemb_shared.messages.relayed import box_content, box_info, encode_relayed_answer, step_of
+from secemb_shared.messages.spec import EVALUATE, TRAIN
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Server1:
+    """The keys of a made-up server 1."""
+
+    identity: bytes
+    private: bytes
+    not_before: int = 1_700_000_000
+    not_after: int = 1_707_776_000
+
+    @classmethod
+    def draw(cls, source: Source) -> "Server1":
+        """Return another one."""
+        return cls(source(32), source(32))
+
+    @property
+    def relay_key(self) -> str:
+        """Return the member of a task that names this server."""
+        key = Ed25519PrivateKey.from_private_bytes(self.identity)
+        return key.public_key().public_bytes_raw().hex()
+
+    @property
+    def key(self) -> RelayKey:
+        """Return the key that boxes are sealed to."""
+        public = X25519PrivateKey.from_private_bytes(self.private).public_key().public_bytes_raw()
+        return RelayKey(public=public, not_before=self.not_before, not_after=self.not_after)
+
+    def announce(self, task: TaskSpec) -> bytes:
+        """Return the announcement of the key."""
+        return self.key.announce(Ed25519PrivateKey.from_private_bytes(self.identity), task.task_id)
+
+    def seal(self, place: Label, step: Kind, content: bytes, ephemeral: bytes) -> bytes:
+        """Return key id and box."""
+        return self.key.key_id + seal_with(ephemeral, self.key.public, box_info(place, step), content)
+
+
+def relay() -> Json:
+    """Sessions of each kind of round that go through server 0."""
+    source = Source("relay")
+    servers = [Server1.draw(source), Server1.draw(source)]
+    small: dict[str, int | str] = {"items": 9, "capacity": 6, "tables": 2, "bins": 4, "row_width": 2}
+    tasks = [binned(name="relayed", relay_key=servers[0].relay_key, **small), direct(relay_key=servers[1].relay_key)]
+    cases = [(tasks[0], servers[0], TRAIN), (tasks[1], servers[1], TRAIN), (tasks[1], servers[1], EVALUATE)]
+    return {
+        "keys": [_announced(task, server) for task, server in zip(tasks, servers, strict=True)],
+        "sessions": [_Session(task, server, kind, source).play() for task, server, kind in cases],
+    }
+
+
+def _announced(task: TaskSpec, server: Server1) -> Json:
+    return {
+        "task": task.encode().decode("ascii"),
+        "identity": server.identity.hex(),
+        "private": server.private.hex(),
+        "public": server.key.public.hex(),
+        "not_before": server.not_before,
+        "not_after": server.not_after,
+        "key_id": server.key.key_id.hex(),
+        "announcement": server.announce(task).hex(),
+    }
+
+
+class _Session:
+    """One session whose messages travel through server 0."""
+
+    def __init__(self, task: TaskSpec, server: Server1, kind: str, source: Source) -> None:
+        self.server, self.source = server, source
+        self.round = RoundSpec(task=task, number=5, model_version=4, model_digest=source(32), kind=kind)
+        bits = np.frombuffer(source(4 * task.items * task.row_width), dtype="<f4").astype(np.float32)
+        table = bits.reshape(task.items, task.row_width)
+        self.device = DeviceSession(self.round, np.array([0, 2]), random_bytes=source, backend=Portable())
+        self.place = self.round.label(self.device.session_id)
+        self.parties = [PartyRound(self.round, party, table, backend=Portable()) for party in (0, 1)]
+
+    def play(self) -> Json:
+        """Return every message of the session, made from those of the direct transport."""
+        keys, session_id = self.device.keys, self.device.session_id
+        dense, updates = self.source(4 * self.round.task.dense_size), self.device.write_nothing()
+        hold, marks = self.device.holds[1], self.device.marks
+        return {
+            "task": self.round.task.encode().decode("ascii"),
+            "round": self.round.encode().decode("ascii"),
+            "session_id": session_id.hex(),
+            "private": self.server.private.hex(),
+            "keys": [one.hex() for one in keys],
+            "upload": [one.hex() for one in updates],
+            "holds": [one.hex() for one in self.device.holds],
+            "proofs": [one.hex() for one in marks.proofs],
+            "relayed_keys": self._relayed(Kind.RELAYED_KEYS, keys, b""),
+            "relayed_upload": self._relayed(Kind.RELAYED_UPLOAD, updates, marks.proofs[1]),
+            "receipts": [holds.receipt_of(self.place, hold, hold).hex(), marks.receipt.hex()],
+            **self._answered(hold, dense),
+        }
+
+    def _relayed(self, kind: Kind, messages: tuple[bytes, bytes], proof: bytes) -> Json:
+        step = step_of(self.round, kind)
+        content, ephemeral = box_content(self.round, step, messages[1], proof=proof), self.source(32)
+        head = envelope(self.round, self.device.session_id, kind, 0)
+        sealed = self.server.seal(self.place, step, content, ephemeral)
+        return {
+            "info": box_info(self.place, step).hex(),
+            "ephemeral": ephemeral.hex(),
+            "content": content.hex(),
+            "message": (head + messages[0][ENVELOPE_BYTES:] + sealed).hex(),
+        }
+
+    def _answered(self, hold: bytes, dense: bytes) -> Json:
+        session_id, keys = self.device.session_id, self.device.keys
+        answers = [party.keys(session_id, message) for party, message in zip(self.parties, keys, strict=True)]
+        words = decode_answer(self.round, session_id, 1, answers[1])
+        masked = holds.mask(self.place, hold, words, Portable()).astype("<u4").tobytes()
+        mark = holds.dense_mark(self.place, hold, digest(dense))
+        other = masked + holds.receipt_of(self.place, hold, hold) + mark
+        return {
+            "answers": [one.hex() for one in answers],
+            "masked": masked.hex(),
+            "dense": dense.hex(),
+            "dense_mark": mark.hex(),
+            "relayed_answer": encode_relayed_answer(self.round, session_id, answers[0], other).hex(),
+        }

@@ -1,0 +1,45 @@
+"""Known-answer vectors: every derivation and message of the protocol, made by the portable definition.
+
+They are what an implementation in another language is checked against; `docs/protocol.md` says how to read them.
+A vector that changes is a protocol that changed.
+"""
+
+from pathlib import Path
+
+from secemb_lab.vectors import primitives, refusals, relays, sessions, specifications, sums, trees
+from secemb_lab.vectors.document import Json, text
+
+__all__ = ["build", "write"]
+
+_BUILDERS = {
+    "labels": primitives.labels,
+    "prg": primitives.prg_,
+    "permutation": primitives.permutation,
+    "ring": primitives.ring,
+    "tags": primitives.tags,
+    "paths": trees.paths,
+    "convert": trees.convert,
+    "specs": specifications.specs,
+    "session": sessions.session,
+    "sums": sums.sums,
+    "relay": relays.relay,
+    "negative": refusals.negative,
+}
+
+
+def build() -> dict[str, str]:
+    """Return the text of every vector file by its name; two calls return the same."""
+    return {f"{name}.json": text(_document(name)) for name in _BUILDERS}
+
+
+def write(directory: Path) -> list[str]:
+    """Write every vector file into `directory` and return their names."""
+    directory.mkdir(parents=True, exist_ok=True)
+    made = build()
+    for name, content in made.items():
+        (directory / name).write_text(content, encoding="ascii", newline="\n")
+    return list(made)
+
+
+def _document(name: str) -> Json:
+    return {"protocol": "secemb/1", **_BUILDERS[name]()}

@@ -1,0 +1,133 @@
+"""What one device moves in a round, counted on the wire: real services, the SDK's own client, a proxy in between."""
+
+import asyncio
+import ssl
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from secemb_lab.wire.proxy import HERE, Bytes, Passed, proxy
+from secemb_sdk import Contributed, Device, Policy
+from secemb_tools.local import Pair
+from secemb_tools.operate.certificate import make_identity
+
+Transport = Literal["direct", "relayed"]
+
+_TRIES = 400
+# Fetched once in a device's life: the task, where a direct device also asks server 1 for its round, and server 1's key.
+_ONCE = ("task", "relay")
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Bytes of one device, up and down, both servers together."""
+
+    first: dict[str, Bytes]  # of its first round, by request
+    later: dict[str, Bytes]  # of the next one, on the same connections
+    anew: dict[str, Bytes]  # of the one after, on new connections
+
+    def figures(self) -> dict[str, Bytes]:
+        """Return totals; what is fetched once in a device's life stands apart from its first round."""
+        whole, usual = (total({name: one.get(name, (0, 0)) for name in _ONCE}) for one in (self.first, self.later))
+        once, first = _less(whole, usual), total(self.first)
+        return {"once": once, "first": _less(first, once), "later": total(self.later), "anew": total(self.anew)}
+
+
+async def measure_rounds(pair: Pair, folder: Path, transport: Transport, *, tls: bool = False) -> Moved:
+    """Let a device take part in three rounds; a second device makes up the cohort."""
+    home = folder / f"{transport}-{'tls' if tls else 'plain'}"
+    async with AsyncExitStack() as stack:
+        counted, servers, trust = await _ways_in(stack, pair, folder if tls else None)
+        second = await stack.enter_async_context(_device(pair, home.with_suffix(".other"), pair.urls, transport, None))
+        _rate(second, pair)
+        async with _device(pair, home, servers, transport, trust) as first:
+            _rate(first, pair)
+            found = [await _play(first, second, counted) for _ in range(2)]
+        async with _device(pair, home, servers, transport, trust) as first:
+            found.append(await _play(first, second, counted))
+    return Moved(*found)
+
+
+def total(moved: dict[str, Bytes]) -> Bytes:
+    """Return all bytes up and all bytes down."""
+    return sum(up for up, _ in moved.values()), sum(down for _, down in moved.values())
+
+
+def _less(all_: Bytes, some: Bytes) -> Bytes:
+    return all_[0] - some[0], all_[1] - some[1]
+
+
+async def _ways_in(
+    stack: AsyncExitStack, pair: Pair, folder: Path | None
+) -> tuple[list[Passed], tuple[str, str], Path | None]:
+    """Return what counts the bytes to each server, the addresses to call and, with a folder for it, whom to trust."""
+    ports, trust, tls = [server.port for server in pair.servers], None, None
+    if folder is not None:
+        trust, tls = _certificate(folder)
+        ports = [(await stack.enter_async_context(proxy(port, tls=tls)))[0] for port in ports]
+    counted = [await stack.enter_async_context(proxy(port)) for port in ports]
+    urls = [f"{'http' if tls is None else 'https'}://{HERE}:{port}" for port, _ in counted]
+    return [passed for _, passed in counted], (urls[0], urls[1]), trust
+
+
+def _certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Return the file that a device trusts and what a server shows: one self-signed P-256 certificate."""
+    identity, files = make_identity(HERE), (folder / "wire.crt", folder / "wire.key")
+    for path, text in zip(files, (identity.certificate, identity.key), strict=True):
+        path.write_bytes(text)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*files)
+    return files[0], context
+
+
+def _device(
+    pair: Pair, home: Path, servers: tuple[str, str], transport: Transport, trust: Path | None
+) -> AbstractAsyncContextManager[Device]:
+    return Device.open(
+        home=home,
+        servers=servers,
+        task=pair.task.task_id.hex(),
+        policy=Policy(pace_seconds=0.0, seconds=60.0),
+        transport=transport,
+        hold_out=0.0,
+        trust=trust,
+    )
+
+
+def _rate(device: Device, pair: Pair) -> None:
+    """Give a device a full taste."""
+    random = np.random.default_rng(7)
+    items = random.choice(pair.task.items, pair.task.capacity, replace=False)
+    device.log_many({int(item): float(random.integers(1, 6)) for item in items})
+
+
+async def _play(first: Device, second: Device, counted: Sequence[Passed]) -> dict[str, Bytes]:
+    """Let both devices take part in a round; return what the first one moved.
+
+    The second one goes before it, so that the round is open and nothing is asked in vain while bytes are counted.
+    """
+    await _contribute(second)
+    for one in counted:
+        one.take()
+    await _contribute(first)
+    await asyncio.sleep(0.05)  # the last bytes of an answer may still be counted
+    return _together([one.take() for one in counted])
+
+
+async def _contribute(device: Device) -> None:
+    for _ in range(_TRIES):
+        outcome = await device.contribute()
+        if isinstance(outcome, Contributed):
+            return
+        await asyncio.sleep(min(outcome.seconds, 0.3))
+    raise TimeoutError("no round took the device in")
+
+
+def _together(taken: list[dict[str, Bytes]]) -> dict[str, Bytes]:
+    """Return what both servers moved, by request."""
+    names = dict.fromkeys(name for one in taken for name in one)
+    return {name: total({str(at): one.get(name, (0, 0)) for at, one in enumerate(taken)}) for name in names}

@@ -1,0 +1,54 @@
+"""The paper's five catalogues, by name."""
+
+from dataclasses import dataclass
+
+import typer
+
+from secemb_shared.layout import Geometry
+from secemb_shared.messages import RoundSpec, TaskSpec
+
+WIDTH = 65  # numbers of a row: 64 and a bias
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """One column of the paper's tables."""
+
+    name: str
+    items: int
+    capacity: int
+
+    def round(self, geometry: Geometry, *, row_width: int = WIDTH, dense_size: int = 0) -> RoundSpec:
+        """Return a round of a task with this catalogue."""
+        task = TaskSpec(
+            name=self.name,
+            items=self.items,
+            row_width=row_width,
+            dense_size=dense_size,
+            capacity=self.capacity,
+            tables=geometry.tables,
+            bins=geometry.bins,
+            ring_bits=32,
+            fraction_bits=16,
+            bound=2**20,
+            cohort=1000,
+            min_cohort=2,
+        )
+        return RoundSpec(task=task, number=1, model_version=1, model_digest=bytes(32))
+
+
+CATALOGUES = (
+    Catalogue("ML100K", 1_682, 200),
+    Catalogue("ML1M", 3_883, 300),
+    Catalogue("ML10M", 10_681, 300),
+    Catalogue("ML25M", 62_423, 500),
+    Catalogue("Yelp", 93_386, 500),
+)
+
+
+def choose(names: list[str]) -> list[Catalogue]:
+    """Return the catalogues of these names, or all; a name that is none is refused as a mistake on the command line."""
+    known = {one.name: one for one in CATALOGUES}
+    if unknown := set(names) - known.keys():
+        raise typer.BadParameter(f"no catalogue {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    return [known[name] for name in names or known]

@@ -1,0 +1,1 @@
+"""The `secemb` command line: all of Typer is here; each command imports what it needs when it is called."""

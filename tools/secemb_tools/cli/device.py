@@ -1,0 +1,83 @@
+"""`secemb device` as Typer sees it; each command imports what it needs when it is called."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secemb_tools.cli import output
+from secemb_tools.cli.output import REFUSED, AsJson, refusals
+
+app = typer.Typer(help="A device on this machine: join a task, take part, recommend.", no_args_is_help=True)
+Home = Annotated[Path, typer.Argument(help="The device's directory; `secemb device join` makes it.")]
+RatingsFile = Annotated[Path | None, typer.Option("--ratings", help="A CSV file with item and rating, to log first.")]
+
+
+@app.command()
+def join(
+    home: Home,
+    server0: Annotated[str, typer.Option(help="Address of server 0.")],
+    server1: Annotated[str, typer.Option(help="Address of server 1.")],
+    task: Annotated[str, typer.Option(help="The task's id; `secemb task show` prints it.")],
+    token_file: Annotated[Path | None, typer.Option(help="A file with the enrolment token of this device.")] = None,
+    ratings: RatingsFile = None,
+    json: AsJson = False,
+) -> None:
+    """Make a device: see that both servers show the task, and remember them; nothing is sent about its owner."""
+    from secemb_tools.device.membership import Membership, join_task, read_own_ratings
+
+    with refusals():
+        token = token_file.read_text().strip() if token_file is not None else None
+        own = read_own_ratings(ratings) if ratings is not None else {}
+        membership = Membership(servers=(server0, server1), task=task, token=token)
+        output.show_facts(join_task(home, membership, own), as_json=json)
+
+
+@app.command()
+def once(home: Home, ratings: RatingsFile = None, json: AsJson = False) -> None:
+    """Take part in one round; exit code 1 if there was none to take part in."""
+    from secemb_tools.device.membership import open_device, read_own_ratings
+    from secemb_tools.device.outcomes import facts_of, is_done
+
+    with refusals(), open_device(home) as device:
+        if ratings is not None:
+            device.log_many(read_own_ratings(ratings))
+        with output.busy("taking part"):
+            outcome = device.contribute()
+        output.show_facts(facts_of(outcome), as_json=json)
+    raise typer.Exit(0 if is_done(outcome) else REFUSED)
+
+
+@app.command()
+def loop(
+    home: Home,
+    rounds: Annotated[int | None, typer.Option(min=1, help="End after so many rounds; without it, never.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Take part again and again, until Ctrl-C or for so many rounds; one line for each outcome."""
+    from secemb_tools.device.membership import open_device
+    from secemb_tools.device.outcomes import INTERRUPTED, take_part
+
+    try:
+        with refusals(), open_device(home) as device:
+            take_part(device, rounds=rounds, as_json=json)
+    except KeyboardInterrupt:
+        output.note("Stopped; a round that was cut short goes on with the next call.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@app.command()
+def recommend(
+    home: Home,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many items.")] = 10,
+    include_rated: Annotated[bool, typer.Option("--include-rated", help="Also what was rated already.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Rank the catalogue for the owner, on this machine, from a copy of the public table."""
+    from secemb_tools.device.membership import open_device
+
+    with refusals(), open_device(home) as device:
+        with output.busy("fetching the public table"):
+            found = device.recommend(k=k, include_rated=include_rated)
+        rows = [{"item": item if json else str(item), "score": score} for item, score in found]
+        output.show_rows(["item", "score"], rows, as_json=json)

@@ -1,0 +1,119 @@
+"""What a command prints: tables for people, JSON for programs, and one message with the fix where it fails."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from secemb_shared.errors import SecEmbError
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+ConfigFile = Annotated[Path, typer.Option("--config", help="The settings file, or the directory that has it.")]
+
+
+Facts = Mapping[str, object]
+
+
+def show_facts(facts: Facts, *, as_json: bool) -> None:
+    """Print names and values."""
+    if as_json:
+        show_json(facts)
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name.replace("_", " "), _written(value))
+    _console().print(table)
+
+
+def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -> None:
+    """Print one line for each thing."""
+    if as_json:
+        show_json(rows)
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in columns:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*(_written(row[name]) for name in columns))
+    _console().print(table)
+
+
+def show_json(data: Any) -> None:
+    """Print JSON, and nothing else, to stdout."""
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def show(picture: RenderableType) -> None:
+    """Print something that was put together elsewhere."""
+    _console().print(picture)
+
+
+def busy(text: str) -> AbstractContextManager[object]:
+    """Show on stderr that something takes its time."""
+    return Console(stderr=True, highlight=False).status(text)
+
+
+def note(text: str) -> None:
+    """Say something to the person at the terminal without touching stdout."""
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(text)
+
+
+def _console() -> Console:
+    # Wider than a fingerprint, also where there is no terminal: what is copied must not be broken into lines.
+    console = Console(highlight=False, markup=False)
+    return console if console.is_terminal else Console(highlight=False, markup=False, width=160)
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+REFUSED = 1
+
+
+class OperationError(SecEmbError):
+    """A command cannot do this; the message names the fix."""
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Show an expected error as a message and end with exit code 1."""
+    try:
+        yield
+    except (SecEmbError, OSError) as error:
+        text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else str(error)
+        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]refused[/red] {_escaped(text)}")
+        raise typer.Exit(REFUSED) from None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def console_for(*, as_json: bool, width: int = 150) -> Console:
+    """Return where tables and progress go: not where figures are printed, and so wide where nobody watches."""
+    console = Console(stderr=as_json)
+    return console if console.is_terminal else Console(width=width, stderr=as_json)
+
+
+def write_figures(console: Console, output: Path, figures: dict[str, Any], *, as_json: bool) -> None:
+    """Write figures as JSON; with `as_json` print them too."""
+    document = json.dumps(figures, indent=1)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(document + "\n")
+    console.print(f"figures in {output}")
+    if as_json:
+        print(document)

@@ -1,0 +1,102 @@
+"""The model files of one server: which versions there are, one of them for serving, or the first one from elsewhere."""
+
+from pathlib import Path
+
+import numpy as np
+
+from secemb_party.ledger import Ledger, ModelVersion, SchemaMissingError
+from secemb_party.settings import Settings
+from secemb_party.storage import ModelStore, Shape
+from secemb_shared.messages import TaskSpec
+from secemb_tools.cli.output import OperationError
+from secemb_tools.operate.tasks import read_task
+
+Row = dict[str, object]
+
+
+async def list_versions(settings: Settings) -> list[Row]:
+    """Return the versions that the ledger or the data directory know."""
+    task = read_task(settings.task.file)
+    store = _store(settings, task)
+    known = {one.version: one for one in await _recorded(settings, task)}
+    return [_row(version, known.get(version), store) for version in sorted({*known, *store.versions()})]
+
+
+async def export(settings: Settings, version: int | None, path: Path, *, split_bias: bool) -> Row:
+    """Write a published version to a file for serving; without a number the latest."""
+    task = read_task(settings.task.file)
+    store = _store(settings, task)
+    published = {one.version: one for one in await _recorded(settings, task) if one.published_at is not None}
+    if not published:
+        raise OperationError("no version is published yet; start both servers first")
+    chosen = max(published) if version is None else version
+    if chosen not in published:
+        raise OperationError(f"version {chosen} is not published; secemb model list shows those that are")
+    if store.load(chosen).digest != published[chosen].digest:
+        raise OperationError(
+            f"the file of version {chosen} is not what was published; restore it from the other server"
+        )
+    _write(store, chosen, path, split_bias)
+    return {"version": chosen, "digest": published[chosen].digest.hex(), "file": str(path)}
+
+
+async def describe(settings: Settings, version: int | None) -> Row:
+    """Return the size of a version and the lengths of its vectors; without a number of the latest."""
+    task = read_task(settings.task.file)
+    known = {one.version: one for one in await _recorded(settings, task)}
+    chosen = version if version is not None else max((one for one in known if known[one].published_at), default=None)
+    if chosen is None:
+        raise OperationError("no version is published yet; start both servers first")
+    store = _store(settings, task)
+    if chosen not in store.versions():
+        raise OperationError(f"version {chosen} is not kept here; secemb model list shows those that are")
+    model = store.load(chosen)
+    lengths = np.linalg.norm(model.rows.astype(np.float64), axis=1)
+    return {
+        **_row(chosen, known.get(chosen), store),
+        "items": model.shape.items,
+        "row_width": model.shape.width,
+        "dense_size": model.shape.dense,
+        "bytes": 4 * model.shape.numbers,
+        "mean_row_norm": float(lengths.mean()),
+        "largest_row_norm": float(lengths.max()),
+        "mean_bias": float(model.rows[:, -1].mean()),
+        "dense_norm": float(np.linalg.norm(model.dense.astype(np.float64))),
+    }
+
+
+async def import_first(settings: Settings, path: Path) -> Row:
+    """Take the weights of a file as version 0, before the server's first start."""
+    task = read_task(settings.task.file)
+    if await _recorded(settings, task):
+        raise OperationError("this task has begun; import before the first start, or create a new task for new weights")
+    model = _store(settings, task).import_weights(path)
+    return {"version": model.version, "digest": model.digest.hex()}
+
+
+def _write(store: ModelStore, version: int, path: Path, split_bias: bool) -> None:
+    if path.exists():
+        raise OperationError(f"{path} exists and is not overwritten; name another file")
+    store.export(version, path, split_bias=split_bias)
+
+
+async def _recorded(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
+    try:
+        async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
+            return await ledger.versions(task.task_id)
+    except SchemaMissingError:
+        return []  # never started
+
+
+def _store(settings: Settings, task: TaskSpec) -> ModelStore:
+    return ModelStore(settings.data_dir / "models", task.task_id, Shape.of(task))
+
+
+def _row(version: int, known: ModelVersion | None, store: ModelStore) -> Row:
+    held = version in store.versions()
+    return {
+        "version": version,
+        "digest": known.digest.hex() if known is not None else store.load(version).digest.hex(),
+        "published": known is not None and known.published_at is not None,
+        "file": held,
+    }

@@ -1,0 +1,130 @@
+"""The operator API of a server, called from anywhere: its address and the operator's token are enough."""
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+from secemb_tools.cli.output import OperationError
+
+VARIABLE = "OPERATOR_TOKEN"  # tokens in the order of the servers, separated by spaces
+_SECONDS = 15.0
+
+
+class AwayError(OperationError):
+    """A server does not answer; it may a little later."""
+
+
+@dataclass(slots=True)
+class OperatorLine:
+    """A connection to one server's operator interface."""
+
+    url: str
+    token: str = field(repr=False)
+    _client: httpx.Client = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise OperationError(f"{self.url} is no address; write http://host:port or https://host")
+        headers = {"authorization": f"Bearer {self.token}"}
+        self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_SECONDS, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._client.close()
+
+    def get(self, path: str) -> Any:
+        """Return what a page of the interface says."""
+        return self._ask("GET", path)
+
+    def post(self, path: str, **query: int) -> Any:
+        """Ask the server to do something."""
+        return self._ask("POST", path, query)
+
+    def readiness(self) -> dict[str, Any]:
+        """Return what the server says about itself to anybody."""
+        try:
+            found: dict[str, Any] = self._client.get("/readyz").json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise self._away(error) from None
+        return found
+
+    def _ask(self, method: str, path: str, query: dict[str, int] | None = None) -> Any:
+        try:
+            answer = self._client.request(method, f"/v1/operator/{path}", params=query)
+        except httpx.HTTPError as error:
+            raise self._away(error) from None
+        if answer.status_code == 401:
+            raise OperationError(
+                f"{self.url} does not know this token; put the one that `secemb init` printed for this server "
+                f"into --token-file or {VARIABLE}"
+            )
+        if answer.is_error:
+            raise OperationError(f"{self.url} refuses: {_detail(answer)}")
+        return answer.json()
+
+    def _away(self, error: Exception) -> AwayError:
+        return AwayError(
+            f"{self.url} does not answer ({type(error).__name__}); is the server up, and is --server right?"
+        )
+
+
+def tokens_for(count: int, files: list[Path]) -> list[str]:
+    """Return a token for each server, from files or from the variable: others can see what is on a command line."""
+    found = [path.read_text(encoding="utf-8", errors="replace").strip() for path in files] or os.environ.get(
+        VARIABLE, ""
+    ).split()
+    if len(found) != count:
+        raise OperationError(
+            f"{count} tokens are needed and {len(found)} are here; give one --token-file for each --server, or put the "
+            f"tokens into {VARIABLE}, separated by spaces"
+        )
+    if not all(token.isascii() and token.isprintable() for token in found):
+        raise OperationError(
+            "a token has characters that no token has; copy it again, as `secemb init` printed it, into --token-file "
+            f"or {VARIABLE}"
+        )
+    return found
+
+
+def _detail(answer: httpx.Response) -> str:
+    try:
+        problem = answer.json()
+        return str(problem.get("detail") or problem.get("title") or answer.status_code)
+    except (ValueError, AttributeError):
+        return str(answer.status_code)
+
+
+_PAUSE = 0.2
+
+
+def published_version(line: OperatorLine) -> int:
+    """Return the version that devices read now."""
+    overview = line.get("overview")
+    if overview["role"] != 0:
+        raise OperationError("server 0 decides about the model; give its address and its operator's token")
+    if overview["model_version"] is None:
+        raise OperationError("no version is published yet; start both servers first")
+    return int(overview["model_version"])
+
+
+def roll_back(line: OperatorLine, version: int, *, seen: int, wait: float) -> dict[str, Any]:
+    """Ask for an older version, wait until the wish has been carried out, and return what became of it."""
+    wish = line.post(f"models/{version}/rollback", seen=seen)
+    end = time.monotonic() + wait
+    while wish["ended_at"] is None and time.monotonic() < end:
+        time.sleep(_PAUSE)
+        wish = next(one for one in line.get("rollbacks") if (one["source"], one["seen"]) == (version, seen))
+    if wish["reason"] is not None:
+        raise OperationError(f"version {version} cannot come back: {wish['reason']}")
+    return {
+        "source": version,
+        "seen": seen,
+        "made": wish["made"],
+        "state": "done" if wish["ended_at"] is not None else "waits for the end of the open round",
+    }

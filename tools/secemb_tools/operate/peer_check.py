@@ -1,0 +1,82 @@
+"""The line to server 1, tried before the first round."""
+
+import ssl
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from urllib.parse import urlsplit
+
+import httpx
+
+from secemb_party.peer_messages import StandingMessage
+from secemb_party.settings import Settings
+from secemb_server0.app import peer_client
+from secemb_tools.operate.certificate import hosts, read_certificate
+from secemb_tools.operate.preflight import Finding, fail, ok, warn
+from secemb_tools.operate.tasks import read_task
+
+_LARGEST_SKEW = 10.0  # seconds; tickets and deadlines are in seconds since 1970
+
+
+async def check_peer(settings: Settings) -> AsyncIterator[Finding]:
+    """Call server 1 as server 0 will, and compare what it says."""
+    if settings.role == 1:
+        yield ok("peer", "server 0 calls this server: its operator's secemb check tries the line")
+        return
+    host = urlsplit(settings.peer.url or "").hostname or ""
+    names = hosts(read_certificate(settings.peer.peer_ca.read_bytes()))
+    if host not in names:
+        yield fail(
+            "peer",
+            f"server 1's certificate is for {', '.join(sorted(names))}, not {host}",
+            "import its pair file again",
+        )
+        return
+    try:
+        async with peer_client(settings) as client:
+            answer = await client.get("/peer/v1/standing", timeout=10.0)
+    except (httpx.HTTPError, ssl.SSLError) as error:
+        yield _unreachable(error)
+        return
+    for finding in _judge(settings, answer):
+        yield finding
+
+
+def _unreachable(error: Exception) -> Finding:
+    text = str(error).lower()
+    if "certificate_verify_failed" in text or "hostname mismatch" in text:
+        return fail("peer", "what answers is not server 1: another certificate", "secemb pair import its pair file")
+    if "alert" in text or isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
+        return fail(
+            "peer",
+            "server 1 refused this server's certificate",
+            "let its operator secemb pair import this server's pair file, and restart it",
+        )
+    fix = "start server 1 first; then see [peer] url and the firewalls between the two"
+    return fail("peer", f"server 1 cannot be reached ({type(error).__name__})", fix)
+
+
+def _judge(settings: Settings, answer: httpx.Response) -> list[Finding]:
+    if answer.status_code == 401:
+        fix = "let its operator secemb pair import this server's pair file, and restart it"
+        return [fail("peer", "server 1 does not know this server's bearer", fix)]
+    if answer.status_code != 200:
+        return [fail("peer", f"server 1 answered {answer.status_code}", "see its log, and run secemb check there")]
+    standing = StandingMessage.model_validate_json(answer.content)
+    found = [ok("peer", f"mutual TLS and bearer accepted; server 1 has published version {standing.version}")]
+    if standing.task == read_task(settings.task.file).task_id.hex():
+        found.append(ok("same task", "server 1 serves the same task"))
+    else:
+        found.append(
+            fail("same task", "server 1 serves another task", "give both servers the files of one secemb task create")
+        )
+    return [*found, *_clock(answer)]
+
+
+def _clock(answer: httpx.Response) -> list[Finding]:
+    if (date := answer.headers.get("date")) is None:
+        return []
+    skew = abs((datetime.now(UTC) - parsedate_to_datetime(date)).total_seconds())
+    if skew > _LARGEST_SKEW:
+        return [warn("clock", f"the two clocks differ by {skew:.0f} seconds", "let both machines follow NTP")]
+    return [ok("clock", "the two clocks agree")]

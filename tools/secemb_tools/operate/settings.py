@@ -1,0 +1,86 @@
+"""Every setting of a server, its value and where it comes from; and a server as a process."""
+
+import asyncio
+import os
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from secemb_party.secret_file import SecretFile
+from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
+from secemb_party.telemetry import configure_logs, get_logger
+from secemb_shared.errors import SecEmbError
+from secemb_tools.cli.output import OperationError
+
+
+def settings_with_origins(config: Path) -> list[dict[str, object]]:
+    """Return a row for each setting: from a variable, from the file, or as it is by default."""
+    settings = settings_at(config)
+    path = config / "secemb.toml" if config.is_dir() else config
+    written = tomllib.loads(path.read_text())
+    variables = {name.upper() for name in os.environ}
+    return [
+        {"setting": ".".join(names), "value": _shown(value), "origin": _origin(names, written, variables, path)}
+        for names, value in _values(settings)
+    ]
+
+
+def _values(settings: Settings) -> Iterator[tuple[tuple[str, ...], object]]:
+    for name in Settings.model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            yield from (((name, key), getattr(value, key)) for key in type(value).model_fields)
+        else:
+            yield (name,), value
+
+
+def _origin(names: tuple[str, ...], written: dict[str, Any], variables: set[str], path: Path) -> str:
+    variable = PREFIX + DELIMITER.join(names).upper()
+    if variable in variables:
+        return f"variable {variable}"
+    table: Any = written
+    for name in names:
+        if not isinstance(table, dict) or name not in table:
+            return "default"
+        table = table[name]
+    return f"file {path}"
+
+
+def _shown(value: object) -> object:
+    """Return a value that may be seen: of a secret the file that holds it."""
+    if isinstance(value, SecretFile):
+        return f"{value.path} (secret, not shown)"
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+
+def settings_at(path: Path, **variables: str) -> Settings:
+    """Return the settings in a file, or in the directory that `secemb init` made, with the variables over them."""
+    return load_settings(path / "secemb.toml" if path.is_dir() else path, {**os.environ, **variables})
+
+
+def serve(settings: Settings) -> None:
+    """Run the server of the settings' role until a signal."""
+    configure_logs(settings.logs.level, settings.logs.format)
+    if settings.role == 0:
+        from secemb_server0.app import run
+    else:
+        from secemb_server1.app import run
+    with asyncio.Runner(loop_factory=_new_loop) as runner:
+        try:
+            runner.run(run(settings))
+        except SecEmbError:
+            raise  # its words are written for the operator
+        except Exception as error:  # the words of any other may quote a request
+            get_logger().critical("the server failed", exc_info=error)
+            raise OperationError("the server failed; its last log line says where") from None
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ModuleNotFoundError:  # it does not exist for every platform
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()

@@ -1,0 +1,123 @@
+"""What a task costs a device and each server: lengths from the specification, time from a short measurement here."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from secemb_party.evaluation import Evaluation, Share
+from secemb_party.round import BATCH
+from secemb_sdk.round.session import DeviceSession
+from secemb_shared import reading
+from secemb_shared.layout import plan
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.messages.canonical import LARGEST_NUMBER
+from secemb_tools.catalogues import CATALOGUES
+from secemb_tools.cli.output import OperationError
+from secemb_tools.kernel import describe
+from secemb_tools.operate.tasks import BYTES_ARE
+from secemb_tools.stopwatch import fastest
+
+_SAMPLE = 8  # sessions that are added together in the measurement
+_KEPT_VERSIONS = 2  # tagged tables in memory: the open round's, and the one that is being added up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """A catalogue and a fleet."""
+
+    items: int
+    capacity: int
+    width: int
+    dense_size: int
+    cohort: int
+    fleet: int
+    loss: float
+    ring_bits: int
+
+    @classmethod
+    def of(cls, catalogue: str | None, *, items: int | None, capacity: int | None, **more: Any) -> "Wish":
+        """Return a wish for one of the paper's catalogues or for numbers."""
+        known = {one.name: one for one in CATALOGUES}
+        if catalogue is not None:
+            if catalogue not in known:
+                raise OperationError(f"no catalogue {catalogue!r}; there are {', '.join(known)}")
+            items, capacity = items or known[catalogue].items, capacity or known[catalogue].capacity
+        if items is None or capacity is None:
+            raise OperationError("give --items and --capacity, or --catalogue")
+        if capacity > items:
+            raise OperationError("--capacity must be at most --items: a device cannot hold more items than there are")
+        return cls(items=items, capacity=capacity, **more)
+
+
+def cost(wish: Wish, *, seconds: float) -> dict[str, Any]:
+    """Return the figures; those with `seconds` in their name hold for this machine."""
+    planned = plan(
+        items=wish.items, capacity=wish.capacity, row_width=wish.width, ring_bits=wish.ring_bits, loss=wish.loss
+    )
+    task = _task(wish, planned.geometry.tables, planned.geometry.bins)
+    sizes, whole = Sizes.of(task), 4 * (wish.items * wish.width + wish.dense_size)
+    answering, adding = _measure(task, seconds)
+    rounds = -(-wish.fleet // wish.cohort)
+    return {
+        "items": wish.items,
+        "capacity": wish.capacity,
+        "layout": f"{task.tables} tables of {task.bins} bins of at most {task.geometry.leaves} items",
+        "slots": task.geometry.slots,
+        "loss_bound": planned.loss,
+        "bytes_up_per_device": sizes.upload,
+        "bytes_down_per_device": sizes.download + 4 * wish.dense_size,
+        "bytes_up_relayed": sizes.relayed_upload,
+        "bytes_down_relayed": sizes.relayed_download + 4 * wish.dense_size,
+        "bytes_are": BYTES_ARE,
+        "bytes_up_whole_table": 2 * whole,
+        "bytes_down_whole_table": whole,
+        "kernel_seconds_per_device": answering + adding,
+        "kernel_seconds_per_round": wish.cohort * (answering + adding),
+        "rounds_until_everybody_took_part": rounds,
+        "kernel_seconds_until_everybody_took_part": wish.fleet * (answering + adding),
+        "memory_bytes": _memory(task),
+        "stored_bytes_per_round": wish.cohort * (sizes.keys + max(sizes.update) + sizes.answer),
+        "kernel": describe().removeprefix("kernel: "),
+    }
+
+
+def _task(wish: Wish, tables: int, bins: int) -> TaskSpec:
+    return TaskSpec(
+        name="plan",
+        items=wish.items,
+        row_width=wish.width,
+        dense_size=wish.dense_size,
+        capacity=wish.capacity,
+        tables=tables,
+        bins=bins,
+        ring_bits=wish.ring_bits,
+        fraction_bits=8,
+        bound=min(2 ** (wish.ring_bits - 2) // wish.cohort, LARGEST_NUMBER),
+        cohort=wish.cohort,
+        min_cohort=2,
+    )
+
+
+def _measure(task: TaskSpec, seconds: float) -> tuple[float, float]:
+    """Return the seconds that one server's kernel takes for one device: to answer its keys, and to add its update."""
+    round_ = RoundSpec(task=task, number=1, model_version=1, model_digest=bytes(32))
+    table = np.random.default_rng(1).normal(0, 1, (task.items, task.row_width)).astype(np.float32)
+    evaluation, share = Evaluation(round_, 0, reading.tag_rows(round_, table, None)), Share.empty(round_)
+    items = np.arange(task.capacity, dtype=np.int64)
+    sessions = [DeviceSession(round_, items) for _ in range(min(_SAMPLE, BATCH, task.cohort))]
+    uploads = [(one.session_id, one.keys[0], one.write_nothing()[0]) for one in sessions]
+    name, keys, _ = uploads[0]
+    found = fastest(
+        {"answer": lambda: evaluation.answer(name, keys), "add": lambda: evaluation.add(uploads, share)}, seconds
+    )
+    return found["answer"], found["add"] / len(uploads)
+
+
+def _memory(task: TaskSpec) -> int:
+    """Return what a server holds at once: tables, sums, the optimiser's memory on server 0, and a batch of sessions."""
+    numbers, sizes = task.items * task.row_width + task.dense_size, Sizes.of(task)
+    tagged = 4 * task.items * (task.row_width + 1) * _KEPT_VERSIONS
+    optimising = 3 * 4 * numbers + 2 * 8 * numbers  # model, two moments; the mean gradient in double precision
+    sums = 2 * task.ring.element_bytes * numbers
+    return tagged + optimising + sums + BATCH * (sizes.keys + max(sizes.update))

@@ -1,0 +1,120 @@
+"""A run that has ended, or a part of one: its table, its plot, and its file."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from secemb_sdk.home.files import write_file
+from secemb_shared.errors import SecEmbError
+from secemb_tools.charts import line_chart
+from secemb_tools.simulate.engine import Row
+from secemb_tools.simulate.scenario import Scenario
+
+FORMAT = "secemb/1 run"
+FILE = "run.json"
+
+
+class RunError(SecEmbError, ValueError):
+    """A run that is not there, cannot be read, or is of something else."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """What a scenario came to: a row for each round, and the same rows of a plain run if that was asked for."""
+
+    name: str
+    scenario: Scenario
+    way: str  # private, plain or http
+    task_id: str
+    rows: list[Row] = field(default_factory=list)
+    plain: list[Row] | None = None
+    seconds: float = 0.0  # of work; not part of the table
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether all rounds have been run."""
+        return len(self.rows) >= self.scenario.rounds
+
+    @property
+    def rmse(self) -> float | None:
+        """Return the last error that was measured."""
+        return last_rmse(self.rows)
+
+    @property
+    def same_as_plain(self) -> bool | None:
+        """Tell whether every row has the bits of the plain run's; nothing where there was none."""
+        return None if self.plain is None else self.plain[: len(self.rows)] == self.rows
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return a row for each round. On one machine the same scenario has the same table, whatever carried it.
+
+        Another kind of processor may add floats up in another order: then the last bits differ.
+        """
+        return [row.as_json() for row in self.rows]
+
+    def plot(self) -> str:
+        """Return the error over the rounds as SVG."""
+        series = {self.way: points_of(self.rows)}
+        if self.plain is not None:
+            series["plain"] = points_of(self.plain)
+        return line_chart(series, title="RMSE on held-out ratings", across="round")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "scenario": self.scenario.as_json(),
+            "way": self.way,
+            "task_id": self.task_id,
+            "finished": self.finished,
+            "rmse": self.rmse,
+            "plain_rmse": None if self.plain is None else last_rmse(self.plain),
+            "same_as_plain": self.same_as_plain,
+            "seconds": round(self.seconds, 3),
+            "table": self.table(),
+            "plain_table": None if self.plain is None else [row.as_json() for row in self.plain],
+        }
+
+    def save(self, folder: Path | str) -> Path:
+        """Write run.json and plot.svg into a directory of the run's name, as a whole or not at all; return it."""
+        path = Path(folder) / self.name
+        path.mkdir(parents=True, exist_ok=True)
+        write_file(path / "plot.svg", self.plot().encode())
+        write_file(path / FILE, (json.dumps(self.as_json(), indent=1) + "\n").encode())
+        return path
+
+    @classmethod
+    def load(cls, path: Path | str) -> Self:
+        """Read what `save` has written."""
+        try:
+            found = json.loads((Path(path) / FILE).read_bytes())
+            if found["format"] != FORMAT:
+                raise ValueError
+            plain = found["plain_table"]
+            return cls(
+                name=found["name"],
+                scenario=Scenario(**found["scenario"]),
+                way=found["way"],
+                task_id=found["task_id"],
+                rows=[Row(**row) for row in found["table"]],
+                plain=None if plain is None else [Row(**row) for row in plain],
+                seconds=found["seconds"],
+            )
+        except FileNotFoundError:
+            raise RunError(f"there is no run in {path}; secemb run list shows those that are") from None
+        except (ValueError, KeyError, TypeError):
+            raise RunError(
+                f"{path} holds no run of this version; remove it, or read it with the one that made it"
+            ) from None
+
+
+def points_of(rows: list[Row]) -> list[tuple[float, float]]:
+    """Return where a run's errors are on a plot."""
+    return [(float(row.round), row.rmse) for row in rows if row.rmse is not None]
+
+
+def last_rmse(rows: list[Row]) -> float | None:
+    """Return the last error in a table."""
+    return next((row.rmse for row in reversed(rows) if row.rmse is not None), None)

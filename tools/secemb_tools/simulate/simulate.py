@@ -1,0 +1,117 @@
+"""Research in one call: the protocol's own code, thousands of devices, one process, no HTTP."""
+
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+from secemb_tools.simulate.engine import PLAIN, PRIVATE, WAYS, Engine, Row
+from secemb_tools.simulate.run import FILE as RUN_FILE
+from secemb_tools.simulate.run import Run, RunError
+from secemb_tools.simulate.scenario import ScenarioError, World, make_world
+from secemb_tools.simulate.state import FILE, restore_state, save_state
+
+SAVE_EVERY = 10  # rounds
+
+Watcher = Callable[[Row], None]
+
+
+def simulate(
+    *,
+    model: str = "mf",
+    data: Path | str | None = None,
+    devices: int | None = None,
+    cohort: int | None = None,
+    rounds: int = 30,
+    items: int = 3000,
+    capacity: int = 100,
+    dimension: int = 16,
+    evaluate_every: int = 3,
+    epochs: int = 4,
+    rate: str | None = None,
+    seed: int = 1,
+    way: str = PRIVATE,
+    compare_plain: bool = False,
+    runs: Path | str | None = None,
+    name: str | None = None,
+    save_every: int = SAVE_EVERY,
+    watch: Watcher | None = None,
+) -> Run:
+    """Run a scenario and return it: `.table()`, `.plot()`, `.save(folder)`.
+
+    On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
+    in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
+    cut short.
+    """
+    world = make_world(
+        model=model,
+        data=None if data is None else Path(data),
+        devices=devices,
+        cohort=cohort,
+        rounds=rounds,
+        items=items,
+        capacity=capacity,
+        dimension=dimension,
+        evaluate_every=evaluate_every,
+        epochs=epochs,
+        rate=rate,
+        seed=seed,
+    )
+    return simulate_world(
+        world,
+        way=way,
+        compare_plain=compare_plain,
+        runs=None if runs is None else Path(runs),
+        name=name,
+        save_every=save_every,
+        watch=watch,
+    )
+
+
+def simulate_world(
+    world: World,
+    *,
+    way: str = PRIVATE,
+    compare_plain: bool = False,
+    runs: Path | None = None,
+    name: str | None = None,
+    save_every: int = SAVE_EVERY,
+    watch: Watcher | None = None,
+) -> Run:
+    """Run a world that is made already."""
+    if way not in WAYS or save_every < 1:
+        raise ScenarioError(f"a run is one of {', '.join(WAYS)}, and is saved every 1 or more rounds")
+    run = _begin(world, way, name or default_name(world, way), runs)
+    engines = [Engine(world, way=one) for one in ([way, PLAIN] if compare_plain else [way])]
+    state = None if runs is None else runs / run.name / FILE
+    tables = (restore_state(state, engines) if state is not None else None) or [[] for _ in engines]
+    run.rows, run.plain = tables[0], tables[1] if compare_plain else None
+    while not run.finished:
+        start = perf_counter()
+        for engine, table in zip(engines, tables, strict=True):
+            table.append(engine.step())
+        run.seconds += perf_counter() - start
+        if watch is not None:
+            watch(run.rows[-1])
+        if runs is not None and state is not None and (len(run.rows) % save_every == 0 or run.finished):
+            run.save(runs)
+            save_state(state, engines, tables)
+    return run
+
+
+def default_name(world: World, way: str) -> str:
+    """Return a name that says what the run is, and differs wherever the scenario does."""
+    wish = world.scenario
+    return f"{wish.model}-{world.ratings.name.replace(' ', '-')}-{way}-{wish.seed}-{wish.digest}"
+
+
+def _begin(world: World, way: str, name: str, runs: Path | None) -> Run:
+    run = Run(name=name, scenario=world.scenario, way=way, task_id=world.task.task_id.hex())
+    if Path(name).name != name or name in (".", ".."):
+        raise RunError("a run's name is the name of a directory, without a path")
+    if runs is None or not (runs / name / RUN_FILE).exists():
+        return run
+    before = Run.load(runs / name)
+    if (before.scenario, before.way) != (run.scenario, way):
+        raise RunError(f"{runs / name} is a run of something else; choose another --name, or remove it")
+    run.seconds = before.seconds
+    return run

@@ -1,0 +1,96 @@
+"""What a run needs to go on after it was cut short, in one file that is replaced as a whole."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from secemb_party.storage import Model, OptimiserState
+from secemb_sdk.home.files import write_file
+from secemb_sdk.models import PrivateState
+from secemb_tools.simulate.engine import Engine, Row
+from secemb_tools.simulate.run import RunError
+
+FILE = "state.safetensors"
+_OPTIMISER = "optimiser "
+_PARTS = ("values", "first", "second")  # of a private state
+
+Tensors = dict[str, np.ndarray]
+Tables = list[list[Row]]  # one for each engine
+
+
+def save_state(path: Path, engines: Sequence[Engine], tables: Tables) -> None:
+    """Write where all engines stand; they must have run equally many rounds."""
+    tensors: Tensors = {}
+    for engine in engines:
+        tensors |= {f"{engine.way} {name}": value for name, value in _tensors_of(engine)}
+    facts = {
+        "task": engines[0].world.task.task_id.hex(),
+        "ratings": engines[0].world.ratings.digest,
+        "rounds": engines[0].rounds,
+        "versions": [engine.model.version for engine in engines],
+        "tables": [[row.as_json() for row in table] for table in tables],
+    }
+    write_file(path, save(tensors, metadata={"run": json.dumps(facts)}))
+
+
+def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
+    """Bring engines to where they stood; return their tables, or nothing where nothing was saved."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="np") as file:
+            facts = json.loads(file.metadata()["run"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+        if facts["task"] != engines[0].world.task.task_id.hex():
+            raise RunError(f"{path} is of another task; name another run, or remove it")
+        if facts["ratings"] != engines[0].world.ratings.digest:
+            raise RunError(f"{path} was begun with other ratings; bring them back, name another run, or remove it")
+        if len(facts["versions"]) != len(engines):
+            raise RunError(f"{path} was begun with another --compare; say it as before, or name another run")
+        for engine, version in zip(engines, facts["versions"], strict=True):
+            engine.rounds = facts["rounds"]
+            _restore(engine, version, _named(tensors, f"{engine.way} "))
+        return [[Row(**row) for row in table] for table in facts["tables"]]
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        if isinstance(error, RunError):
+            raise
+        raise RunError(f"{path} cannot be read; remove it to begin the run anew") from error
+
+
+def _tensors_of(engine: Engine) -> Iterator[tuple[str, np.ndarray]]:
+    yield "rows", engine.model.rows
+    yield "dense", engine.model.dense
+    if engine.model.version > 0:
+        state = engine.optimiser.state()
+        yield from ((_OPTIMISER + name, value) for name, value in state.tensors.items())
+        yield "steps", np.array([state.steps], dtype=np.int64)
+    trained = [(person, device.memory.private()) for person, device in enumerate(engine.devices)]
+    known = [(person, private) for person, private in trained if private is not None]
+    yield "people", np.array([person for person, _ in known], dtype=np.int64)
+    yield "private steps", np.array([private.steps for _, private in known], dtype=np.int64)
+    for part in _PARTS:
+        if known:
+            yield f"private {part}", np.stack([getattr(private, part) for _, private in known])
+
+
+def _restore(engine: Engine, version: int, tensors: Tensors) -> None:
+    task_id = engine.world.task.task_id
+    engine.model = Model(task_id=task_id, version=version, rows=tensors["rows"], dense=tensors["dense"])
+    if version > 0:
+        remembered = _named(tensors, _OPTIMISER)
+        steps, kind = int(tensors["steps"][0]), engine.optimiser.kind
+        engine.optimiser.restore(
+            OptimiserState(task_id=task_id, version=version, kind=kind, steps=steps, tensors=remembered)
+        )
+    for place, person in enumerate(tensors["people"].tolist()):
+        parts = {part: tensors[f"private {part}"][place].copy() for part in _PARTS}
+        state = PrivateState(**parts, steps=int(tensors["private steps"][place]))
+        engine.devices[person].memory.keep_private(state)
+
+
+def _named(tensors: Tensors, prefix: str) -> Tensors:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

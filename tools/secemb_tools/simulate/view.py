@@ -1,0 +1,108 @@
+"""A run for people: a bar while it is under way, a table when it has ended."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from secemb_tools.cli import output
+from secemb_tools.simulate.run import Run
+from secemb_tools.simulate.scenario import World
+from secemb_tools.simulate.simulate import simulate_world
+
+
+class RoundsBar:
+    """How far a run is; in a file, where a bar is of no use, a line for each error."""
+
+    def __init__(self, console: Console, name: str, *, rounds: int) -> None:
+        self._console, self._name = console, name
+        self.progress = Progress(
+            TextColumn("{task.description:7}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[error]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._task = self.progress.add_task(name, total=rounds, error="")
+
+    def show(self, done: int, rmse: float | None) -> None:
+        """Show that so many rounds are done, and the error if it was measured after the last of them."""
+        self.progress.update(self._task, completed=done)
+        if rmse is None:
+            return
+        self.progress.update(self._task, error=f"RMSE {rmse:.4f}")
+        if not self._console.is_terminal:
+            self._console.print(f"{self._name} round {done}: RMSE {rmse:.4f}")
+
+
+INTERRUPTED = 130
+
+
+def run_with_progress(
+    world: World, *, runs: Path, name: str | None, compare_plain: bool, save_every: int, as_json: bool
+) -> int:
+    """Run a world with a bar on stderr, and print its table; return 0, 1 if a plain run differs, 130 after Ctrl-C."""
+    console = Console(stderr=True, highlight=False)
+    bar = RoundsBar(console, world.scenario.model, rounds=world.scenario.rounds)
+    with bar.progress:
+        try:
+            run = simulate_world(
+                world,
+                runs=runs,
+                name=name,
+                compare_plain=compare_plain,
+                save_every=save_every,
+                watch=lambda row: bar.show(row.round + 1, row.rmse),
+            )
+        except KeyboardInterrupt:
+            console.print(f"Stopped; the same command goes on with what was kept in {runs}.")
+            return INTERRUPTED
+    if as_json:
+        output.show_json(run.as_json())
+    else:
+        show_run(run)
+        Console(highlight=False).print(f"kept in {runs / run.name}", soft_wrap=True)
+    return 1 if run.same_as_plain is False else 0
+
+
+def show_run(run: Run) -> None:
+    """Print what a run came to."""
+    facts: dict[str, object] = {
+        "run": run.name,
+        "model": run.scenario.model,
+        "devices": f"{run.scenario.devices:,}, {run.scenario.cohort:,} in a round",
+        "rounds": f"{len(run.rows):,} of {run.scenario.rounds:,}",
+        "seconds": f"{run.seconds:.1f}",
+    }
+    if run.same_as_plain is not None:
+        facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "ANOTHER model"
+    output.show_facts(facts, as_json=False)
+    table = Table("round", "RMSE", "MAE", "model", "digest", box=SIMPLE_HEAD, show_edge=False)
+    for row in run.rows:
+        if row.rmse is not None:
+            table.add_row(str(row.round), f"{row.rmse:.4f}", f"{row.mae or 0:.4f}", f"v{row.version}", row.digest[:16])
+    Console(highlight=False).print(table)
+
+
+def show_comparison(comparison: dict[str, Any]) -> None:
+    """Print two runs next to each other."""
+    table = Table("round", comparison["first"], comparison["second"], "", box=SIMPLE_HEAD, show_edge=False)
+    for row in comparison["rounds"]:
+        if row["first_rmse"] is not None or row["second_rmse"] is not None:
+            same = "the same" if row["same"] else "differ"
+            table.add_row(str(row["round"]), _error(row["first_rmse"]), _error(row["second_rmse"]), same)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(table)
+    for name, (mine, other) in comparison["differences"].items():
+        console.print(f"{name}: {mine} and {other}")
+    console.print("The same to the last bit." if comparison["same"] else "These are different runs.")
+
+
+def _error(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
