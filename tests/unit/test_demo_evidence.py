@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from secemb_tools.demo.demo.evidence import ServerView, Traffic, total_of, view_of
 from tests.unit.sessions import make_task
 
 from secemb_party.ledger import Ledger
 from secemb_tools import simulate
+from secemb_tools.demo.evidence import ServerView, Traffic, total_of, view_of
 from secemb_tools.demo.summary import Ending, sights
 from secemb_tools.local import Service, service
 from secemb_tools.transport import Transport

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field, replace
 from io import StringIO
 
 from rich.console import Console
-from secemb_tools.demo.demo.live import LINES, View
 
+from secemb_tools.demo.live import LINES, View
 from secemb_tools.demo.watch import Seen
 
 SEEN = Seen(

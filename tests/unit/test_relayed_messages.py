@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk.round.session import DeviceSession, Messages
-from secemb_shared import holds
 from secemb_shared.errors import BoxError, LengthError, OtherRoundError, RelayKeyError, SecEmbError
-from secemb_shared.holds import proof_of
+from secemb_shared.holds import dense_mark, mask, proof_of, receipt_of
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind, RoundSpec, Sizes
 from secemb_shared.messages.relay_key import RelayKey
@@ -144,14 +143,14 @@ def test_a_box_for_another_round_of_the_same_number_is_refused_by_name() -> None
 def test_masks_and_marks_are_of_one_session_and_purpose_each() -> None:
     words = np.zeros((4, 6), dtype=np.uint32)
     places = [PLACE, replace(PLACE, number=8), replace(PLACE, session_id=bytes(15) + b"\1")]
-    holds = [bytes(32), b"\1" + bytes(31)]
-    masks = {holds.mask(place, hold, words).tobytes() for place in places for hold in holds}
+    secrets = [bytes(32), b"\1" + bytes(31)]
+    masks = {mask(place, hold, words).tobytes() for place in places for hold in secrets}
     assert len(masks) == 6
-    marks = [mark(place, hold, bytes(32)) for mark in MARKS for place in places for hold in holds]
+    marks = [mark(place, hold, bytes(32)) for mark in MARKS for place in places for hold in secrets]
     assert len(set(marks)) == len(MARKS) * 6
 
 
-MARKS = (holds.receipt_of, holds.dense_mark, proof_of)
+MARKS = (receipt_of, dense_mark, proof_of)
 
 
 def test_an_announcement_is_read_only_by_its_own_task() -> None:

@@ -22,9 +22,10 @@ from secemb_sdk.errors import (
     PinError,
     RatingError,
 )
+from secemb_sdk.home import files
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.encryption import Seal
-from secemb_sdk.home.files import Home, files
+from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt, Traffic
 from secemb_sdk.home.records import Keyed, Record, Stage, Ticket, Wish, Written, decode_stage, encode_stage
 from secemb_sdk.home.vault import Vault

@@ -12,8 +12,8 @@ from tests.simulation.phone import DOUBLED, FINE, a_phone, contributed
 from tests.unit.operator_desk import Desk, a_desk
 
 from secemb_party.ledger import ModelVersion, RoundRecord, RoundState
+from secemb_party.ui.views import peer
 from secemb_party.ui.views.peer import GRACE, agreed_at, due_at
-from secemb_party.ui.views.views import peer
 
 MODEL = ModelVersion(task_id=bytes(32), version=3, digest=bytes(32), recorded_at=50.0, published_at=60.0)
 

@@ -5,9 +5,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.vectors.values import Case, raw
 
 from secemb_lab.vectors.hpke import seal_with
-from secemb_shared import holds
 from secemb_shared.dpf import Backend
-from secemb_shared.holds import check_proof, hold_of, proof_of
+from secemb_shared.holds import check_proof, dense_mark, hold_of, mask, proof_of, receipt_of
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey, key_id_of
@@ -48,7 +47,7 @@ def check_session(case: Case, backend: Backend) -> None:
     check_proof(place, holds[0], digest(upload[0]), proofs[0])
     _check_message(case, round_, Kind.RELAYED_KEYS, keys, b"")
     _check_message(case, round_, Kind.RELAYED_UPLOAD, upload, proofs[1])
-    marks = [holds.receipt_of(place, holds[1], digest(one)).hex() for one in (keys[1], upload[1])]
+    marks = [receipt_of(place, holds[1], digest(one)).hex() for one in (keys[1], upload[1])]
     assert marks == case["receipts"]
     _check_answer(case, round_, backend)
 
@@ -74,12 +73,12 @@ def _check_answer(case: Case, round_: RoundSpec, backend: Backend) -> None:
     session_id, hold = raw(case["session_id"]), raw(case["holds"][1])
     place, answers = round_.label(session_id), [raw(one) for one in case["answers"]]
     words = [decode_answer(round_, session_id, party, answers[party]) for party in (0, 1)]
-    masked = holds.mask(place, hold, words[1], backend)
+    masked = mask(place, hold, words[1], backend)
     assert masked.astype("<u4").tobytes() == raw(case["masked"])
-    mark = holds.dense_mark(place, hold, digest(raw(case["dense"])))
+    mark = dense_mark(place, hold, digest(raw(case["dense"])))
     assert mark.hex() == case["dense_mark"]
     other = raw(case["masked"]) + raw(case["receipts"][0]) + mark
     assert encode_relayed_answer(round_, session_id, answers[0], other) == raw(case["relayed_answer"])
     combined, receipt, confirmed = decode_relayed_answer(round_, session_id, raw(case["relayed_answer"]))
     assert (receipt.hex(), confirmed) == (case["receipts"][0], mark)
-    assert (holds.mask(place, hold, combined, backend) == words[0] ^ words[1]).all()
+    assert (mask(place, hold, combined, backend) == words[0] ^ words[1]).all()

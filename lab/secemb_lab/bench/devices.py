@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from secemb_lab import child_environment
 from secemb_lab.bench import device_models, device_process
 from secemb_lab.bench.device_models import Taste
 from secemb_party.evaluation import Evaluation
@@ -132,7 +133,9 @@ class Case:
         file = Path(str(device_process.__file__))
         # -P: the folder of that file is no place to import from.
         program = [sys.executable, "-P", str(file)]
-        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as device:
+        with subprocess.Popen(
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
+        ) as device:
             if device.stdin is None or device.stdout is None:
                 raise RuntimeError("a process with pipes has none")
             what = {"task": self.round.task.encode().decode(), "round": self.round.encode().decode()}

@@ -12,6 +12,7 @@ from time import perf_counter, sleep
 
 import httpx
 
+from secemb_lab import child_environment
 from secemb_tools.local.service import HERE, free_ports, processor_seconds
 
 _REQUESTS = 1000
@@ -22,7 +23,7 @@ def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
     """Return the processor time of a request with so many bytes up and down, many connections at once."""
     [port] = free_ports(1)
     command = [sys.executable, "-m", "secemb_lab.loadtest.bare_service", str(port), str(received), str(os.getpid())]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as service:
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment()) as service:
         try:
             _await_start(port)
             before = processor_seconds(service.pid)

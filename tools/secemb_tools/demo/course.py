@@ -6,9 +6,9 @@ from pathlib import Path
 from time import perf_counter
 
 from secemb_sdk.home.receipts import Receipt
-from secemb_tools.demo.demo.evidence import ServerView, total_of, traffic_of, view_of
-from secemb_tools.demo.demo.fleet import Fleet, fleet_of
-from secemb_tools.demo.demo.live import View
+from secemb_tools.demo.evidence import ServerView, total_of, traffic_of, view_of
+from secemb_tools.demo.fleet import Fleet, fleet_of
+from secemb_tools.demo.live import View
 from secemb_tools.demo.summary import Ending
 from secemb_tools.demo.watch import Seen, Watch
 from secemb_tools.local import Pair, Service

@@ -15,11 +15,11 @@ from rich.console import Console
 
 from secemb_sdk.home.files import write_file
 from secemb_tools.cli.output import OperationError
-from secemb_tools.demo.demo.course import Course
-from secemb_tools.demo.demo.live import View
-from secemb_tools.demo.demo.page import page
-from secemb_tools.demo.demo.workspace import workspace
+from secemb_tools.demo.course import Course
+from secemb_tools.demo.live import View
+from secemb_tools.demo.page import page
 from secemb_tools.demo.summary import Ending, show
+from secemb_tools.demo.workspace import workspace
 from secemb_tools.local import Pair
 from secemb_tools.simulate.scenario import World
 from secemb_tools.transport import Transport

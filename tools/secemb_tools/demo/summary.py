@@ -8,7 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from secemb_tools.demo.demo.evidence import ServerView, Total, Traffic
+from secemb_tools.demo.evidence import ServerView, Total, Traffic
 from secemb_tools.demo.watch import Seen
 from secemb_tools.simulate.run import Run, last_rmse
 from secemb_tools.transport import Transport

@@ -75,18 +75,18 @@ class Ledger:
 
     add_task = _writes(tasks.add_task)
     task = _reads(tasks.task)
-    tasks = _reads(tasks.tasks)
 
     record_version = _writes(tasks.record_version)
     publish_version = _writes(tasks.publish_version)
     published_version = _reads(tasks.published_version)
-    tasks = _reads(tasks.versions)
+    versions = _reads(tasks.versions)
 
     wish_rollback = _writes(tasks.wish_rollback)
     finish_rollback = _writes(tasks.finish_rollback)
     give_up_rollback = _writes(tasks.give_up_rollback)
     open_rollback = _reads(tasks.open_rollback)
-    tasks = _reads(tasks.rollbacks)
+    rollbacks = _reads(tasks.rollbacks)
+    tasks = _reads(tasks.tasks)
 
     create_round = _writes(rounds.create_round)
     advance = _writes(rounds.advance)
@@ -114,14 +114,14 @@ class Ledger:
     token = _reads(tokens.token)
     tokens = _reads(tokens.tokens)
 
+    remember = _writes(events.remember)
+    recall = _reads(events.recall)
+
     append_event = _writes(events.append_event)
     recent_events = _reads(events.recent_events)
     events = _reads(events.events)
 
-    remember = _writes(events.remember)
-    recall = _reads(events.recall)
-
-    async def sessions(
+    async def bodies(
         self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int = 32
     ) -> AsyncIterator[list[SessionBodies]]:
         """Yield keys and update of these sessions in their order, so many at a time: a round need not fit in memory."""

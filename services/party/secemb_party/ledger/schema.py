@@ -82,7 +82,7 @@ _SESSION_ID = FixedBytes(16)
 # SQLite counts up only in a column that it calls INTEGER.
 _COUNTER = BigInteger().with_variant(Integer, "sqlite")
 
-tasks = Table(
+tasks: Table = Table(
     "tasks",
     METADATA,
     Column("task_id", _DIGEST, primary_key=True),
@@ -90,7 +90,7 @@ tasks = Table(
     Column("added_at", Double, nullable=False),
 )
 
-model_versions = Table(
+model_versions: Table = Table(
     "model_versions",
     METADATA,
     Column("task_id", _DIGEST, ForeignKey("tasks.task_id"), primary_key=True),
@@ -101,7 +101,7 @@ model_versions = Table(
 )
 
 # What the operator wants, each once: while devices saw version `seen`, go back to the numbers of `source`.
-rollbacks = Table(
+rollbacks: Table = Table(
     "rollbacks",
     METADATA,
     Column("task_id", _DIGEST, ForeignKey("tasks.task_id"), primary_key=True),
@@ -120,7 +120,7 @@ Index(
     postgresql_where=rollbacks.c.ended_at.is_(None),
 )
 
-rounds = Table(
+rounds: Table = Table(
     "rounds",
     METADATA,
     Column("round_id", _DIGEST, primary_key=True),
@@ -155,7 +155,7 @@ Index(
 )
 
 # Rows stay for ever: a session id that was used once is used.
-sessions = Table(
+sessions: Table = Table(
     "sessions",
     METADATA,
     Column("session_id", _SESSION_ID, primary_key=True),
@@ -172,7 +172,7 @@ sessions = Table(
 )
 
 # Apart from their sessions, so that an update does not write the keys anew and forgetting leaves the digests.
-bodies = Table(
+bodies: Table = Table(
     "bodies",
     METADATA,
     Column("session_id", _SESSION_ID, ForeignKey("sessions.session_id"), primary_key=True),
@@ -180,7 +180,7 @@ bodies = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
-tokens = Table(
+tokens: Table = Table(
     "tokens",
     METADATA,
     Column("token_hash", _DIGEST, primary_key=True),
@@ -189,7 +189,7 @@ tokens = Table(
     Column("revoked_at", Double),
 )
 
-events = Table(
+events: Table = Table(
     "events",
     METADATA,
     Column("event_id", _COUNTER, primary_key=True),
@@ -199,7 +199,7 @@ events = Table(
     sqlite_autoincrement=True,  # a number is not given twice, even after the newest rows are gone
 )
 
-answers = Table(
+answers: Table = Table(
     "answers",
     METADATA,
     Column("key", ShortText(200), primary_key=True),
