@@ -56,7 +56,7 @@ NOTICED: Mapping[str, Misconduct] = {
     "relay-box": Misconduct.NOT_PASSED_ON,
     "relay-altered": Misconduct.NOT_PASSED_ON,
     "relay-round": Misconduct.ROUND,
-    "proof-refused": Misconduct.PROOF,
+    "proof-refused": Misconduct.MAC,
 }
 # For what stands in between and speaks no problem documents: proxies, load balancers.
 BY_STATUS: Mapping[int, Entry] = {

@@ -9,7 +9,7 @@ SecEmbError
 ├── PathSpentError         a path secret was asked for a second time
 ├── SessionError           a session that is unknown, not complete, or used again with other bytes
 ├── SpecError              a task or round specification that is not valid
-├── ProofError             an upload that does not come from whoever made the session's keys
+├── MacError               an upload that does not come from whoever made the session's keys
 ├── MessageError           bytes from outside that are not what the round asks for
 │   ├── LengthError            too short, too long, trailing bytes
 │   ├── VersionError           another version of the protocol
@@ -62,8 +62,8 @@ class SpecError(SecEmbError, ValueError):
     """A task or round specification is not valid."""
 
 
-class ProofError(SecEmbError):
-    """An upload lacks the proof that it comes from whoever made the session's keys."""
+class MacError(SecEmbError):
+    """An upload lacks the MAC that it comes from whoever made the session's keys."""
 
 
 class MessageError(SecEmbError, ValueError):

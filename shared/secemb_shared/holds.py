@@ -7,7 +7,7 @@ import numpy as np
 
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf.backend import Words32
-from secemb_shared.errors import ProofError
+from secemb_shared.errors import MacError
 from secemb_shared.labels import Label, Purpose
 
 MARK_BYTES = 16
@@ -18,15 +18,15 @@ def hold_of(keys: bytes) -> bytes:
     return hashlib.sha256(keys).digest()
 
 
-def proof_of(place: Label, hold: bytes, digest: bytes) -> bytes:
+def upload_mac(place: Label, hold: bytes, digest: bytes) -> bytes:
     """Return what shows a server that the upload with this SHA-256 is from the device that made the keys."""
-    return mark(place, Purpose.UPLOAD_PROOF, hold, digest)
+    return mark(place, Purpose.UPLOAD_MAC, hold, digest)
 
 
-def check_proof(place: Label, hold: bytes, digest: bytes, shown: bytes) -> None:
-    """Raise unless this is the proof of the upload with this SHA-256."""
-    if not same_mark(proof_of(place, hold, digest), shown):
-        raise ProofError("this upload does not come from the device that made the keys")
+def check_upload_mac(place: Label, hold: bytes, digest: bytes, shown: bytes) -> None:
+    """Raise unless this is the MAC of the upload with this SHA-256."""
+    if not same_mark(upload_mac(place, hold, digest), shown):
+        raise MacError("this upload does not come from the device that made the keys")
 
 
 def mark(place: Label, purpose: Purpose, hold: bytes, digest: bytes) -> bytes:

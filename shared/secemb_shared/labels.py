@@ -28,7 +28,7 @@ class Purpose(Enum):
     BINDING = "binding"
     LAYOUT = "layout"
     ROW_TAG = "row-tag"
-    UPLOAD_PROOF = "upload/proof"
+    UPLOAD_MAC = "upload/proof"
     ANSWER_MASK = "stream/mask"
     RELAY_RECEIPT = "relay/receipt"
     RELAY_DENSE = "relay/dense"

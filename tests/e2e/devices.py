@@ -83,7 +83,7 @@ class Device:
 
     def headers(self, role: int, what: str) -> dict[str, str]:
         shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        return shown if what.endswith("keys") else shown | {"secemb-proof": self.session.marks.proofs[role].hex()}
+        return shown if what.endswith("keys") else shown | {"secemb-proof": self.session.marks.macs[role].hex()}
 
     async def _insist(self, role: int, method: str, path: str, **request: object) -> httpx.Response:
         """Repeat a request until it is answered with 200; a refusal for good ends the test."""
@@ -108,8 +108,8 @@ class TwoFacedDevice(Device):
         self.updates = (self._faces[0].write_nothing()[0], self._faces[1].write_nothing()[1])
 
     def headers(self, role: int, what: str) -> dict[str, str]:
-        proof = {} if what == "keys" else {"secemb-proof": self._faces[role].marks.proofs[role].hex()}
-        return super().headers(role, "keys") | proof
+        mac = {} if what == "keys" else {"secemb-proof": self._faces[role].marks.macs[role].hex()}
+        return super().headers(role, "keys") | mac
 
 
 def what_of(path: str) -> str:

@@ -18,7 +18,7 @@ class RelayedDevice(Device):
         if kind is Kind.RELAYED_KEYS:
             return box_content(self.session.round, Kind.KEYS, self.session.keys[1])
         assert self.updates is not None
-        return box_content(self.session.round, Kind.UPDATE, self.updates[1], proof=self.session.marks.proofs[1])
+        return box_content(self.session.round, Kind.UPDATE, self.updates[1], mac=self.session.marks.macs[1])
 
     def relayed(self, kind: Kind) -> bytes:
         """Return a message with its box, which is sealed anew each time."""

@@ -153,7 +153,7 @@ def secret_words(servers: Servers, devices: list[Device]) -> Iterator[tuple[str,
         yield "a session id", base64.b64encode(device.session_id).decode().rstrip("=")
         yield "a ticket", device.ticket.rstrip("=")
         yield "a ticket", base64.urlsafe_b64decode(device.ticket).hex()
-        for secret in (*device.session.holds, *device.session.marks.proofs):
+        for secret in (*device.session.holds, *device.session.marks.macs):
             yield "a hold or a proof", secret.hex()
         if isinstance(device, RelayedDevice):
             yield "a receipt", device.session.marks.receipt.hex()
@@ -177,7 +177,7 @@ def hidden_bytes(servers: Servers, devices: list[Device]) -> Iterator[bytes]:
     for device in devices:
         assert device.updates is not None
         yield from (sent[ENVELOPE_BYTES:] for sent in (*device.session.keys, *device.updates, *device.answers))
-        yield from (*device.session.holds, *device.session.marks.proofs)
+        yield from (*device.session.holds, *device.session.marks.macs)
         if isinstance(device, RelayedDevice):
             yield from boxes(device)
     yield from relay_keys(servers)

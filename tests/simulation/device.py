@@ -10,7 +10,7 @@ from tests.simulation.pair import Pair
 
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import secure_sum
-from secemb_shared.holds import hold_of, proof_of
+from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.codec import SEED_BYTES, encode_sum_share
@@ -136,7 +136,7 @@ class Device:
         if what == KEYS:
             return shown
         hold, digest = hold_of(self.body(role, KEYS)), hashlib.sha256(data).digest()
-        return shown | {"secemb-proof": proof_of(self.spec.label(self.name), hold, digest).hex()}
+        return shown | {"secemb-proof": upload_mac(self.spec.label(self.name), hold, digest).hex()}
 
     async def put(self, role: int, what: str, body: bytes | None = None, **headers: str) -> httpx.Response | None:
         """Send a message, the right one unless another is given."""

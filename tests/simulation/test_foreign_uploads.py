@@ -19,7 +19,7 @@ from secemb_party import upload_macs
 from secemb_party.evaluation import upload_bytes
 from secemb_sdk.round.contribute import NotNow
 from secemb_sdk.steps import Answer, Request
-from secemb_shared.holds import hold_of, proof_of
+from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
@@ -48,7 +48,7 @@ def attempts(victim: Device, role: int, upload: bytes) -> list[str]:
         "0" * 31,
         other,
         other.upper(),
-        *(proof_of(place, g, digest).hex() for g in guesses),
+        *(upload_mac(place, g, digest).hex() for g in guesses),
     ]
 
 
@@ -75,8 +75,8 @@ async def test_neither_server_can_upload_at_the_other_in_somebodys_session(
         victim = devices[0]
         upload = made_up(victim.spec, victim.name, role)
         tried = attempts(victim, role, upload)
-        for proof in tried:
-            answer = await victim.put(role, UPDATE, upload, **{"secemb-proof": proof})
+        for mac in tried:
+            answer = await victim.put(role, UPDATE, upload, **{"secemb-proof": mac})
             assert answer is not None
             assert answer.status_code == 403
             assert answer.json()["type"] == "urn:secemb:problem:proof-refused"

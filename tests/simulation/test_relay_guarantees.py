@@ -34,8 +34,8 @@ def request(device: Device, sending: Sending, body: bytes | AsyncIterator[bytes]
     """Return the request that carries a message, or other bytes in its place."""
     url = f"https://server0/v1/rounds/{device.spec.digest.hex()}/sessions/{device.name.hex()}/{sending.name}"
     headers = {"content-type": "application/octet-stream", "secemb-ticket": device.ticket}
-    if sending.proof:
-        headers["secemb-proof"] = sending.proof.hex()
+    if sending.mac:
+        headers["secemb-proof"] = sending.mac.hex()
     content = sending.body if body is None else body
     if not isinstance(content, bytes):
         headers["content-length"] = str(len(sending.body))
@@ -101,9 +101,9 @@ async def test_an_upload_before_its_keys_is_unknown() -> None:
 def unread_update(pair: Pair, session: DeviceSession) -> Sending:
     """Return the upload of a session whose keys have not been answered."""
     own, other = session.write_nothing()
-    content = box_content(session.round, Kind.UPDATE, other, proof=session.marks.proofs[1])
+    content = box_content(session.round, Kind.UPDATE, other, mac=session.marks.macs[1])
     body = encode_relayed(session.round, session.session_id, Kind.RELAYED_UPLOAD, own, content, newest_key(pair))
-    return Sending(0, "relayed-update", body, session.marks.proofs[0])
+    return Sending(0, "relayed-update", body, session.marks.macs[0])
 
 
 @pytest.mark.parametrize("change", [-1, 1])

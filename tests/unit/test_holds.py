@@ -8,8 +8,8 @@ import pytest
 from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared.errors import ProofError, SessionError
-from secemb_shared.holds import MARK_BYTES, check_proof, hold_of, proof_of
+from secemb_shared.errors import MacError, SessionError
+from secemb_shared.holds import MARK_BYTES, check_upload_mac, hold_of, upload_mac
 from secemb_shared.labels import Label
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -23,10 +23,10 @@ def test_each_server_takes_the_proof_that_is_for_it_and_no_other(kind: str) -> N
     digests = [hashlib.sha256(one).digest() for one in uploads]
     for party in (0, 1):
         hold = hold_of(session.keys[party])
-        check_proof(place, hold, digests[party], session.marks.proofs[party])
-        for wrong in (session.marks.proofs[1 - party], session.marks.receipt, bytes(MARK_BYTES), b""):
-            with pytest.raises(ProofError):
-                check_proof(place, hold, digests[party], wrong)
+        check_upload_mac(place, hold, digests[party], session.marks.macs[party])
+        for wrong in (session.marks.macs[1 - party], session.marks.receipt, bytes(MARK_BYTES), b""):
+            with pytest.raises(MacError):
+                check_upload_mac(place, hold, digests[party], wrong)
 
 
 def test_the_keys_of_the_two_servers_differ_in_the_private_seed_alone_so_neither_hold_follows_from_the_other() -> None:
@@ -47,19 +47,19 @@ def test_a_proof_is_of_one_place_hold_and_upload() -> None:
         replace(PLACE, number=8),
         replace(PLACE, session_id=b"\1" * 16),
     ]
-    proofs = {proof_of(place, hold, one) for place in places for hold in (HOLD, DIGEST) for one in (HOLD, DIGEST)}
-    assert len(proofs) == 16
-    assert {len(proof) for proof in proofs} == {MARK_BYTES} == {16}
+    macs = {upload_mac(place, hold, one) for place in places for hold in (HOLD, DIGEST) for one in (HOLD, DIGEST)}
+    assert len(macs) == 16
+    assert {len(mac) for mac in macs} == {MARK_BYTES} == {16}
 
 
 @pytest.mark.parametrize("at", range(8 * MARK_BYTES))
 def test_every_bit_of_a_proof_counts(at: int) -> None:
-    right = proof_of(PLACE, HOLD, DIGEST)
-    check_proof(PLACE, HOLD, DIGEST, right)
+    right = upload_mac(PLACE, HOLD, DIGEST)
+    check_upload_mac(PLACE, HOLD, DIGEST, right)
     wrong = bytearray(right)
     wrong[at // 8] ^= 1 << at % 8
-    with pytest.raises(ProofError):
-        check_proof(PLACE, HOLD, DIGEST, bytes(wrong))
+    with pytest.raises(MacError):
+        check_upload_mac(PLACE, HOLD, DIGEST, bytes(wrong))
 
 
 def test_there_are_no_marks_before_there_is_an_upload() -> None:
@@ -68,4 +68,4 @@ def test_there_are_no_marks_before_there_is_an_upload() -> None:
         _ = session.marks
     session.write_nothing()
     assert session.marks == session.marks
-    assert not any(one.hex() in repr(session.marks) for one in session.marks.proofs)
+    assert not any(one.hex() in repr(session.marks) for one in session.marks.macs)

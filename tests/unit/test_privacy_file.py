@@ -27,7 +27,7 @@ RING = Ring(bits=32, fraction_bits=16)
 WHOLE = """
 unit = "record"
 delta = 1e-6
-rate = 0.05
+sampling_rate = 0.05
 
 [train]
 clip = 1.5
@@ -65,7 +65,7 @@ def test_a_whole_file_says_what_it_says(tmp_path: Path) -> None:
     assert read(tmp_path, WHOLE) == Privacy(
         unit="record",
         delta="0.000001",
-        rate="0.05",
+        sampling_rate="0.05",
         dense_clip=2**14,
         train=BudgetLine(clip=3 * 2**15, epsilon="8", multiplier="2"),
         survey=BudgetLine(clip=100 << 16, epsilon="0.5", multiplier="30"),
@@ -75,7 +75,7 @@ def test_a_whole_file_says_what_it_says(tmp_path: Path) -> None:
 
 def test_without_a_multiplier_all_rounds_fit_and_with_less_noise_they_would_not(tmp_path: Path) -> None:
     found = read(tmp_path, SHORT)
-    assert (found.survey, found.evaluate, found.rate, found.dense_clip) == (None, None, "", 0)
+    assert (found.survey, found.evaluate, found.sampling_rate, found.dense_clip) == (None, None, "", 0)
     multiplier = float(found.train.multiplier)
     assert epsilon(Terms(multiplier=multiplier, delta=1e-5), 100) <= 4
     assert epsilon(Terms(multiplier=multiplier - 0.01, delta=1e-5), 100) > 4
@@ -129,12 +129,12 @@ def test_a_task_is_made_with_a_promise_and_says_what_it_costs(tmp_path: Path) ->
 
 
 def test_a_task_that_counts_on_chance_says_against_whom(tmp_path: Path) -> None:
-    (tmp_path / "privacy.toml").write_text("rate = 0.1\n" + SHORT)
+    (tmp_path / "privacy.toml").write_text("sampling_rate = 0.1\n" + SHORT)
     words = ("task", "create", "--out", tmp_path / "t", *TASK, "--privacy", tmp_path / "privacy.toml", "--json")
     done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     made = json.loads(done.stdout)
     line = lines_of(read_task(tmp_path / "t" / "server0" / "task.json"))["train"]
-    known = epsilon(replace(line.terms, rate=None), 20)
+    known = epsilon(replace(line.terms, sampling_rate=None), 20)
     assert known > 4 * 4
     assert f"train: ε {known:.3g}, against whoever knows who took part: server 0" in made["privacy_known"]
     assert "well above --min-cohort (2)" in done.stderr
@@ -161,7 +161,7 @@ def test_a_check_says_what_a_task_promises_and_what_is_missing(monkeypatch: pyte
     assert finding.status == "ok"
     assert "ε 4" in finding.text
     assert "who took part" not in finding.text
-    (finding,) = preflight._check_privacy(replace(task, privacy=replace(privacy, rate="0.5")))
+    (finding,) = preflight._check_privacy(replace(task, privacy=replace(privacy, sampling_rate="0.5")))
     known = re.fullmatch(r".*does not know who took part, ε ([0-9.]+) against the others", finding.text)
     assert known is not None
     assert float(known[1]) > 4

@@ -23,7 +23,7 @@ OTHERS: dict[str, Any] = {
     "survey": SUMS,
     "evaluate": None,
     "dense_clip": STEPS,
-    "rate": "0.05",
+    "sampling_rate": "0.05",
 }
 
 
@@ -40,7 +40,7 @@ def read(content: Any) -> TaskSpec:
 def test_the_group_is_part_of_the_canonical_form() -> None:
     expected = (
         b'"privacy":{"delta":"0.00001","dense_clip":0,"evaluate":{"clip":6553600,"epsilon":"5","multiplier":"1.5"},'
-        b'"rate":"","survey":{},"train":{"clip":4096,"epsilon":"20","multiplier":"2"},"unit":"user"},'
+        b'"sampling_rate":"","survey":{},"train":{"clip":4096,"epsilon":"20","multiplier":"2"},"unit":"user"},'
     )
     assert expected in TASK.encode()
     assert b'"privacy":{},' in make_task().encode()
@@ -112,8 +112,8 @@ def test_a_task_with_noise_has_a_line_for_training() -> None:
         ({"unit": "device"}, "unit"),
         ({"delta": "0"}, "delta"),
         ({"delta": "1"}, "delta"),
-        ({"rate": "0"}, "rate"),
-        ({"rate": "1.5"}, "rate"),
+        ({"sampling_rate": "0"}, "sampling rate"),
+        ({"sampling_rate": "1.5"}, "sampling rate"),
         ({"train": replace(TRAINING, epsilon="0")}, "epsilon"),
         ({"train": replace(TRAINING, epsilon="1001")}, "epsilon"),
         ({"train": replace(TRAINING, multiplier="0.001")}, "finer or wider"),

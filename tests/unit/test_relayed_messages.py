@@ -12,7 +12,7 @@ from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk.round.session import DeviceSession, Messages
 from secemb_shared.errors import BoxError, LengthError, OtherRoundError, RelayKeyError, SecEmbError
-from secemb_shared.holds import dense_mark, mask, proof_of, receipt_of
+from secemb_shared.holds import dense_mark, mask, receipt_of, upload_mac
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind, RoundSpec, Sizes
 from secemb_shared.messages.relay_key import RelayKey
@@ -45,8 +45,8 @@ def rounds() -> list[RoundSpec]:
 
 def seal(session: DeviceSession, kind: Kind, messages: Messages) -> bytes:
     round_, step = session.round, step_of(session.round, kind)
-    proof = b"" if kind is Kind.RELAYED_KEYS else session.marks.proofs[1]
-    content = box_content(round_, step, messages[1], proof=proof)
+    mac = b"" if kind is Kind.RELAYED_KEYS else session.marks.macs[1]
+    content = box_content(round_, step, messages[1], mac=mac)
     return encode_relayed(round_, session.session_id, kind, messages[0], content, KEY)
 
 
@@ -59,9 +59,9 @@ def test_both_servers_end_up_with_the_direct_messages(round_: RoundSpec) -> None
         split = split_relayed(round_, session.session_id, kind, data)
         content = open_content(round_, session.session_id, step, PRIVATE, split.sealed)
         assert split.own == messages[0]
-        message, proof = rebuild(round_, session.session_id, step, split.public, content)
+        message, mac = rebuild(round_, session.session_id, step, split.public, content)
         assert message == messages[1]
-        assert proof == (b"" if step is Kind.KEYS else session.marks.proofs[1])
+        assert mac == (b"" if step is Kind.KEYS else session.marks.macs[1])
         assert session.keys[1][24:40] not in data  # the seed of server 1 is nowhere in the clear
 
 
@@ -150,7 +150,7 @@ def test_masks_and_marks_are_of_one_session_and_purpose_each() -> None:
     assert len(set(marks)) == len(MARKS) * 6
 
 
-MARKS = (receipt_of, dense_mark, proof_of)
+MARKS = (receipt_of, dense_mark, upload_mac)
 
 
 def test_an_announcement_is_read_only_by_its_own_task() -> None:

@@ -15,7 +15,7 @@ SMALL = Privacy(
     delta="0.00001",
     train=BudgetLine(clip=TRAINING.clip, multiplier="3", epsilon="0.9"),  # one round, and no second
     evaluate=BudgetLine(clip=2**16, multiplier="4", epsilon="1"),
-    rate="0.5",
+    sampling_rate="0.5",
 )
 
 

@@ -7,7 +7,7 @@ from tests.vectors.values import Case, error_of, numbers, raw
 
 from secemb_shared import reading
 from secemb_shared.dpf import Backend
-from secemb_shared.holds import check_proof
+from secemb_shared.holds import check_upload_mac
 from secemb_shared.layout import Placement
 from secemb_shared.messages import (
     Kind,
@@ -67,13 +67,13 @@ class Refusals:
         round_ = self.rounds[case["round_kind"]]
         step, sealed = step_of(round_, Kind[case["relayed"].upper()]), raw(case["sealed"])
         content = open_content(round_, self.session_id, step, self.relay_private, sealed)
-        message, proof = rebuild(round_, self.session_id, step, raw(case["public"]), content)
+        message, mac = rebuild(round_, self.session_id, step, raw(case["public"]), content)
         if step is not Kind.KEYS:
-            self._prove(case["round_kind"], 1, message, proof)
+            self._prove(case["round_kind"], 1, message, mac)
         return message
 
-    def _prove(self, kind: str, party: int, upload: bytes, proof: bytes) -> None:
-        check_proof(self.rounds[kind].label(self.session_id), self.holds[party], digest(upload), proof)
+    def _prove(self, kind: str, party: int, upload: bytes, mac: bytes) -> None:
+        check_upload_mac(self.rounds[kind].label(self.session_id), self.holds[party], digest(upload), mac)
 
     def _message(self, case: Case) -> tuple[RoundSpec, bytes, int, bytes]:
         return self.rounds[case["round_kind"]], self.session_id, case["party"], raw(case["data"])

@@ -6,7 +6,7 @@ from tests.vectors.values import Case, raw
 
 from secemb_lab.vectors.hpke import seal_with
 from secemb_shared.dpf import Backend
-from secemb_shared.holds import check_proof, dense_mark, hold_of, mask, proof_of, receipt_of
+from secemb_shared.holds import check_upload_mac, dense_mark, hold_of, mask, receipt_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey, key_id_of
@@ -42,25 +42,25 @@ def check_session(case: Case, backend: Backend) -> None:
     place, holds = round_.label(session_id), [raw(one) for one in case["holds"]]
     keys, upload = [raw(one) for one in case["keys"]], [raw(one) for one in case["upload"]]
     assert [hold_of(one) for one in keys] == holds
-    proofs = [proof_of(place, hold, digest(one)) for hold, one in zip(holds, upload, strict=True)]
-    assert [proof.hex() for proof in proofs] == case["proofs"]
-    check_proof(place, holds[0], digest(upload[0]), proofs[0])
+    macs = [upload_mac(place, hold, digest(one)) for hold, one in zip(holds, upload, strict=True)]
+    assert [mac.hex() for mac in macs] == case["proofs"]
+    check_upload_mac(place, holds[0], digest(upload[0]), macs[0])
     _check_message(case, round_, Kind.RELAYED_KEYS, keys, b"")
-    _check_message(case, round_, Kind.RELAYED_UPLOAD, upload, proofs[1])
+    _check_message(case, round_, Kind.RELAYED_UPLOAD, upload, macs[1])
     marks = [receipt_of(place, holds[1], digest(one)).hex() for one in (keys[1], upload[1])]
     assert marks == case["receipts"]
     _check_answer(case, round_, backend)
 
 
-def _check_message(case: Case, round_: RoundSpec, kind: Kind, direct: list[bytes], proof: bytes) -> None:
+def _check_message(case: Case, round_: RoundSpec, kind: Kind, direct: list[bytes], mac: bytes) -> None:
     found, session_id = case[kind.name.lower()], raw(case["session_id"])
     message, step, place = raw(found["message"]), step_of(round_, kind), round_.label(session_id)
     private = X25519PrivateKey.from_private_bytes(raw(case["private"]))
     split = split_relayed(round_, session_id, kind, message)
     content = open_content(round_, session_id, step, private, split.sealed)
     assert split.own == direct[0]
-    assert rebuild(round_, session_id, step, split.public, content) == (direct[1], proof)
-    assert content == raw(found["content"]) == box_content(round_, step, direct[1], proof=proof)
+    assert rebuild(round_, session_id, step, split.public, content) == (direct[1], mac)
+    assert content == raw(found["content"]) == box_content(round_, step, direct[1], mac=mac)
     assert len(message) == relayed_bytes(round_, kind)
     public, info = private.public_key().public_bytes_raw(), raw(found["info"])
     assert info == box_info(place, step)

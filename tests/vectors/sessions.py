@@ -12,7 +12,7 @@ from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import reading, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots
-from secemb_shared.holds import hold_of, proof_of
+from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
 from secemb_shared.layout import Placement
 from secemb_shared.messages import (
@@ -71,7 +71,7 @@ class Round:
         updates = device.write(items, self._updates(case), self._dense(case))
         assert [message.hex() for message in updates] == case["update"]
         assert [hold.hex() for hold in device.holds] == case["holds"]
-        assert [proof.hex() for proof in device.marks.proofs] == case["proofs"]
+        assert [mac.hex() for mac in device.marks.macs] == case["proofs"]
         for party, message in zip(self.parties, updates, strict=True):
             party.update(device.session_id, message)
 
@@ -100,9 +100,9 @@ class Round:
         ]
         assert [message.hex() for message in updates] == case["update"]
         assert {public_update_digest(self.round, message).hex() for message in updates} == {case["update_digest"]}
-        for hold, key, message, proof in zip(case["holds"], keys, updates, case["proofs"], strict=True):
+        for hold, key, message, mac in zip(case["holds"], keys, updates, case["proofs"], strict=True):
             assert hold_of(key).hex() == hold
-            assert proof_of(label, raw(hold), hashlib.sha256(message).digest()).hex() == proof
+            assert upload_mac(label, raw(hold), hashlib.sha256(message).digest()).hex() == mac
         answers = [decode_answer(self.round, session_id, b, raw(case["answers"][b])) for b in (0, 1)]
         items, rows = reading.recover(self.round, placement, (answers[0], answers[1]), self.backend)
         assert (items.tolist(), each(rows)) == (case["read_items"], case["read_rows"])

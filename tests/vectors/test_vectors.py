@@ -119,7 +119,7 @@ def test_every_purpose_and_every_error_of_bytes_from_outside_has_a_vector() -> N
     assert {case["purpose"] for case in document("labels")["cases"]} == {purpose.value for purpose in Purpose}
     named = {case["error"] for name in ("negative", "ring") for case in document(name)["refused"]}
     of_messages = {error.__name__ for error in errors.MessageError.__subclasses__()}
-    assert named == of_messages | {"SpecError", "ProofError", "RowTagError", "NotFiniteError", "OutOfRangeError"}
+    assert named == of_messages | {"SpecError", "MacError", "RowTagError", "NotFiniteError", "OutOfRangeError"}
 
 
 def test_every_kind_of_round_has_a_vector() -> None:

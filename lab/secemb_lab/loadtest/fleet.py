@@ -25,7 +25,7 @@ class Sending:
     server: int
     name: str  # the last part of its address
     body: bytes
-    proof: bytes = b""
+    mac: bytes = b""
 
 
 def keys_of(session: DeviceSession, relay: RelayKey | None) -> list[Sending]:
@@ -40,19 +40,19 @@ def update_of(session: DeviceSession, answers: list[bytes], relay: RelayKey | No
     """Read the rows, and return an update that changes nothing."""
     if relay is None:
         session.read((answers[0], answers[1]))
-        messages, proofs = session.write_nothing(), session.marks.proofs
-        return [Sending(server, "update", messages[server], proofs[server]) for server in (0, 1)]
+        messages, macs = session.write_nothing(), session.marks.macs
+        return [Sending(server, "update", messages[server], macs[server]) for server in (0, 1)]
     session.read_relayed(answers[0])
     own, other = session.write_nothing()
-    proofs = session.marks.proofs
-    content = box_content(session.round, Kind.UPDATE, other, proof=proofs[1])
-    return [_relayed(session, "relayed-update", Kind.RELAYED_UPLOAD, own, content, relay, proofs[0])]
+    macs = session.marks.macs
+    content = box_content(session.round, Kind.UPDATE, other, mac=macs[1])
+    return [_relayed(session, "relayed-update", Kind.RELAYED_UPLOAD, own, content, relay, macs[0])]
 
 
 def _relayed(
-    session: DeviceSession, name: str, kind: Kind, own: bytes, content: bytes, relay: RelayKey, proof: bytes = b""
+    session: DeviceSession, name: str, kind: Kind, own: bytes, content: bytes, relay: RelayKey, mac: bytes = b""
 ) -> Sending:
-    return Sending(0, name, encode_relayed(session.round, session.session_id, kind, own, content, relay), proof)
+    return Sending(0, name, encode_relayed(session.round, session.session_id, kind, own, content, relay), mac)
 
 
 _TRIES = 3000
@@ -146,8 +146,8 @@ class _Calls:
     async def _put(self, message: Sending, seconds: list[float]) -> bytes:
         path = f"/v1/rounds/{self.session.round.digest.hex()}/sessions/{self.session.session_id.hex()}/{message.name}"
         headers = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        if message.proof:
-            headers["secemb-proof"] = message.proof.hex()
+        if message.mac:
+            headers["secemb-proof"] = message.mac.hex()
         url, start = self.pair.servers[message.server].url + path, perf_counter()
         for _ in range(_TRIES):
             answer = await self.client.put(url, content=message.body, headers=headers)

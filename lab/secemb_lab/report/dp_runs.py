@@ -107,8 +107,8 @@ def _terms(plan: Plan, ratings: RatingSet, seed: int) -> tuple[Terms | None, int
         rate = min(1.0, plan.cohort / people)
     else:
         rounds = rounds_of_the_busiest(rounds, people=people, cohort=plan.cohort, seed=seed)
-    multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, rate=rate)
-    return Terms(multiplier=float(multiplier), delta=plan.delta, rate=rate), rounds
+    multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, sampling_rate=rate)
+    return Terms(multiplier=float(multiplier), delta=plan.delta, sampling_rate=rate), rounds
 
 
 def _recipe(plan: Plan, ratings: RatingSet) -> tuple[Recipe, int]:

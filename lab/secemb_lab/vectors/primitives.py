@@ -16,7 +16,7 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 _LARGEST_NUMBER = 2**53 - 1
 _SEEDED = {Purpose.ROOTS: 16, Purpose.DENSE_SHARE: 16, Purpose.SUM_SHARE: 16, Purpose.BINDING: 34, Purpose.LAYOUT: 1}
-_HELD = {Purpose.ANSWER_MASK: 32, Purpose.UPLOAD_PROOF: 64, Purpose.RELAY_RECEIPT: 64, Purpose.RELAY_DENSE: 64}
+_HELD = {Purpose.ANSWER_MASK: 32, Purpose.UPLOAD_MAC: 64, Purpose.RELAY_RECEIPT: 64, Purpose.RELAY_DENSE: 64}
 
 
 def labels() -> Json:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from secemb_lab.vectors.document import Json
+from secemb_lab.vectors.refused_macs import GoodMacs
 from secemb_lab.vectors.refused_messages import GoodRound, changed, headers, lengths
-from secemb_lab.vectors.refused_proofs import GoodProofs
 from secemb_lab.vectors.relays import Server1
 from secemb_lab.vectors.source import Source
 from secemb_shared.holds import MARK_BYTES
@@ -22,10 +22,10 @@ _STEPS = ((Kind.RELAYED_KEYS, TRAIN), (Kind.RELAYED_UPLOAD, TRAIN), (Kind.RELAYE
 class GoodRelay:
     """The good session once more, sent through server 0."""
 
-    def __init__(self, good: GoodRound, proofs: GoodProofs) -> None:
+    def __init__(self, good: GoodRound, macs: GoodMacs) -> None:
         self.good, self.server, self.source = good, good.server, Source("negative boxes")
         self.place = good.round.label(good.session_id)
-        self.proofs = proofs
+        self.macs = macs
         self.contents = {which: self._content(*which) for which in _STEPS}
         self.sealed = {which: self.seal(which, self.contents[which]) for which in _STEPS}
         self.messages = {which: self._message(*which) for which in _STEPS}
@@ -64,8 +64,8 @@ class GoodRelay:
 
     def _content(self, kind: Kind, round_kind: str) -> bytes:
         round_, message = self.good.rounds[round_kind], self.direct(kind, round_kind, 1)
-        proof = b"" if kind is Kind.RELAYED_KEYS else self.proofs.prove(1, message)
-        return box_content(round_, step_of(round_, kind), message, proof=proof)
+        mac = b"" if kind is Kind.RELAYED_KEYS else self.macs.prove(1, message)
+        return box_content(round_, step_of(round_, kind), message, mac=mac)
 
     def _message(self, kind: Kind, round_kind: str) -> bytes:
         head = envelope(self.good.rounds[round_kind], self.good.session_id, kind, 0)
@@ -137,7 +137,7 @@ def _contents(relay: GoodRelay, which: tuple[Kind, str]) -> Iterator[Json]:
         yield _box(relay, which, relay.sealed[which], wrong, name="one bit changed on the way", error="AlteredError")
     if which[0] is Kind.RELAYED_UPLOAD:
         wrong = changed(content, -1, content[-1] ^ 1)
-        yield _box(relay, which, relay.seal(which, wrong), name="proof of somebody else", error="ProofError")
+        yield _box(relay, which, relay.seal(which, wrong), name="proof of somebody else", error="MacError")
 
 
 def _announcements(relay: GoodRelay) -> Iterator[Json]:

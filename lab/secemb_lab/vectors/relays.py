@@ -109,16 +109,16 @@ class _Session:
             "keys": [one.hex() for one in keys],
             "upload": [one.hex() for one in updates],
             "holds": [one.hex() for one in self.device.holds],
-            "proofs": [one.hex() for one in marks.proofs],
+            "proofs": [one.hex() for one in marks.macs],
             "relayed_keys": self._relayed(Kind.RELAYED_KEYS, keys, b""),
-            "relayed_upload": self._relayed(Kind.RELAYED_UPLOAD, updates, marks.proofs[1]),
+            "relayed_upload": self._relayed(Kind.RELAYED_UPLOAD, updates, marks.macs[1]),
             "receipts": [holds.receipt_of(self.place, hold, hold).hex(), marks.receipt.hex()],
             **self._answered(hold, dense),
         }
 
-    def _relayed(self, kind: Kind, messages: tuple[bytes, bytes], proof: bytes) -> Json:
+    def _relayed(self, kind: Kind, messages: tuple[bytes, bytes], mac: bytes) -> Json:
         step = step_of(self.round, kind)
-        content, ephemeral = box_content(self.round, step, messages[1], proof=proof), self.source(32)
+        content, ephemeral = box_content(self.round, step, messages[1], mac=mac), self.source(32)
         head = envelope(self.round, self.device.session_id, kind, 0)
         sealed = self.server.seal(self.place, step, content, ephemeral)
         return {

@@ -101,7 +101,7 @@ class _Round:
             "update": [message.hex() for message in updates],
             "update_digest": public_update_digest(self.round, updates[0]).hex(),
             "holds": [hold.hex() for hold in device.session.holds],
-            "proofs": [proof.hex() for proof in device.session.marks.proofs],
+            "proofs": [mac.hex() for mac in device.session.marks.macs],
         }
 
     def _placed(self, device: _Device) -> Json:

@@ -22,7 +22,7 @@ _PRIVACY = Privacy(
 _CUT_APART = Privacy(
     unit="record",
     delta="0.00001",
-    rate="0.05",
+    sampling_rate="0.05",
     dense_clip=12345,
     train=BudgetLine(clip=54321, multiplier="0.333333333333", epsilon="1000"),
     evaluate=BudgetLine(clip=20 << 16, multiplier="2.5", epsilon="0.5"),

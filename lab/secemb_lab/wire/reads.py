@@ -88,8 +88,8 @@ class _Calls:
     async def _put(self, message: Sending) -> httpx.Response:
         path = f"/v1/rounds/{self.session.round.digest.hex()}/sessions/{self.session.session_id.hex()}/{message.name}"
         headers = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        if message.proof:
-            headers["secemb-proof"] = message.proof.hex()
+        if message.mac:
+            headers["secemb-proof"] = message.mac.hex()
         return await self.client.put(
             self.pair.servers[message.server].url + path, content=message.body, headers=headers
         )

@@ -18,7 +18,7 @@ class Misconduct(StrEnum):
     MODEL = "model"  # the servers announce different models
     RELAY_KEY = "relay-key"  # server 0 shows a relay key that server 1 has not signed, or has given up
     NOT_PASSED_ON = "not-passed-on"  # server 1 got something else from server 0 than this device has sealed
-    PROOF = "proof"  # a server was sent an upload that is not from this device, or says so of this device's
+    MAC = "proof"  # a server was sent an upload that is not from this device, or says so of this device's
     SESSION = "session"  # a server holds keys or an upload in this session that are not this device's
     RECEIPT = "receipt"  # a server does not show that it, or server 1, holds what it was sent
     ROWS = "rows"  # rows with a wrong tag, or an answer that is none

@@ -131,7 +131,7 @@ def encode_stage(stage: Stage) -> Record:
         case Written():
             fields = {"stage": "written", **_ticket_fields(stage.ticket), "trouble": stage.trouble}
             parts = {"session": stage.session_id, "update 0": stage.update[0], "update 1": stage.update[1]}
-            parts |= {"proof 0": stage.marks.proofs[0], "proof 1": stage.marks.proofs[1]}
+            parts |= {"proof 0": stage.marks.macs[0], "proof 1": stage.marks.macs[1]}
             parts |= {"receipt": stage.marks.receipt, **_relay_part(stage.ticket)}
             if stage.private is not None:
                 private = encode_private(stage.private)

@@ -22,10 +22,10 @@ _DOMAIN = b"secemb/1 takes part"
 
 def takes_part(task: TaskSpec, round_: bytes, seed: bytes) -> bool:
     """Tell whether the session of this seed takes part in a round."""
-    if task.privacy is None or not task.privacy.rate:
+    if task.privacy is None or not task.privacy.sampling_rate:
         return True
     tossed = hashlib.blake2b(_DOMAIN + round_, key=seed, digest_size=8).digest()
-    return int.from_bytes(tossed, "little") < decimal(task.privacy.rate) * 2.0**64
+    return int.from_bytes(tossed, "little") < decimal(task.privacy.sampling_rate) * 2.0**64
 
 
 _LONGEST = 128

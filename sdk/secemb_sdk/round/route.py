@@ -36,15 +36,15 @@ def put(
     server: int,
     *,
     most: int = 0,
-    proof: bytes = b"",
+    mac: bytes = b"",
 ) -> Request:
-    """Return the request that carries one message, with the proof that goes with an upload."""
+    """Return the request that carries one message, with the MAC that goes with an upload."""
     headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket.ticket}
     return Request(
         server=server,
         method="PUT",
         path=f"/v1/rounds/{round_.digest.hex()}/sessions/{session_id.hex()}/{what}",
-        headers=headers | ({"secemb-proof": proof.hex()} if proof else {}),
+        headers=headers | ({"secemb-proof": mac.hex()} if mac else {}),
         body=body,
         most=max(most, MOST_WORDS),
     )

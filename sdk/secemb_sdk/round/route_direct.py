@@ -35,8 +35,8 @@ class DirectWay:
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
         """Send to server 1 and then to server 0, which decides by what it holds itself when everybody is done."""
         for server in (1, 0):
-            message, proof = written.update[server], written.marks.proofs[server]
-            request = put(round_, written.session_id, written.ticket, "update", message, server, proof=proof)
+            message, mac = written.update[server], written.marks.macs[server]
+            request = put(round_, written.session_id, written.ticket, "update", message, server, mac=mac)
             yield from self._exchange.ask(request, accept=_acknowledges)
 
 

@@ -131,12 +131,12 @@ class RelayedWay:
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
         """Send RELAYED_UPLOAD until both servers show that they hold their parts."""
         (own, other), marks, step = written.update, written.marks, step_of(round_, Kind.RELAYED_UPLOAD)
-        content = box_content(round_, step, other, proof=marks.proofs[1])
+        content = box_content(round_, step, other, mac=marks.macs[1])
 
         def make(key: RelayKey) -> Request:
             body = encode_relayed(round_, written.session_id, Kind.RELAYED_UPLOAD, own, content, key)
-            ticket, proof = written.ticket, marks.proofs[0]
-            return put(round_, written.session_id, ticket, "relayed-update", body, 0, proof=proof)
+            ticket, mac = written.ticket, marks.macs[0]
+            return put(round_, written.session_id, ticket, "relayed-update", body, 0, mac=mac)
 
         def acknowledges(_request: Request, answer: Answer) -> str | None:
             found = _read_object(answer.body)

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from secemb_shared import holds, reading, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
 from secemb_shared.errors import SessionError, SpecError
-from secemb_shared.holds import hold_of, proof_of
+from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_sum_share, encode_update
 from secemb_shared.messages.canonical import digest
@@ -62,7 +62,7 @@ Messages = tuple[bytes, bytes]  # to server 0, to server 1
 class Marks:
     """What goes with an upload, and is kept with it: the holds it follows from are gone by then."""
 
-    proofs: Messages  # show each server that the upload comes from whoever made the keys
+    macs: Messages  # show each server that the upload comes from whoever made the keys
     receipt: bytes  # shows the device that server 1 holds a relayed one
 
 
@@ -100,7 +100,7 @@ class DeviceSession:
         if self.update is None:
             raise SessionError("there is no upload yet; write first")
         place, digests = self.round.label(self.session_id), [digest(message) for message in self.update]
-        first, second = (proof_of(place, hold, one) for hold, one in zip(self.holds, digests, strict=True))
+        first, second = (upload_mac(place, hold, one) for hold, one in zip(self.holds, digests, strict=True))
         return Marks((first, second), holds.receipt_of(place, self.holds[1], digests[1]))
 
     @property

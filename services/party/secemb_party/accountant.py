@@ -36,16 +36,16 @@ class Terms:
 
     multiplier: float  # σ / Δ₂
     delta: float
-    rate: float | None = None  # of Poisson sampling; none: a fixed cohort, without amplification
+    sampling_rate: float | None = None  # of Poisson sampling; none: a fixed cohort, without amplification
 
     def __post_init__(self) -> None:
         if not SMALLEST_MULTIPLIER <= self.multiplier <= LARGEST_MULTIPLIER:
             raise AccountingError(f"a multiplier must be {SMALLEST_MULTIPLIER} to {LARGEST_MULTIPLIER:,.0f}")
         if not 0 < self.delta < 1:
             raise AccountingError("δ must lie between 0 and 1; well below one over the number of people")
-        if self.rate is not None and not 0 < self.rate <= 1:
+        if self.sampling_rate is not None and not 0 < self.sampling_rate <= 1:
             raise AccountingError("a sampling rate must be above 0 and at most 1")
-        if self.rate is not None and self.delta < _SMALLEST_DELTA:
+        if self.sampling_rate is not None and self.delta < _SMALLEST_DELTA:
             raise AccountingError("with a sampling rate δ must be at least 1e-10: below, sums are not exact enough")
 
 
@@ -56,7 +56,7 @@ def epsilon(terms: Terms, rounds: int) -> float:
         raise AccountingError(f"rounds must be 0 to {MOST_ROUNDS:,}")
     if rounds == 0:
         return 0.0
-    if terms.rate is None or terms.rate == 1:
+    if terms.sampling_rate is None or terms.sampling_rate == 1:
         return _epsilon_of_gaussian(terms.multiplier / math.sqrt(rounds), terms.delta)
     known = epsilon_known(terms, rounds)
     if known > _NO_PROMISE and (bound := epsilon_by_divergence(terms, rounds)) > _NO_PROMISE:
@@ -66,7 +66,7 @@ def epsilon(terms: Terms, rounds: int) -> float:
 
 def epsilon_known(terms: Terms, rounds: int) -> float:
     """Return what so many rounds have cost against somebody who knows who took part: chance then hides nothing."""
-    return epsilon(replace(terms, rate=None), rounds)
+    return epsilon(replace(terms, sampling_rate=None), rounds)
 
 
 @lru_cache(maxsize=4096)
@@ -74,10 +74,10 @@ def epsilon_by_divergence(terms: Terms, rounds: int) -> float:
     """Return a second, larger bound by Rényi divergence: for comparison with what others publish."""
     library = _library()
     event, orders = library.GaussianDpEvent(terms.multiplier), _ORDERS
-    if terms.rate is None:
+    if terms.sampling_rate is None:
         orders = (*_LOW_ORDERS, *_ORDERS)
     else:
-        event = library.PoissonSampledDpEvent(terms.rate, event)
+        event = library.PoissonSampledDpEvent(terms.sampling_rate, event)
     accountant = library.rdp.RdpAccountant(orders=orders)
     return float(accountant.compose(event, rounds).get_epsilon(terms.delta)) if rounds else 0.0
 
@@ -96,9 +96,9 @@ def rounds_within(terms: Terms, budget: float, most: int = MOST_ROUNDS) -> int:
     return low
 
 
-def solve_multiplier(*, budget: float, delta: float, rounds: int, rate: float | None = None) -> Decimal:
+def solve_multiplier(*, budget: float, delta: float, rounds: int, sampling_rate: float | None = None) -> Decimal:
     """Return the smallest multiplier, to three digits behind the point, for which so many rounds keep to the budget."""
-    terms = Terms(multiplier=1.0, delta=delta, rate=rate)
+    terms = Terms(multiplier=1.0, delta=delta, sampling_rate=sampling_rate)
     enough = 1.0
     while epsilon(replace(terms, multiplier=enough), rounds) > budget:
         enough *= 2
@@ -132,7 +132,7 @@ def _loss_of_one_round(terms: Terms) -> Any:
     library = _library()
     return library.pld.privacy_loss_distribution.from_gaussian_mechanism(
         terms.multiplier,
-        sampling_prob=terms.rate,
+        sampling_prob=terms.sampling_rate,
         value_discretization_interval=_GRID,
         neighboring_relation=library.NeighboringRelation.ADD_OR_REMOVE_ONE,
     )

@@ -81,11 +81,15 @@ def lines_of(task: TaskSpec) -> dict[str, Line]:
     """Return the budget lines of a task by kind of round; a task without noise has none."""
     if task.privacy is None:
         return {}
-    delta, rate = decimal(task.privacy.delta), task.privacy.rate
+    delta, sampling_rate = decimal(task.privacy.delta), task.privacy.sampling_rate
     return {
         kind: Line(
             kind=kind,
-            terms=Terms(multiplier=decimal(line.multiplier), delta=delta, rate=decimal(rate) if rate else None),
+            terms=Terms(
+                multiplier=decimal(line.multiplier),
+                delta=delta,
+                sampling_rate=decimal(sampling_rate) if sampling_rate else None,
+            ),
             budget=decimal(line.epsilon),
             most=min(task.rounds, MOST_ROUNDS),
         )

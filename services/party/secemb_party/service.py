@@ -27,7 +27,7 @@ from secemb_party.storage import Model, ModelStore, Shape, initial_model
 from secemb_party.storage.share_store import ShareStore
 from secemb_party.telemetry import Metrics
 from secemb_party.tickets import READ_DOMAIN, TicketCheck, TicketExpiredError
-from secemb_party.upload_macs import Kept, Proofs, Sent
+from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared import reading
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError
@@ -70,7 +70,7 @@ class Party:
         self._evaluations: dict[bytes, asyncio.Future[Evaluation]] = {}
         self._sizes = Sizes.of(parts.task)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
-        self._proofs = Proofs(parts.ledger)
+        self._macs = UploadMacs(parts.ledger)
         self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN)
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
         self._spend = asyncio.Lock()
@@ -170,7 +170,7 @@ class Party:
                 upload, self.clock(), require_admission=admitted, limit=self.task.cohort
             )
             self._count("keys", stored)
-            self._proofs.remember(upload)
+            self._macs.remember(upload)
             return answer
 
     async def read_rows(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
@@ -196,7 +196,7 @@ class Party:
             evaluation = await self._evaluation(round_id)
             sent = await read(upload_bytes(evaluation.round, self.role))
             upload = await self._check_update(evaluation, session_id, sent.message)
-            hold = await self._proofs.check(evaluation.round, upload, sent.proof)
+            hold = await self._macs.check(evaluation.round, upload, sent.mac)
             self._count("update", await self.ledger.put_update(upload, self.clock()))
             return Kept(upload.body_digest, hold)
 

@@ -2,7 +2,7 @@
 
 A ticket does not show that. Server 0 makes them and server 1 sees them all, so either could send the other an upload of
 its own in somebody's session. The sum would then have random numbers in exactly the rows that the session's paths lead
-to, its items among them. So both ask every upload, in every kind of round and however it travels, for a proof under
+to, its items among them. So both ask every upload, in every kind of round and however it travels, for a MAC under
 the session's hold, which the other server does not know.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from secemb_party.errors import RoundClosedError, UnknownSessionError
 from secemb_party.ledger import Ledger, RoundState, Upload
 from secemb_shared.errors import SecEmbError
-from secemb_shared.holds import check_proof
+from secemb_shared.holds import check_upload_mac
 from secemb_shared.messages import RoundSpec
 
 _REMEMBERED = 4096  # holds that need not be looked up: those of sessions whose update is on its way
@@ -20,10 +20,10 @@ _REMEMBERED = 4096  # holds that need not be looked up: those of sessions whose 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sent:
-    """An upload as it came, and the proof that came with it."""
+    """An upload as it came, and the MAC that came with it."""
 
     message: bytes
-    proof: bytes
+    mac: bytes
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -34,8 +34,8 @@ class Kept:
     hold: bytes  # what this server shares with the device alone
 
 
-class Proofs:
-    """Checks proofs under the holds of the sessions in a ledger."""
+class UploadMacs:
+    """Checks MACs under the holds of the sessions in a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -55,7 +55,7 @@ class Proofs:
             hold = await self._ledger.keys_digest(upload.round_id, upload.session_id)
         if hold is None:
             raise await self._missing(upload.round_id)
-        check_proof(round_.label(upload.session_id), hold, upload.body_digest, shown)
+        check_upload_mac(round_.label(upload.session_id), hold, upload.body_digest, shown)
         return hold
 
     async def _missing(self, round_id: bytes) -> SecEmbError:

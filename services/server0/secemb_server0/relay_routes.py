@@ -14,7 +14,7 @@ from starlette.responses import Response
 from secemb_party.errors import OutdatedRelayKeyError
 from secemb_party.http.problems import PROBLEMS, UNAVAILABLE, problem_for, problem_response
 from secemb_party.http.requests import BINARY, describe_binary
-from secemb_party.http.session_routes import Arrival, Notify, UploadRoute, describe_receipt, with_proof
+from secemb_party.http.session_routes import Arrival, Notify, UploadRoute, describe_receipt, with_mac
 from secemb_party.relay_frames import Frame
 from secemb_party.service import Party, ReadBody
 from secemb_party.upload_macs import Kept
@@ -69,7 +69,7 @@ class RelayedUploads:
         """Take RELAYED_UPLOAD and return what is durable here, and server 1's receipt."""
 
         def take(read: ReadBody) -> Awaitable[Kept]:
-            return self._party.update(came.round_id, came.session_id, came.ticket, with_proof(read, came.proof))
+            return self._party.update(came.round_id, came.session_id, came.ticket, with_mac(read, came.mac))
 
         try:
             own, receipt = await self._both(came, Kind.RELAYED_UPLOAD, take)

@@ -69,7 +69,7 @@ class RelayDesk:
         return holds.receipt_of(spec.label(frame.session_id), kept.hold, kept.digest)
 
     async def _build(self, frame: Frame) -> Sent:
-        """Return the direct message and its proof, from the box and the public part beside it."""
+        """Return the direct message and its MAC, from the box and the public part beside it."""
         spec, _ = await self._round(frame.round_id)
         size = sealed_bytes(frame.step)
         if len(frame.rest) != size + public_bytes(spec, frame.step):

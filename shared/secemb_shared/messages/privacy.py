@@ -49,7 +49,7 @@ class Privacy:
     survey: BudgetLine | None = None
     evaluate: BudgetLine | None = None
     dense_clip: int = 0  # of the dense part, in steps, where it is cut apart from the rows; 0: cut together
-    rate: str = ""  # probability with which a device takes part, by its own coin; empty: nothing is assumed
+    sampling_rate: str = ""  # probability with which a device takes part, by its own coin; empty: nothing is assumed
 
     def __post_init__(self) -> None:
         try:
@@ -95,14 +95,14 @@ class Privacy:
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Self:
         """Return what a group means; unknown and missing members are refused."""
-        names = {"unit", "delta", "train", "survey", "evaluate", "dense_clip", "rate"}
+        names = {"unit", "delta", "train", "survey", "evaluate", "dense_clip", "sampling_rate"}
         if set(found) != names:
             raise SpecError("the group privacy has unknown or missing members")
         lines = {kind: _read_line(found[kind]) for kind in ("train", "survey", "evaluate")}
         return cls(**{**found, **lines})
 
     def _check(self) -> None:
-        kinds = [type(member) for member in (self.dense_clip, self.unit, self.delta, self.rate)]
+        kinds = [type(member) for member in (self.dense_clip, self.unit, self.delta, self.sampling_rate)]
         if kinds != [int, str, str, str]:
             raise SpecError("the members of privacy are whole numbers, text and budget lines")
         if not isinstance(self.train, BudgetLine):
@@ -111,8 +111,8 @@ class Privacy:
             raise SpecError(f"the unit of privacy is {USER} or {RECORD}")
         if not 0 < canonical.decimal(self.delta) < 1:
             raise SpecError("delta must lie between 0 and 1, well below one over the number of people")
-        if self.rate and not 0 < canonical.decimal(self.rate) <= 1:
-            raise SpecError("a rate of taking part must be above 0 and at most 1, or empty")
+        if self.sampling_rate and not 0 < canonical.decimal(self.sampling_rate) <= 1:
+            raise SpecError("a sampling rate must be above 0 and at most 1, or empty")
         for line in (self.train, self.survey, self.evaluate):
             if line is not None:
                 line.check()

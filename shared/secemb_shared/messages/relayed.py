@@ -72,7 +72,7 @@ def relayed_bytes(round_: RoundSpec, kind: Kind) -> int:
 
 def sealed_bytes(step: Kind) -> int:
     """Return the length of key id and box."""
-    return KEY_ID_BYTES + BOX_OVERHEAD + _DIGESTS + _seed_bytes(step) + _proof_bytes(step)
+    return KEY_ID_BYTES + BOX_OVERHEAD + _DIGESTS + _seed_bytes(step) + _mac_bytes(step)
 
 
 def public_bytes(round_: RoundSpec, step: Kind) -> int:
@@ -91,10 +91,10 @@ def reply_bytes(round_: RoundSpec, step: Kind) -> int:
     return Sizes.of(round_.task).answer - ENVELOPE_BYTES + 2 * MARK_BYTES if step is Kind.KEYS else MARK_BYTES
 
 
-def box_content(round_: RoundSpec, step: Kind, message: bytes, *, proof: bytes = b"") -> bytes:
+def box_content(round_: RoundSpec, step: Kind, message: bytes, *, mac: bytes = b"") -> bytes:
     """Return what goes into the box beside the direct message to party 1."""
     private, public = _private_and_public(step, message[ENVELOPE_BYTES:])
-    return digest(public) + round_.digest + private + proof
+    return digest(public) + round_.digest + private + mac
 
 
 def encode_relayed(
@@ -125,9 +125,9 @@ def open_content(round_: RoundSpec, session_id: bytes, step: Kind, key: X25519Pr
 
 
 def rebuild(round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, content: bytes) -> tuple[bytes, bytes]:
-    """Return the direct message to party 1 and its proof, or raise if what was passed on is not what was sealed.
+    """Return the direct message to party 1 and its MAC, or raise if what was passed on is not what was sealed.
 
-    The proof is as it came, to be checked as that of a direct message is; keys have none.
+    The MAC is as it came, to be checked as that of a direct message is; keys have none.
     """
     if content[_DIGEST:_DIGESTS] != round_.digest:
         raise OtherRoundError("this was sealed for another round than the one that was announced here")
@@ -176,5 +176,5 @@ def _seed_bytes(step: Kind) -> int:
     return 0 if step is Kind.UPDATE else SEED_BYTES
 
 
-def _proof_bytes(step: Kind) -> int:
+def _mac_bytes(step: Kind) -> int:
     return 0 if step is Kind.KEYS else MARK_BYTES

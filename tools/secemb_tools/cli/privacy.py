@@ -37,7 +37,7 @@ def show(
 ) -> None:
     """Say what a server's task has spent of its privacy budget, and what is left.
 
-    With a rate, epsilon and budget hold against whoever does not know who took part; epsilon_known holds against
+    With a sampling rate, epsilon and budget hold against whoever does not know who took part; epsilon_known holds against
     server 0 too, which knows where devices show it enrolment tokens.
     """
     from secemb_tools.operate.operator_api import OperatorLine, tokens_for
@@ -56,14 +56,14 @@ def project(
     multiplier: Annotated[float | None, typer.Option(help="Noise of each server in units of the clip, σ/Δ.")] = None,
     budget: Annotated[float | None, typer.Option(help="The largest ε; without --multiplier, solve for it.")] = None,
     delta: Annotated[float, typer.Option(help="δ; well below one over the number of people.")] = 1e-6,
-    rate: Annotated[
+    sampling_rate: Annotated[
         float | None, typer.Option(help="Chance of a device to take part in a round, if no server knows who does.")
     ] = None,
     json: AsJson = False,
 ) -> None:
     """Say what rounds with noise promise against each single server, or how much noise a budget needs.
 
-    With a rate, epsilon holds against whoever does not know who took part; epsilon_known holds against server 0 too,
+    With a sampling rate, epsilon holds against whoever does not know who took part; epsilon_known holds against server 0 too,
     which knows where devices show it enrolment tokens.
     """
     from secemb_tools.operate.privacy import Wish, project_costs
@@ -71,5 +71,5 @@ def project(
     with refusals(), output.busy("accounting"):
         if multiplier is None and budget is None:
             raise OperationError("give --multiplier, or --budget to solve for one, or both")
-        wish = Wish(rounds=rounds, multiplier=multiplier, budget=budget, delta=delta, rate=rate)
+        wish = Wish(rounds=rounds, multiplier=multiplier, budget=budget, delta=delta, sampling_rate=sampling_rate)
         output.show_facts(project_costs(wish), as_json=json)

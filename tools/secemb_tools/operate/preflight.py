@@ -118,7 +118,7 @@ def _check_privacy(task: TaskSpec) -> Iterator[Finding]:
         yield fail("privacy", str(error), "make the task anew: secemb task create --privacy")
     else:
         promise = f"for each {task.privacy.unit}: ε {task.privacy.train.epsilon}, δ {task.privacy.delta}"
-        if task.privacy.rate:
+        if task.privacy.sampling_rate:
             line = lines_of(task)[TRAIN]
             known = epsilon_known(line.terms, line.rounds())
             promise += f" against whoever does not know who took part, ε {known:.3g} against the others"

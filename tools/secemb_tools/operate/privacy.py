@@ -48,7 +48,7 @@ class Promise(BaseModel):
 
     unit: Literal["user", "record"]
     delta: Annotated[float, Field(gt=0, lt=1)]
-    rate: Annotated[float, Field(gt=0, le=1)] | None = None
+    sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     train: Training
     survey: Line | None = None
     evaluate: Line | None = None
@@ -61,7 +61,7 @@ def read_privacy(path: Path, *, rounds: int, ring: Ring) -> Privacy:
     return Privacy(
         unit=promise.unit,
         delta=_text(promise.delta),
-        rate=_text(promise.rate) if promise.rate is not None else "",
+        sampling_rate=_text(promise.sampling_rate) if promise.sampling_rate is not None else "",
         train=_line(promise, train, ring, rounds),
         dense_clip=_steps(train.dense_clip, ring) if train.dense_clip is not None else 0,
         survey=_line(promise, promise.survey, SUM_RING, 1) if promise.survey is not None else None,
@@ -83,7 +83,12 @@ def _line(promise: Promise, line: Line, ring: Ring, rounds: int) -> BudgetLine:
     multiplier = line.multiplier
     if multiplier is None:
         multiplier = float(
-            solve_multiplier(budget=line.epsilon, delta=promise.delta, rounds=line.rounds or rounds, rate=promise.rate)
+            solve_multiplier(
+                budget=line.epsilon,
+                delta=promise.delta,
+                rounds=line.rounds or rounds,
+                sampling_rate=promise.sampling_rate,
+            )
         )
     return BudgetLine(clip=_steps(line.clip, ring), multiplier=_text(multiplier), epsilon=_text(line.epsilon))
 
@@ -110,20 +115,22 @@ class Wish:
     multiplier: float | None
     budget: float | None
     delta: float
-    rate: float | None
+    sampling_rate: float | None
 
 
 def project_costs(wish: Wish) -> dict[str, object]:
     """Return ε after all rounds, in three ways, and how many rounds the budget has room for."""
     multiplier = wish.multiplier
     if multiplier is None:
-        solved = solve_multiplier(budget=wish.budget or 0.0, delta=wish.delta, rounds=wish.rounds, rate=wish.rate)
+        solved = solve_multiplier(
+            budget=wish.budget or 0.0, delta=wish.delta, rounds=wish.rounds, sampling_rate=wish.sampling_rate
+        )
         multiplier = float(solved)
-    terms = Terms(multiplier=multiplier, delta=wish.delta, rate=wish.rate)
+    terms = Terms(multiplier=multiplier, delta=wish.delta, sampling_rate=wish.sampling_rate)
     return {
         "multiplier": multiplier,
         "delta": wish.delta,
-        "rate": wish.rate,
+        "sampling_rate": wish.sampling_rate,
         "rounds": wish.rounds,
         "epsilon": epsilon(terms, wish.rounds),
         "epsilon_known": epsilon_known(terms, wish.rounds),

@@ -157,7 +157,7 @@ def describe_task(task: TaskSpec) -> dict[str, object]:
 def _describe_privacy(task: TaskSpec) -> str:
     if task.privacy is None:
         return "none: sums are exact; made without --privacy"
-    chance = f", devices take part with probability {task.privacy.rate}" if task.privacy.rate else ""
+    chance = f", devices take part with probability {task.privacy.sampling_rate}" if task.privacy.sampling_rate else ""
     lines = [
         f"{line.kind}: ε {line.budget:g} for {line.rounds():,} rounds, noise of {line.terms.multiplier:g} clips"
         for line in lines_of(task).values()
@@ -167,7 +167,7 @@ def _describe_privacy(task: TaskSpec) -> str:
 
 def _describe_known(task: TaskSpec) -> str:
     """Return what the same rounds promise against somebody from whom chance hides nothing."""
-    if task.privacy is None or not task.privacy.rate:
+    if task.privacy is None or not task.privacy.sampling_rate:
         return "the same: nothing is assumed about who takes part"
     costs = [f"{line.kind}: ε {epsilon_known(line.terms, line.rounds()):.3g}" for line in lines_of(task).values()]
     return f"{'; '.join(costs)}, against whoever knows who took part: server 0 with enrolment tokens"
@@ -175,10 +175,10 @@ def _describe_known(task: TaskSpec) -> str:
 
 def warning_of(task: TaskSpec) -> str | None:
     """Return what an operator should know who counts on chance."""
-    if task.privacy is None or not task.privacy.rate:
+    if task.privacy is None or not task.privacy.sampling_rate:
         return None
     return (
-        f"with a rate, ε holds in a large fleet only, of which {task.privacy.rate} is well above --min-cohort "
+        f"with a rate, ε holds in a large fleet only, of which {task.privacy.sampling_rate} is well above --min-cohort "
         f"({task.min_cohort:,}): rounds with fewer are aborted and cost nothing, and who sees the number of sessions "
         "learns a little more than is accounted for (docs/privacy.md)"
     )

@@ -42,7 +42,7 @@ TASK: dict[str, Shape] = {
 }
 PROJECTION: dict[str, Shape] = {
     **every(float, "multiplier", "delta"),
-    "rate": float | None,
+    "sampling_rate": float | None,
     "rounds": int,
     **every(float, "epsilon", "epsilon_known", "epsilon_by_divergence"),
     "budget": float | None,

@@ -81,7 +81,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
     shared.SessionError: _spoken("session-conflict", 409, "The session is in use with other bytes or out of order"),
     shared.PathSpentError: INTERNAL,
-    shared.ProofError: _spoken("proof-refused", 403, "The upload is not from whoever made the session's keys"),
+    shared.MacError: _spoken("proof-refused", 403, "The upload is not from whoever made the session's keys"),
     shared.RowTagError: INTERNAL,
     shared.MessageError: _spoken("message-invalid", 400, "The message is not what the round asks for"),
     shared.LengthError: _spoken("message-length", 400, "The message is too short or too long"),

@@ -32,7 +32,7 @@ from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.service import Party, ReadBody, ReadUpload
 from secemb_party.tickets import TicketError
 from secemb_party.upload_macs import Sent
-from secemb_shared.errors import AlteredError, BoxError, LengthError, OtherRoundError, ProofError
+from secemb_shared.errors import AlteredError, BoxError, LengthError, MacError, OtherRoundError
 from secemb_shared.holds import MARK_BYTES
 
 Ticket = Annotated[str, Header(alias="secemb-ticket", max_length=128)]
@@ -81,7 +81,7 @@ Take = Callable[["Arrival"], Awaitable[Response]]
 
 _ROUND, _SESSION = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{32}")
 _TICKET, _LONGEST_TICKET = "secemb-ticket", 128
-_PROOF, _PROOF_DIGITS = "secemb-proof", re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
+_MAC, _MAC_DIGITS = "secemb-proof", re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -91,7 +91,7 @@ class Arrival:
     round_id: bytes
     session_id: bytes
     ticket: str
-    proof: bytes  # empty for keys
+    mac: bytes  # empty for keys
     read: ReadBody
 
 
@@ -101,7 +101,7 @@ class UploadRoute:
 
     name: str  # the last word of its path
     take: Take
-    proven: bool = False  # asks for the proof of an upload
+    proven: bool = False  # asks for the MAC of an upload
     summary: str
     answer: dict[str, Any]  # OpenAPI
 
@@ -126,7 +126,7 @@ def direct_routes(party: Party, completed: Notify) -> tuple[UploadRoute, UploadR
         return Response(answer, media_type=BINARY)
 
     async def update(came: Arrival) -> Response:
-        read = with_proof(came.read, came.proof)
+        read = with_mac(came.read, came.mac)
         kept = await party.update(came.round_id, came.session_id, came.ticket, read)
         completed()
         return Response(json.dumps({"sha256": kept.digest.hex()}), media_type="application/json")
@@ -157,7 +157,7 @@ def _hand_route(route: UploadRoute, body_seconds: float) -> HandRoute:
             round_id=bytes.fromhex(round_),
             session_id=bytes.fromhex(session),
             ticket=ticket,
-            proof=_proof(request) if route.proven else b"",
+            mac=_mac(request) if route.proven else b"",
             read=lambda length: read_exactly(request, length, body_seconds),
         )
         return await route.take(came)
@@ -166,18 +166,18 @@ def _hand_route(route: UploadRoute, body_seconds: float) -> HandRoute:
     return HandRoute(method="PUT", path_format=path, serve=serve, operation=_describe(route))
 
 
-def _proof(request: HandRequest) -> bytes:
-    digits = request.headers.get(_PROOF, "")
-    if not _PROOF_DIGITS.fullmatch(digits):
-        raise ProofError(f"send the proof of this upload in the header {_PROOF}: docs/protocol.md, section 13.2")
+def _mac(request: HandRequest) -> bytes:
+    digits = request.headers.get(_MAC, "")
+    if not _MAC_DIGITS.fullmatch(digits):
+        raise MacError(f"send the MAC of this upload in the header {_MAC}: docs/protocol.md, section 13.2")
     return bytes.fromhex(digits)
 
 
-def with_proof(read: ReadBody, proof: bytes) -> ReadUpload:
-    """Return how an upload is read together with the proof that was shown for it."""
+def with_mac(read: ReadBody, mac: bytes) -> ReadUpload:
+    """Return how an upload is read together with the MAC that was shown for it."""
 
     async def read_sent(length: int) -> Sent:
-        return Sent(await read(length), proof)
+        return Sent(await read(length), mac)
 
     return read_sent
 
@@ -204,15 +204,15 @@ def _describe(route: UploadRoute) -> dict[str, Any]:
             describe_parameter("round", "path", {"type": "string", "pattern": f"^{_ROUND.pattern}$"}),
             describe_parameter("session", "path", {"type": "string", "pattern": f"^{_SESSION.pattern}$"}),
             describe_parameter(_TICKET, "header", {"type": "string", "minLength": 1, "maxLength": _LONGEST_TICKET}),
-            *([_PROOF_HEADER] if route.proven else []),
+            *([_MAC_HEADER] if route.proven else []),
         ],
         "requestBody": {"required": True, **describe_binary("a message of docs/protocol.md, section 13")},
         "responses": {"200": route.answer, **_REFUSED},
     }
 
 
-_PROOF_HEADER: dict[str, Any] = {
-    **describe_parameter(_PROOF, "header", {"type": "string", "pattern": f"^{_PROOF_DIGITS.pattern}$"}),
+_MAC_HEADER: dict[str, Any] = {
+    **describe_parameter(_MAC, "header", {"type": "string", "pattern": f"^{_MAC_DIGITS.pattern}$"}),
     "description": "shows that the upload comes from whoever made the keys: docs/protocol.md, section 13.2",
 }
 _REFUSED = problem_responses(
@@ -222,7 +222,7 @@ _REFUSED = problem_responses(
     AlteredError,
     OtherRoundError,
     OutdatedRelayKeyError,
-    ProofError,
+    MacError,
     TicketError,
     UnknownRoundError,
     UnknownSessionError,
