@@ -175,7 +175,8 @@ def test_origins_are_shown_when_asked_and_in_json_always(place: Place) -> None:
 def test_noise_is_projected_for_a_rate_and_a_delta() -> None:
     words: Words = ("--rounds", 50, "--multiplier", 2)
     base, sampled, strict = (
-        json_of("privacy project", *words, *more)["epsilon"] for more in ((), ("--sampling-rate", 0.01), ("--delta", 1e-9))
+        json_of("privacy project", *words, *more)["epsilon"]
+        for more in ((), ("--sampling-rate", 0.01), ("--delta", 1e-9))
     )
     assert sampled < base < strict
 

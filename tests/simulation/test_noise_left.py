@@ -77,7 +77,7 @@ async def test_rounds_of_other_kinds_use_up_numbers_too() -> None:
 
 async def test_with_a_rate_both_costs_are_told_and_without_one_they_are_the_same() -> None:
     for rate in ("", "0.5"):
-        async with a_pair(privacy=replace(PLENTY, rate=rate), rounds=4) as pair:
+        async with a_pair(privacy=replace(PLENTY, sampling_rate=rate), rounds=4) as pair:
             await run_round(pair)
             found = await standing(pair)
             assert found.epsilon_known == epsilon(TERMS, 1)

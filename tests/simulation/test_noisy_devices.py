@@ -258,7 +258,7 @@ async def test_a_rating_that_cannot_be_learned_from_does_not_silence_the_others(
 
 
 def sampled(rate: str) -> Privacy:
-    return replace(PRIVACY, rate=rate)
+    return replace(PRIVACY, sampling_rate=rate)
 
 
 @pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])

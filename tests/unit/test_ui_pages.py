@@ -9,7 +9,7 @@ from safetensors.numpy import load
 from tests.simulation.device import a_device
 from tests.unit.operator_desk import TOKEN, Desk, a_desk, form_token
 
-from secemb_party.ui.login import WRONG_TRIES
+from secemb_party.ui.login_sessions import WRONG_TRIES
 from secemb_party.ui.render import PAGES, POLICY
 from secemb_server0.conductor import RollBack
 

@@ -8,7 +8,7 @@ import pytest
 
 from secemb_party.telemetry import Metrics
 from secemb_party.ui import format, login, render
-from secemb_party.ui.login import LoginLimit, Sessions
+from secemb_party.ui.login_sessions import LoginLimit, Sessions
 from secemb_party.ui.render import PAGES
 from secemb_party.ui.server_facts import Surroundings
 from secemb_party.ui.views.measurements import Figures, Throughput

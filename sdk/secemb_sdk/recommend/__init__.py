@@ -3,11 +3,10 @@
 from secemb_sdk.errors import CopyError
 from secemb_sdk.recommend.copy import Published, Shelf, TableCopy, sync_steps
 from secemb_sdk.recommend.private_read import RowsRead, read_steps
-from secemb_sdk.recommend.rank import Ask, Scored, rank_steps, recommend
+from secemb_sdk.recommend.rank import Scored, rank_steps, recommend
 from secemb_shared.messages.table import TableFormat
 
 __all__ = [
-    "Ask",
     "CopyError",
     "Published",
     "RowsRead",

@@ -19,8 +19,7 @@ from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.files import make_folder, read_file, remove_file, write_file
 from secemb_sdk.home.records import Record
 from secemb_sdk.models.interface import Floats
-from secemb_sdk.recommend.rank import Ask
-from secemb_sdk.steps import Answer, Request, Steps, work
+from secemb_sdk.steps import Answer, Ask, Request, Steps, work
 from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.table import COUNT_BYTES, CopyShape, Encoded, TableFormat, model_digest

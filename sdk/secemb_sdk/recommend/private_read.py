@@ -17,10 +17,9 @@ import numpy as np
 from secemb_sdk.errors import RefusedError, UnavailableError
 from secemb_sdk.exchange import error_for, retry_after
 from secemb_sdk.models.interface import Floats
-from secemb_sdk.recommend.rank import Ask
 from secemb_sdk.round.join import read_ticket
 from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages, SeededBytes, session_id_of
-from secemb_sdk.steps import Request, Steps, work
+from secemb_sdk.steps import Ask, Request, Steps, work
 from secemb_shared.errors import MessageError, RowTagError, SpecError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes

@@ -1,7 +1,6 @@
 """Scores of items: from the device's own copy of the table, or for candidates whose rows are read privately."""
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
@@ -9,17 +8,9 @@ from secemb_sdk.errors import CopyError
 from secemb_sdk.models.interface import Floats, Model
 from secemb_sdk.recommend.copy import TableCopy
 from secemb_sdk.recommend.private_read import RowsRead, WaitSince, at_once, read_steps
-from secemb_sdk.steps import Answer, Request, Steps, work
+from secemb_sdk.steps import Ask, Steps, work
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
-
-
-class Ask(Protocol):
-    """Sends requests at the same time, again if they were lost, and returns one answer for each, of whatever status."""
-
-    def __call__(self, *requests: Request) -> Steps[list[Answer]]:
-        """Return the answers in the order of the requests."""
-
 
 Scored = list[tuple[int, float]]  # items and their scores, best first
 

@@ -1,9 +1,13 @@
 """Every error the services raise on purpose, as one tree under the product's own."""
 
+from typing import TYPE_CHECKING
+
 from sqlalchemy.exc import DontWrapMixin
 
-from secemb_party.ledger.rounds import RoundState
 from secemb_shared.errors import SecEmbError, SessionError
+
+if TYPE_CHECKING:
+    from secemb_party.ledger.records import RoundState
 
 
 class SettingsError(SecEmbError, ValueError):
@@ -141,7 +145,7 @@ class LedgerConflictError(LedgerError):
 class StateConflictError(LedgerConflictError):
     """A round is not in the state that the caller expects, or holds other facts."""
 
-    def __init__(self, message: str, state: RoundState) -> None:
+    def __init__(self, message: str, state: "RoundState") -> None:
         super().__init__(message)
         self.state = state  # where the round is
 

@@ -21,7 +21,7 @@ from secemb_party.errors import RoundClosedError, SessionConflictError, UnknownR
 from secemb_party.evaluation import Evaluation, Share, upload_bytes
 from secemb_party.http.health import Check
 from secemb_party.ledger import Ledger, LedgerUnavailableError, RoundRecord, RoundState, Stored, Upload
-from secemb_party.ledger.rounds import ENDED
+from secemb_party.ledger.records import ENDED
 from secemb_party.round import BATCH
 from secemb_party.storage import Model, ModelStore, Shape, initial_model
 from secemb_party.storage.share_store import ShareStore

@@ -7,10 +7,10 @@ from secemb_shared.dpf.paths import (
     HeldKeys,
     PathSecret,
     SessionKeys,
-    expand_roots,
     path_eval,
     path_gen,
 )
+from secemb_shared.dpf.roots import expand_roots
 from secemb_shared.prg import Blocks, RingArray, hash_blocks, stream
 
 __all__ = [

@@ -37,8 +37,8 @@ def show(
 ) -> None:
     """Say what a server's task has spent of its privacy budget, and what is left.
 
-    With a sampling rate, epsilon and budget hold against whoever does not know who took part; epsilon_known holds against
-    server 0 too, which knows where devices show it enrolment tokens.
+    With a sampling rate, epsilon and budget hold against whoever does not know who took part; epsilon_known holds
+    against server 0 too, which knows where devices show it enrolment tokens.
     """
     from secemb_tools.operate.operator_api import OperatorLine, tokens_for
 
@@ -63,8 +63,8 @@ def project(
 ) -> None:
     """Say what rounds with noise promise against each single server, or how much noise a budget needs.
 
-    With a sampling rate, epsilon holds against whoever does not know who took part; epsilon_known holds against server 0 too,
-    which knows where devices show it enrolment tokens.
+    With a sampling rate, epsilon holds against whoever does not know who took part; epsilon_known holds against
+    server 0 too, which knows where devices show it enrolment tokens.
     """
     from secemb_tools.operate.privacy import Wish, project_costs
 

@@ -4,11 +4,10 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Literal
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from rich.console import Console
@@ -27,38 +26,11 @@ from secemb_shared.messages.spec import TRAIN
 from secemb_tools.cli.output import OperationError, show_json
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
+from secemb_tools.operate.finding import Finding, fail, ok, warn
 from secemb_tools.operate.peer_check import check_peer
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at
 from secemb_tools.operate.tasks import check_budgets, read_task
-
-Status = Literal["ok", "warn", "fail"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of `secemb check`."""
-
-    check: str
-    status: Status
-    text: str
-    fix: str = ""
-
-
-def ok(check: str, text: str) -> Finding:
-    """Return that something is in order."""
-    return Finding(check, "ok", text)
-
-
-def warn(check: str, text: str, fix: str) -> Finding:
-    """Return that something works but should be looked at."""
-    return Finding(check, "warn", text, fix)
-
-
-def fail(check: str, text: str, fix: str) -> Finding:
-    """Return that the server cannot run like this."""
-    return Finding(check, "fail", text, fix)
-
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 

@@ -17,7 +17,7 @@ from secemb_shared.errors import MessageError, SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_tools.cli.output import OperationError
-from secemb_tools.operate.preflight import Finding, fail, ok, warn
+from secemb_tools.operate.finding import Finding, fail, ok, warn
 from secemb_tools.operate.tasks import read_task
 
 _DAY = 86_400

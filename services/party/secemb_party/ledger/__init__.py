@@ -27,14 +27,15 @@ from secemb_party.ledger.records import (
     NewRound,
     Rollback,
     RoundRecord,
+    RoundState,
     SessionBodies,
     SessionSummary,
     Stored,
     TaskRecord,
     Token,
     Upload,
+    allowed,
 )
-from secemb_party.ledger.rounds import RoundState, allowed
 
 __all__ = [
     "Admission",

@@ -1,14 +1,8 @@
 """Logging in to the operator's pages: the token, sessions of eight hours at most, and errors shown as pages."""
 
 import asyncio
-import hashlib
-import hmac
 import re
-import time
-from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from secrets import token_urlsafe
 from typing import Annotated, Any
 from urllib.parse import parse_qs, quote
 
@@ -24,77 +18,9 @@ from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
 from secemb_party.http.requests import RequestInvalidError, SlowBodyError
 from secemb_party.service import Clock, Party
 from secemb_party.telemetry import Metrics, get_logger
+from secemb_party.ui.login_sessions import LIFETIME, LoginLimit, Session, Sessions
 from secemb_party.ui.render import Renderer
 from secemb_shared.errors import SecEmbError
-
-LIFETIME = 8 * 3600.0
-MOST_SESSIONS = 64
-WRONG_TRIES = 10  # within one window, by whomever: behind a proxy all callers look alike
-WINDOW = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """One login; the token is what every action must bring along."""
-
-    ends_at: float
-    form_token: str = field(repr=False)
-
-    def allows(self, given: str) -> bool:
-        """Return whether a form was made for this session."""
-        return hmac.compare_digest(given.encode(), self.form_token.encode())
-
-
-class Sessions:
-    """The sessions that are open."""
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        self._open: dict[bytes, Session] = {}
-
-    def open(self) -> str:
-        """Open a session and return its cookie; beyond the most that are kept the oldest goes."""
-        cookie = token_urlsafe(32)
-        self._open[_name(cookie)] = Session(self._clock() + LIFETIME, token_urlsafe(32))
-        while len(self._open) > MOST_SESSIONS:
-            self._open.pop(next(iter(self._open)))
-        return cookie
-
-    def find(self, cookie: str) -> Session | None:
-        """Return the session of a cookie, unless it is over."""
-        session = self._open.get(_name(cookie))
-        if session is not None and session.ends_at <= self._clock():
-            self.close(cookie)
-            return None
-        return session
-
-    def close(self, cookie: str) -> None:
-        """End a session."""
-        self._open.pop(_name(cookie), None)
-
-
-class LoginLimit:
-    """So many wrong tries a minute are looked at; to more of them the answer is to wait."""
-
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
-        self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
-
-    def seconds_to_wait(self) -> int:
-        """Return after how many seconds a wrong try is looked at again; 0 is now."""
-        if len(self._wrong) < WRONG_TRIES:
-            return 0
-        return max(0, int(self._wrong[0] + WINDOW - self._clock() + 0.999))
-
-    def count_wrong(self) -> None:
-        """Count a wrong try."""
-        self._wrong.append(self._clock())
-
-
-def _name(cookie: str) -> bytes:
-    """Return what a session is found by: comparing hashes tells nothing about a cookie."""
-    return hashlib.sha256(cookie.encode()).digest()
-
 
 LOGIN = "/ui/login"
 _LONGEST_FORM = 4096

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from secemb_party.ui import format
-from secemb_party.ui.login import Session
+from secemb_party.ui.login_sessions import Session
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _YEAR = "private, max-age=31536000, immutable"
