@@ -22,13 +22,13 @@ from secemb_sdk.home.encryption import Seal
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.http import Pins, Trust, check_address
 from secemb_sdk.models import Model
 from secemb_sdk.recommend import Scored, TableFormat
 from secemb_sdk.recommend.advice import rank_candidates, recommend_items
 from secemb_sdk.round.contribute import Outcome, contribute
 from secemb_sdk.round.route import DIRECT, RELAYED
 from secemb_sdk.steps import AsyncTransport, BlockingTransport, drive_async, drive_blocking
+from secemb_sdk.trust import Pins, Trust, check_address
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
 _TASK_DIGITS = 64

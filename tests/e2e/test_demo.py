@@ -19,7 +19,7 @@ from tests.e2e.commands import check_shape, read_json, refused
 
 from secemb_shared.messages import Sizes
 from secemb_tools import simulate
-from secemb_tools.simulate.scenario import make_world
+from secemb_tools.simulation.scenario import make_world
 
 SMALL = ("--devices", "6", "--cohort", "3", "--rounds", "4", "--items", "60")
 ROUND_LINE = re.compile(

@@ -17,8 +17,8 @@ from secemb_party.storage import Model
 from secemb_sdk.models import Floats, MatrixFactorisation, Ratings
 from secemb_shared.layout import plan
 from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_tools.simulate.population import Counts, Device
-from secemb_tools.simulate.summing import Participant, Sum, add_plainly, add_privately
+from secemb_tools.simulation.population import Counts, Device
+from secemb_tools.simulation.summing import Participant, Sum, add_plainly, add_privately
 
 ITEMS, DIMENSION, PEOPLE, EACH = 53, 4, 8, 12
 GOLDEN = "0963fecf2a47eaad2516868e764b51dcfe079b738c600c8c038e728f4d72ad95"

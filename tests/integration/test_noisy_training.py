@@ -24,8 +24,8 @@ from secemb_shared.messages.privacy import RECORD, USER
 from secemb_shared.prg import RingArray
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import split
-from secemb_tools.simulate import noisy
-from secemb_tools.simulate.noisy import (
+from secemb_tools.simulation import noisy
+from secemb_tools.simulation.noisy import (
     CENTRAL,
     LOCAL,
     NoisyTraining,
@@ -33,8 +33,8 @@ from secemb_tools.simulate.noisy import (
     SampledPopulation,
     rounds_of_the_busiest,
 )
-from secemb_tools.simulate.recipes import Recipe
-from secemb_tools.simulate.summing import Participant
+from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.summing import Participant
 
 DATA = split(made_up_ratings(people=60, items=300, count=1500), seed=1)
 RECIPE = Recipe(model="mf", rounds=5, cohort=20, capacity=50, bound=2**18, fraction_bits=12)

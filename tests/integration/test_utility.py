@@ -13,10 +13,10 @@ from tests.unit.made_up_ratings import made_up_ratings
 
 from secemb_shared.dpf._native import native_available
 from secemb_tools.datasets import Split, read_movielens, split
-from secemb_tools.simulate.baseline import bias_only_rmse
-from secemb_tools.simulate.recipes import Recipe, recipe_for
-from secemb_tools.simulate.summing import add_plainly, add_privately
-from secemb_tools.simulate.training import Training
+from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.recipes import Recipe, recipe_for
+from secemb_tools.simulation.summing import add_plainly, add_privately
+from secemb_tools.simulation.training import Training
 
 BESIDE = Path(__file__).parents[3] / "shared" / "data" / "ml-100k"
 

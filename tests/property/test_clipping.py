@@ -16,8 +16,8 @@ from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
 from secemb_shared.privacy.clip import LARGEST_LIMIT, clip_each_to_steps, clip_to_steps, squared_length
 from secemb_shared.ring import Ring
-from secemb_tools.simulate import records
-from secemb_tools.simulate.population import Device
+from secemb_tools.simulation import records
+from secemb_tools.simulation.population import Device
 
 torch = pytest.importorskip("secemb_sdk.models.torch")
 

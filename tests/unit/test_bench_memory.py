@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from secemb_lab import child_environment
 from secemb_lab.bench import device_process
 from secemb_lab.bench.device_models import FACTORISATION
 from secemb_lab.bench.devices import Case
@@ -30,7 +31,9 @@ print(json.dumps([memory.growth(), highest(), tracemalloc.get_traced_memory()[1]
 
 def test_what_torch_allocates_is_seen_once_and_not_by_tracemalloc() -> None:
     """In a process of its own: in this one, others have moved the mark."""
-    done = subprocess.run([sys.executable, "-c", ALLOCATING], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", ALLOCATING], env=child_environment(), capture_output=True, text=True, check=True
+    )
     growth, highest, traced = json.loads(done.stdout)
     assert ALLOCATED - NOISE < growth < 2 * ALLOCATED
     assert highest > growth

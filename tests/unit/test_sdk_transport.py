@@ -20,8 +20,9 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.unit.loopback import answer, serving, write_identity
 
 from secemb_sdk.errors import AddressError, PinError
-from secemb_sdk.http import BlockingHttpTransport, HttpTransport, Pins, Trust, check_address, key_digest
+from secemb_sdk.http import BlockingHttpTransport, HttpTransport
 from secemb_sdk.steps import Answer, Lost, Request, Steps, drive_async, send
+from secemb_sdk.trust import Pins, Trust, check_address, key_digest
 
 ELSEWHERE = "http://127.0.0.1:9"
 GET = Request(server=0, method="GET", path="/v1/thing", headers={"secemb-ticket": "abc"}, most=100)

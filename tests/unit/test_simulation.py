@@ -11,12 +11,12 @@ from secemb_party.storage import Model
 from secemb_sdk.models import MatrixFactorisation, Ratings
 from secemb_shared.messages import RoundSpec
 from secemb_tools.datasets import RatingSet, Split, split
-from secemb_tools.simulate import summing
-from secemb_tools.simulate.baseline import bias_only_rmse
-from secemb_tools.simulate.population import Counts, Population
-from secemb_tools.simulate.recipes import Recipe, recipe_for
-from secemb_tools.simulate.summing import Participant, add_plainly, add_privately
-from secemb_tools.simulate.training import Training
+from secemb_tools.simulation import summing
+from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.population import Counts, Population
+from secemb_tools.simulation.recipes import Recipe, recipe_for
+from secemb_tools.simulation.summing import Participant, add_plainly, add_privately
+from secemb_tools.simulation.training import Training
 
 SMALL = Recipe(model="mf", rounds=3, cohort=8, capacity=12)
 

@@ -11,10 +11,10 @@ from rich.text import Text
 from tests.unit.made_up_ratings import made_up_ratings, write_as_movielens
 from typer.testing import CliRunner, Result
 
+from secemb_lab.__main__ import app
 from secemb_lab.report.utility import Figures, Point, compare, draw, table
-from secemb_tools.cli.main import app
 from secemb_tools.datasets import split
-from secemb_tools.simulate.recipes import Recipe
+from secemb_tools.simulation.recipes import Recipe
 
 QUIET = Console(quiet=True)
 

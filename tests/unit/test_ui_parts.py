@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from secemb_party.telemetry import Metrics
-from secemb_party.ui import format, login, render
+from secemb_party.ui import format, login_sessions, render
 from secemb_party.ui.login_sessions import LoginLimit, Sessions
 from secemb_party.ui.render import PAGES
 from secemb_party.ui.server_facts import Surroundings
@@ -57,7 +57,7 @@ def test_no_two_sessions_share_a_cookie_or_a_form_token_and_neither_is_shown() -
 
 def test_beyond_the_most_sessions_the_oldest_goes() -> None:
     opened = Sessions()
-    cookies = [opened.open() for _ in range(login.MOST_SESSIONS + 1)]
+    cookies = [opened.open() for _ in range(login_sessions.MOST_SESSIONS + 1)]
     assert opened.find(cookies[0]) is None
     assert opened.find(cookies[1]) is not None
 
@@ -65,7 +65,7 @@ def test_beyond_the_most_sessions_the_oldest_goes() -> None:
 def test_ten_wrong_tries_a_minute_are_enough() -> None:
     clock = Clock()
     limit = LoginLimit(clock)
-    for _ in range(login.WRONG_TRIES):
+    for _ in range(login_sessions.WRONG_TRIES):
         assert limit.seconds_to_wait() == 0
         limit.count_wrong()
         clock.now += 1

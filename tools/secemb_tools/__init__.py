@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from secemb_tools.simulate.simulate import simulate
+    from secemb_tools.simulation.simulate import simulate
 
 __all__ = ["simulate"]
 
@@ -11,7 +11,7 @@ __all__ = ["simulate"]
 def __getattr__(name: str) -> Any:
     """Import the simulation when it is asked for: the command line must start quickly."""
     if name == "simulate":
-        from secemb_tools.simulate.simulate import simulate
+        from secemb_tools.simulation.simulate import simulate
 
         return simulate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from secemb_lab.report.dp_runs import MODELS, Outcome, Plan, carry_out, plans
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
 from secemb_tools.cli.output import show_json
 from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
-from secemb_tools.simulate.baseline import bias_only_rmse
+from secemb_tools.simulation.baseline import bias_only_rmse
 
 # What the accountant and the ring of a simulated task have room for.
 _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000

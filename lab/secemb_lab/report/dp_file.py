@@ -10,7 +10,7 @@ import typer
 
 from secemb_lab.report.dp_runs import MODELS, Outcome, Plan
 from secemb_tools.charts import line_chart
-from secemb_tools.simulate.noisy import CENTRAL, LOCAL
+from secemb_tools.simulation.noisy import CENTRAL, LOCAL
 
 WORDS = {CENTRAL: "servers", LOCAL: "devices"}  # whose noise it is
 _KNOWN = "spent_known"

@@ -7,8 +7,8 @@ from fractions import Fraction
 from secemb_party.accountant import Terms, epsilon, epsilon_known, solve_multiplier
 from secemb_shared.messages.privacy import RECORD
 from secemb_tools.datasets import RatingSet, Split
-from secemb_tools.simulate.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
-from secemb_tools.simulate.recipes import Recipe, recipe_for
+from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
+from secemb_tools.simulation.recipes import Recipe, recipe_for
 
 MODELS = ("mf", "ncf", "fm", "deepfm")
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide

@@ -14,11 +14,11 @@ from rich.table import Table
 
 from secemb_tools.charts import Points, line_chart
 from secemb_tools.datasets import DatasetError, RatingSet, Split, read_movielens, split
-from secemb_tools.simulate.baseline import bias_only_rmse
-from secemb_tools.simulate.recipes import RECIPES, Recipe, recipe_for
-from secemb_tools.simulate.summing import add_plainly, add_privately
-from secemb_tools.simulate.training import Training
-from secemb_tools.simulate.view import RoundsBar
+from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.recipes import RECIPES, Recipe, recipe_for
+from secemb_tools.simulation.summing import add_plainly, add_privately
+from secemb_tools.simulation.training import Training
+from secemb_tools.simulation.view import RoundsBar
 
 HIGHEST = 1.01  # what is worse than this is the beginning, and not of interest
 

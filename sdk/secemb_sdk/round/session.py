@@ -33,7 +33,7 @@ class SeededBytes:
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SESSION_SEED_BYTES:
-            raise ValueError(f"a session's seed has {SEED_BYTES} bytes")
+            raise ValueError(f"a session's seed has {SESSION_SEED_BYTES} bytes")
         # The counter may start at zero because every seed is used for one stream only.
         self._stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
 

@@ -51,7 +51,7 @@ def demo(
 ) -> None:
     """Show the whole product: two servers, simulated devices over HTTP, a live view and a report. Needs no network."""
     from secemb_tools.demo.demo import Request, run
-    from secemb_tools.simulate.scenario import make_world
+    from secemb_tools.simulation.scenario import make_world
 
     with refusals():
         with output.busy("reading ratings"):
@@ -82,8 +82,8 @@ def simulate(
     json: AsJson = False,
 ) -> None:
     """Run the protocol in this process, for thousands of devices; the same command again goes on with a run."""
-    from secemb_tools.simulate.scenario import make_world
-    from secemb_tools.simulate.view import run_with_progress
+    from secemb_tools.simulation.scenario import make_world
+    from secemb_tools.simulation.view import run_with_progress
 
     with refusals():
         with output.busy("reading ratings"):
@@ -110,7 +110,7 @@ def simulate(
 @run_app.command("list")
 def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
     """Print the runs that are kept; exit code 1 if one of them cannot be read."""
-    from secemb_tools.simulate.runs import COLUMNS, list_runs
+    from secemb_tools.simulation.runs import COLUMNS, list_runs
 
     with refusals():
         found, damaged = list_runs(runs)
@@ -125,8 +125,8 @@ def show(
     name: Annotated[str, typer.Argument(help="The run's name.")], runs: RunsFolder = RUNS, json: AsJson = False
 ) -> None:
     """Print a run's table."""
-    from secemb_tools.simulate.run import Run
-    from secemb_tools.simulate.view import show_run
+    from secemb_tools.simulation.run import Run
+    from secemb_tools.simulation.view import show_run
 
     with refusals():
         found = Run.load(runs / name)
@@ -144,9 +144,9 @@ def compare_(
     json: AsJson = False,
 ) -> None:
     """Print two runs next to each other, and whether they are the same to the last bit."""
-    from secemb_tools.simulate.run import Run
-    from secemb_tools.simulate.runs import compare_runs
-    from secemb_tools.simulate.view import show_comparison
+    from secemb_tools.simulation.run import Run
+    from secemb_tools.simulation.runs import compare_runs
+    from secemb_tools.simulation.view import show_comparison
 
     with refusals():
         comparison = compare_runs(Run.load(runs / first), Run.load(runs / second))

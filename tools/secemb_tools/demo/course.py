@@ -12,9 +12,9 @@ from secemb_tools.demo.live import View
 from secemb_tools.demo.summary import Ending
 from secemb_tools.demo.watch import Seen, Watch
 from secemb_tools.local import Pair, Service
-from secemb_tools.simulate.engine import PLAIN, Engine, Row
-from secemb_tools.simulate.run import Run
-from secemb_tools.simulate.scenario import World
+from secemb_tools.simulation.engine import PLAIN, Engine, Row
+from secemb_tools.simulation.run import Run
+from secemb_tools.simulation.scenario import World
 from secemb_tools.transport import Transport
 
 _LOOK_SECONDS = 0.5  # between two looks at whether both servers are still there

@@ -21,7 +21,7 @@ from secemb_tools.demo.page import page
 from secemb_tools.demo.summary import Ending, show
 from secemb_tools.demo.workspace import workspace
 from secemb_tools.local import Pair
-from secemb_tools.simulate.scenario import World
+from secemb_tools.simulation.scenario import World
 from secemb_tools.transport import Transport
 
 INTERRUPTED = 130

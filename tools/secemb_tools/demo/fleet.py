@@ -13,7 +13,7 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
-from secemb_tools.simulate.scenario import HOLD_OUT, World
+from secemb_tools.simulation.scenario import HOLD_OUT, World
 from secemb_tools.transport import Transport
 
 _LONGEST_PAUSE = 0.3  # seconds until a device that was sent away asks again

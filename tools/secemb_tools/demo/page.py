@@ -5,7 +5,7 @@ from html import escape
 
 from secemb_tools.charts import bar_chart, line_chart
 from secemb_tools.demo.summary import EXPLANATION, Ending, comparison, learned, sights
-from secemb_tools.simulate.run import points_of
+from secemb_tools.simulation.run import points_of
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8882; }

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from secemb_tools.demo.evidence import ServerView, Total, Traffic
 from secemb_tools.demo.watch import Seen
-from secemb_tools.simulate.run import Run, last_rmse
+from secemb_tools.simulation.run import Run, last_rmse
 from secemb_tools.transport import Transport
 
 # What no measurement shows is said as what it is.

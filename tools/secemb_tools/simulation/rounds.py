@@ -16,7 +16,7 @@ from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import secure_bytes
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
-from secemb_tools.simulate.devices import SimulatedDevice
+from secemb_tools.simulation.devices import SimulatedDevice
 
 
 class BothServers:

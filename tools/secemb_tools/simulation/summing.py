@@ -17,7 +17,7 @@ from secemb_sdk.models import Floats, Ratings
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
-from secemb_tools.simulate.rounds import BothServers
+from secemb_tools.simulation.rounds import BothServers
 
 Numbers = npt.NDArray[np.floating]
 Train = Callable[[Ratings, Floats], tuple[Numbers, Numbers]]  # ratings and their rows → updates of rows and dense part

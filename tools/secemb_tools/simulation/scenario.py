@@ -17,8 +17,8 @@ from secemb_shared.randomness import Indices
 from secemb_tools.cli import output
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.datasets.made_up import make_ratings
-from secemb_tools.simulate.recipes import Recipe
-from secemb_tools.simulate.reproducible import Reproducible
+from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.reproducible import Reproducible
 
 MADE_UP = "made-up"
 HOLD_OUT = 0.1  # of a person's ratings: for evaluation, never trained on

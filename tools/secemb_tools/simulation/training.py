@@ -10,9 +10,9 @@ from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
-from secemb_tools.simulate.population import Counts, Device, Population
-from secemb_tools.simulate.recipes import Recipe
-from secemb_tools.simulate.summing import Participant, Sum
+from secemb_tools.simulation.population import Counts, Device, Population
+from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.summing import Participant, Sum
 
 LOWEST, HIGHEST = 1.0, 5.0
 

@@ -8,7 +8,7 @@ from secemb_sdk.models import Floats, Model, NotFiniteLossError, PrivateState, R
 from secemb_shared.messages import TaskSpec
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet
-from secemb_tools.simulate.recipes import MakeModel
+from secemb_tools.simulation.recipes import MakeModel
 
 _EPOCH, _TRUNCATION, _FIRST = 1, 2, 3  # what a seed is used for
 

@@ -28,10 +28,10 @@ from secemb_shared.privacy import Mechanism, add_noise, clip_each_to_steps, clip
 from secemb_shared.privacy.clip import Steps
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
-from secemb_tools.simulate.population import Population
-from secemb_tools.simulate.recipes import Recipe
-from secemb_tools.simulate.summing import Participant
-from secemb_tools.simulate.training import Training
+from secemb_tools.simulation.population import Population
+from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.summing import Participant
+from secemb_tools.simulation.training import Training
 
 CENTRAL, LOCAL = "central", "local"
 _TAKING_PART = 4  # what a seed is used for
@@ -135,7 +135,7 @@ class NoisyTraining(Training):
         found = super()._participants(people)
         if self._protection.unit != RECORD or not self.task.dense_size:
             return found
-        from secemb_tools.simulate.records import learn_by_record  # needs torch
+        from secemb_tools.simulation.records import learn_by_record  # needs torch
 
         devices, ratings = [self._population.devices[person] for person in people], [one.ratings for one in found]
         limits = {"limit": self._protection.clip, "fraction_bits": self.task.fraction_bits}

@@ -9,9 +9,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from secemb_tools.cli import output
-from secemb_tools.simulate.run import Run
-from secemb_tools.simulate.scenario import World
-from secemb_tools.simulate.simulate import simulate_world
+from secemb_tools.simulation.run import Run
+from secemb_tools.simulation.scenario import World
+from secemb_tools.simulation.simulate import simulate_world
 
 
 class RoundsBar:

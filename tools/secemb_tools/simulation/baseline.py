@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
-from secemb_tools.simulate.training import HIGHEST, LOWEST
+from secemb_tools.simulation.training import HIGHEST, LOWEST
 
 RIDGE = 3.0  # ratings' worth of belief that a bias is zero
 SWEEPS = 30

@@ -10,9 +10,9 @@ from secemb_server0.reconstruct import make_optimiser
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import TRAIN
-from secemb_tools.simulate.devices import SimulatedDevice
-from secemb_tools.simulate.rounds import Add, add_plainly, add_privately
-from secemb_tools.simulate.scenario import World
+from secemb_tools.simulation.devices import SimulatedDevice
+from secemb_tools.simulation.rounds import Add, add_plainly, add_privately
+from secemb_tools.simulation.scenario import World
 
 PRIVATE, PLAIN = "private", "plain"
 WAYS: dict[str, Add] = {PRIVATE: add_privately, PLAIN: add_plainly}

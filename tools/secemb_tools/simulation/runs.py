@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from secemb_tools.simulate.run import FILE, Run, RunError
+from secemb_tools.simulation.run import FILE, Run, RunError
 
 COLUMNS = ("name", "model", "devices", "rounds", "finished", "rmse", "plain_rmse", "seconds")
 

@@ -8,8 +8,8 @@ from typing import Any, Self
 from secemb_sdk.home.files import write_file
 from secemb_shared.errors import SecEmbError
 from secemb_tools.charts import line_chart
-from secemb_tools.simulate.engine import Row
-from secemb_tools.simulate.scenario import Scenario
+from secemb_tools.simulation.engine import Row
+from secemb_tools.simulation.scenario import Scenario
 
 FORMAT = "secemb/1 run"
 FILE = "run.json"

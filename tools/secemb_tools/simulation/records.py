@@ -11,7 +11,7 @@ from secemb_sdk.models.torch import RatingModel
 from secemb_sdk.models.update import Doubles
 from secemb_shared.privacy import clip_each_to_steps
 from secemb_shared.privacy.clip import Steps
-from secemb_tools.simulate.population import Device
+from secemb_tools.simulation.population import Device
 
 _TOGETHER = 1 << 20  # numbers of gradients that are found at once: torch has to be called less often
 _IN_CACHE = 1 << 16  # numbers of gradients that are cut at once: what lies in the cache of one core

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from secemb_sdk.context import Parts
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState
-from secemb_tools.simulate.scenario import HOLD_OUT, World
+from secemb_tools.simulation.scenario import HOLD_OUT, World
 
 
 class Memory(Vault):

@@ -1,0 +1,113 @@
+"""Whom a device talks to: addresses, certificates and pinned keys.
+
+A pin is the SHA-256 of a server's public key (its SubjectPublicKeyInfo, as in RFC 7469), 64 hexadecimal digits. It is
+compared within the handshake, before a byte of a request is sent, and on top of the usual check of the certificate.
+"""
+
+import hashlib
+import hmac
+import ssl
+from collections.abc import Collection
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from cryptography.exceptions import UnsupportedAlgorithm
+
+from secemb_sdk.errors import AddressError, PinError
+from secemb_sdk.home.detections import Misconduct
+
+Trust = ssl.SSLContext | str | Path | None  # a context, a file of authorities (PEM), or what the system trusts
+Pins = Collection[str]
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def check_address(url: str) -> str:
+    """Return a server's address in one form; plain HTTP is for this machine alone."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise AddressError("a server's address cannot be read; give one like https://server0.example") from None
+    if parts.scheme not in _PORTS or not host or parts.username is not None or parts.query or parts.fragment:
+        raise AddressError("a server's address is https:// and a host, without user, query or fragment")
+    if parts.scheme == "http" and not is_loopback(host):
+        raise AddressError("plain http is for loopback addresses only; give the server's https:// address")
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}:{port or _PORTS[parts.scheme]}{parts.path.rstrip('/')}"
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is this machine by its name or number."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def make_context(url: str, *, trust: Trust = None, pins: Pins = ()) -> ssl.SSLContext:
+    """Return the TLS settings for one server; a context that is given is used as it is."""
+    wanted = _check_pins(pins)
+    if url.startswith("http:"):
+        if wanted:
+            raise AddressError("a pinned server needs an https:// address")
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody; made because a client wants one
+    if isinstance(trust, ssl.SSLContext):
+        if wanted:
+            raise PinError("pins need contexts of their own; give a file of authorities instead of an SSLContext")
+        return trust
+    try:
+        context = ssl.create_default_context(cafile=None if trust is None else str(trust))
+    except OSError:
+        raise AddressError("the file of authorities cannot be read; give a PEM file with their certificates") from None
+    if wanted:
+        _pin(context, wanted)
+    return context
+
+
+def key_digest(certificate: bytes) -> bytes:
+    """Return the SHA-256 of the public key in a certificate (DER)."""
+    # Here, because only pins need them and they take long to import.
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = x509.load_der_x509_certificate(certificate).public_key()
+    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+
+
+def _pin(context: ssl.SSLContext, pins: frozenset[bytes]) -> None:
+    """Let every handshake of this context end with a look at the server's key."""
+
+    class PinnedObject(ssl.SSLObject):
+        """A connection over memory, as event loops have it; both clients use one."""
+
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            _check_key(self, pins)
+
+    context.sslobject_class = PinnedObject
+
+
+def _check_key(connection: Any, pins: frozenset[bytes]) -> None:
+    try:
+        shown = key_digest(connection.getpeercert(binary_form=True) or b"")
+    except (ValueError, UnsupportedAlgorithm):
+        shown = b""
+    if not any(hmac.compare_digest(shown, pin) for pin in pins):
+        raise PinError(
+            "the server shows another key than the pinned ones; nothing was sent to it", noticed=Misconduct.SERVER_KEY
+        )
+
+
+def _check_pins(pins: Pins) -> frozenset[bytes]:
+    if isinstance(pins, str):
+        raise PinError("pins are a list of digests for each server")
+    try:
+        found = frozenset(bytes.fromhex(pin) for pin in pins)
+    except ValueError:
+        found = frozenset({b""})
+    if any(len(pin) != hashlib.sha256().digest_size for pin in found):
+        raise PinError("a pin is the SHA-256 of a server's public key: 64 hexadecimal digits")
+    return found
