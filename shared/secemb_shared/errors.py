@@ -5,21 +5,21 @@ SecEmbError
 │   ├── NotFiniteError         NaN or infinity
 │   ├── OutOfRangeError        beyond what the ring or the task's bound can hold
 │   └── OverflowBudgetError    a whole cohort could wrap around
-├── LayoutError            catalogue, capacity or placement that cannot be
+├── LayoutError            an impossible catalogue, capacity or placement
 ├── PathSpentError         a path secret was asked for a second time
 ├── SessionError           a session that is unknown, not complete, or used again with other bytes
 ├── SpecError              a task or round specification that is not valid
-├── MacError               an upload that does not come from whoever made the session's keys
+├── MacError               an upload that does not come from the device that made the session's keys
 ├── MessageError           bytes from outside that are not what the round asks for
 │   ├── LengthError            too short, too long, trailing bytes
 │   ├── VersionError           another version of the protocol
 │   ├── KindError              another kind of message
 │   ├── BindingError           made for another task, round, session or purpose
 │   ├── EncodingError          right length, but not the one canonical encoding
-│   ├── BoxError               a sealed box that does not open: altered, or made for another place
-│   ├── AlteredError           not what the device has sealed the digest of
-│   ├── OtherRoundError        sealed for another round than the one it is passed on in
-│   └── RelayKeyError          a key of the relay that is not signed by the task's server 1
+│   ├── BoxError               a box that does not open: altered, or made for another place
+│   ├── AlteredError           not the bytes whose digest the device put into the box
+│   ├── OtherRoundError        made for another round than the one it arrives in
+│   └── RelayKeyError          a relay key that is not signed by the task's server 1
 └── RowTagError            rows that are altered, stale or not the ones asked for
 
 Messages name what was expected and what to do; they never contain an item, a value, a key or a seed.
@@ -47,7 +47,7 @@ class OverflowBudgetError(RingError):
 
 
 class LayoutError(SecEmbError, ValueError):
-    """A layout that cannot be, or items that do not belong to it."""
+    """An impossible layout, or items that do not belong to it."""
 
 
 class PathSpentError(SecEmbError, RuntimeError):
@@ -63,7 +63,7 @@ class SpecError(SecEmbError, ValueError):
 
 
 class MacError(SecEmbError):
-    """An upload lacks the MAC that it comes from whoever made the session's keys."""
+    """The MAC of an upload is missing or wrong: it does not come from the device that made the session's keys."""
 
 
 class MessageError(SecEmbError, ValueError):
@@ -91,19 +91,19 @@ class EncodingError(MessageError):
 
 
 class BoxError(MessageError):
-    """A sealed box does not open: it was altered, or made for another key, task, round, session or step."""
+    """A box does not open: it was altered, or made for another key, task, round, session or step."""
 
 
 class AlteredError(MessageError):
-    """A message was passed on that is not the one its device has sealed the digest of."""
+    """The relay passed on other bytes than those whose digest the device put into the box."""
 
 
 class OtherRoundError(MessageError):
-    """A message was sealed for another round than the one that it is passed on in."""
+    """A relayed message was made for another round than the one it arrives in."""
 
 
 class RelayKeyError(MessageError):
-    """A key of the relay is not signed by the identity that the task names."""
+    """A relay key is not signed by the identity that the task names."""
 
 
 class RowTagError(SecEmbError):

@@ -20,7 +20,7 @@ from secemb_shared.labels import Purpose
 from secemb_shared.messages import Kind
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
-from secemb_shared.messages.relayed import sealed_bytes, step_of
+from secemb_shared.messages.relayed import box_bytes, step_of
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio]
 
@@ -102,7 +102,7 @@ async def provoke_relay(device: RelayedDevice) -> str:
     base = f"/v1/rounds/{device.session.round.digest.hex()}/sessions/{device.session_id.hex()}"
     for name, kind in (("relayed-keys", Kind.RELAYED_KEYS), ("relayed-update", Kind.RELAYED_UPLOAD)):
         message, headers = device.relayed(kind), device.headers(0, name)
-        start = len(message) - sealed_bytes(step_of(device.session.round, kind))
+        start = len(message) - box_bytes(step_of(device.session.round, kind))
         for at in (len(message) - 1, start + KEY_ID_BYTES, start, start - 1, ENVELOPE_BYTES):
             body = message[:at] + bytes([message[at] ^ 1]) + message[at + 1 :]
             found.append(await device.clients[0].put(f"{base}/{name}", content=body, headers=headers))

@@ -24,11 +24,11 @@ from secemb_sdk.models import Floats, Gradients, Ratings
 from secemb_sdk.round.contribute import Contributed, Outcome, contribute
 from secemb_sdk.steps import Answer, Lost, Pause, Request, Send, Steps, Work
 from secemb_shared.messages import Kind
-from secemb_shared.messages.relayed import sealed_bytes
+from secemb_shared.messages.relayed import box_bytes
 from secemb_shared.randomness import Indices
 
 SERVERS = ("http://127.0.0.1:1", "http://127.0.0.1:2")
-SEALED = sealed_bytes(Kind.SUM_SHARE)  # bytes that may differ at the end of a relayed message: the longest box
+SEALED = box_bytes(Kind.SUM_SHARE)  # bytes that may differ at the end of a relayed message: the longest box
 FINE, LOST, UNANSWERED, DOUBLED, DELAYED = "fine", "lost", "unanswered", "doubled", "delayed"
 FAULTS = (FINE, LOST, UNANSWERED, DOUBLED, DELAYED)
 

@@ -26,7 +26,7 @@ from secemb_party.relay_frames import Frame, Refusal
 from secemb_sdk.round.contribute import Contributed, Dropped, NotNow
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
-from secemb_shared.messages.relayed import box_content, encode_relayed, sealed_bytes, split_relayed
+from secemb_shared.messages.relayed import box_bytes, box_content, encode_relayed, split_relayed
 
 pytestmark = pytest.mark.asyncio
 
@@ -36,7 +36,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "a correction word of the update": (only(Kind.UPDATE, lambda frame: flip(frame, -1)), "relay-altered"),
     "the ephemeral key of a box": (lambda frame: flip(frame, KEY_ID_BYTES), "relay-box"),
     "the content of a box": (lambda frame: flip(frame, KEY_ID_BYTES + 40), "relay-box"),
-    "the tag of a box": (lambda frame: flip(frame, sealed_bytes(Kind.KEYS) - 1), "relay-box"),
+    "the tag of a box": (lambda frame: flip(frame, box_bytes(Kind.KEYS) - 1), "relay-box"),
     "the name of the key": (lambda frame: flip(frame, 0), "relay-key-outdated"),
     "a byte cut off": (lambda frame: replace(frame, rest=frame.rest[:-1]), "message-length"),
     "a byte too many": (lambda frame: replace(frame, rest=frame.rest + b"\0"), "message-length"),
@@ -77,7 +77,7 @@ async def test_boxes_that_are_swapped_between_sessions_do_not_open() -> None:
         boxes: dict[Kind, bytes] = {}
 
         def swap(frame: Frame) -> Frame:
-            size = sealed_bytes(frame.step)
+            size = box_bytes(frame.step)
             other = boxes.setdefault(frame.step, frame.rest[:size])
             return replace(frame, rest=other + frame.rest[size:])
 
@@ -102,9 +102,7 @@ async def test_a_box_of_an_earlier_round_does_not_open() -> None:
         await pair.finish()
         await pair.step()
         pair.line.tamper = each(
-            only(
-                Kind.KEYS, lambda frame: replace(frame, rest=old[0].rest[: sealed_bytes(Kind.KEYS)] + frame.rest[136:])
-            )
+            only(Kind.KEYS, lambda frame: replace(frame, rest=old[0].rest[: box_bytes(Kind.KEYS)] + frame.rest[136:]))
         )
         assert isinstance(await phones[0].contribute(), NotNow)
         assert refusals(pair, 1)["relay-box"] >= 1
@@ -127,13 +125,13 @@ async def test_an_upload_that_server_0_makes_up_is_refused_by_its_proof() -> Non
 def forged(pair: Pair, frame: Frame) -> Frame:
     record_round = round_of(pair)
     key = newest_key(pair)
-    words = bytes(len(frame.rest) - sealed_bytes(Kind.UPDATE))
+    words = bytes(len(frame.rest) - box_bytes(Kind.UPDATE))
     content = hashlib.sha256(words).digest() + record_round.digest + bytes(16)
     message = encode_relayed(
         record_round, frame.session_id, Kind.RELAYED_UPLOAD, bytes(24) + words + bytes(8), content, key
     )
     split = split_relayed(record_round, frame.session_id, Kind.RELAYED_UPLOAD, message)
-    return replace(frame, rest=split.sealed + words)
+    return replace(frame, rest=split.box + words)
 
 
 async def test_a_server_0_that_tells_devices_another_round_is_refused_by_server_1() -> None:
@@ -171,11 +169,11 @@ async def test_a_box_of_server_0s_own_in_the_place_of_the_keys_gives_the_device_
 
 def resealed(pair: Pair, round_: RoundSpec, frame: Frame) -> Frame:
     """Return a frame of keys with a box that server 0 has made: a seed of its own beside the device's public part."""
-    keys = bytes(24) + bytes(16) + frame.rest[sealed_bytes(Kind.KEYS) :]
+    keys = bytes(24) + bytes(16) + frame.rest[box_bytes(Kind.KEYS) :]
     content = box_content(round_, Kind.KEYS, keys)
     message = encode_relayed(round_, frame.session_id, Kind.RELAYED_KEYS, keys, content, newest_key(pair))
     split = split_relayed(round_, frame.session_id, Kind.RELAYED_KEYS, message)
-    return replace(frame, rest=split.sealed + split.public)
+    return replace(frame, rest=split.box + split.public)
 
 
 async def test_a_refusal_says_no_more_than_its_name() -> None:

@@ -20,11 +20,11 @@ from secemb_shared.messages.relayed import (
     box_content,
     box_info,
     encode_relayed,
+    encrypt_box,
     open_box,
     open_content,
     rebuild,
     relayed_bytes,
-    seal_box,
     split_relayed,
     step_of,
 )
@@ -57,7 +57,7 @@ def test_both_servers_end_up_with_the_direct_messages(round_: RoundSpec) -> None
         data, step = seal(session, kind, messages), step_of(round_, kind)
         assert len(data) == relayed_bytes(round_, kind)
         split = split_relayed(round_, session.session_id, kind, data)
-        content = open_content(round_, session.session_id, step, PRIVATE, split.sealed)
+        content = open_content(round_, session.session_id, step, PRIVATE, split.box)
         assert split.own == messages[0]
         message, mac = rebuild(round_, session.session_id, step, split.public, content)
         assert message == messages[1]
@@ -75,7 +75,7 @@ def test_the_sizes_of_a_round_are_those_of_its_messages() -> None:
 
 
 def test_two_boxes_of_one_content_differ_and_open_to_the_same() -> None:
-    relayed = [seal_box(KEY.key, PLACE, Kind.KEYS, b"content") for _ in range(2)]
+    relayed = [encrypt_box(KEY.key, PLACE, Kind.KEYS, b"content") for _ in range(2)]
     assert relayed[0] != relayed[1]
     assert {open_box(PRIVATE, PLACE, Kind.KEYS, box) for box in relayed} == {b"content"}
 
@@ -92,7 +92,7 @@ def test_two_boxes_of_one_content_differ_and_open_to_the_same() -> None:
     ids=["task", "round", "session", "update", "sum share"],
 )
 def test_a_box_opens_only_where_it_was_made_for(place: Label, step: Kind) -> None:
-    box = seal_box(KEY.key, PLACE, Kind.KEYS, b"content")
+    box = encrypt_box(KEY.key, PLACE, Kind.KEYS, b"content")
     with pytest.raises(BoxError):
         open_box(PRIVATE, place, step, box)
 
@@ -101,7 +101,7 @@ def test_a_box_opens_only_where_it_was_made_for(place: Label, step: Kind) -> Non
 def test_every_byte_of_what_a_box_is_bound_to_counts(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from secemb_shared.messages import relayed
 
-    box, honest = seal_box(KEY.key, PLACE, Kind.KEYS, b"content"), box_info(PLACE, Kind.KEYS)
+    box, honest = encrypt_box(KEY.key, PLACE, Kind.KEYS, b"content"), box_info(PLACE, Kind.KEYS)
     assert len(honest) == 76
     wrong = bytearray(honest)
     wrong[at] ^= 1
@@ -125,9 +125,9 @@ def test_whatever_byte_is_altered_on_the_way_is_noticed_or_is_server_0s_own(at: 
 
 def through_both(round_: RoundSpec, session_id: bytes, data: bytes) -> bytes:
     split = split_relayed(round_, session_id, Kind.RELAYED_KEYS, data)
-    if split.sealed[:8] != KEY.key_id:
+    if split.box[:8] != KEY.key_id:
         raise BoxError("server 1 has no such key")
-    content = open_content(round_, session_id, Kind.KEYS, PRIVATE, split.sealed)
+    content = open_content(round_, session_id, Kind.KEYS, PRIVATE, split.box)
     return rebuild(round_, session_id, Kind.KEYS, split.public, content)[0]
 
 
@@ -135,7 +135,7 @@ def test_a_box_for_another_round_of_the_same_number_is_refused_by_name() -> None
     told, announced = make_round(TASK), make_round(TASK, digest=bytes(range(32)))
     session = DeviceSession(told, np.array([1]))
     split = split_relayed(told, session.session_id, Kind.RELAYED_KEYS, seal(session, Kind.RELAYED_KEYS, session.keys))
-    content = open_content(announced, session.session_id, Kind.KEYS, PRIVATE, split.sealed)
+    content = open_content(announced, session.session_id, Kind.KEYS, PRIVATE, split.box)
     with pytest.raises(OtherRoundError):
         rebuild(announced, session.session_id, Kind.KEYS, split.public, content)
 

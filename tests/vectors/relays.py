@@ -4,7 +4,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.vectors.values import Case, raw
 
-from secemb_lab.vectors.hpke import seal_with
+from secemb_lab.vectors.hpke import encrypt_with
 from secemb_shared.dpf import Backend
 from secemb_shared.holds import check_upload_mac, dense_mark, hold_of, mask, receipt_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer
@@ -57,16 +57,16 @@ def _check_message(case: Case, round_: RoundSpec, kind: Kind, direct: list[bytes
     message, step, place = raw(found["message"]), step_of(round_, kind), round_.label(session_id)
     private = X25519PrivateKey.from_private_bytes(raw(case["private"]))
     split = split_relayed(round_, session_id, kind, message)
-    content = open_content(round_, session_id, step, private, split.sealed)
+    content = open_content(round_, session_id, step, private, split.box)
     assert split.own == direct[0]
     assert rebuild(round_, session_id, step, split.public, content) == (direct[1], mac)
     assert content == raw(found["content"]) == box_content(round_, step, direct[1], mac=mac)
     assert len(message) == relayed_bytes(round_, kind)
     public, info = private.public_key().public_bytes_raw(), raw(found["info"])
     assert info == box_info(place, step)
-    assert open_box(private, place, step, split.sealed[KEY_ID_BYTES:]) == content
-    box = seal_with(raw(found["ephemeral"]), public, info, content)
-    assert split.sealed == key_id_of(public) + box
+    assert open_box(private, place, step, split.box[KEY_ID_BYTES:]) == content
+    box = encrypt_with(raw(found["ephemeral"]), public, info, content)
+    assert split.box == key_id_of(public) + box
 
 
 def _check_answer(case: Case, round_: RoundSpec, backend: Backend) -> None:

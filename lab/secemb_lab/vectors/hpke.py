@@ -1,6 +1,6 @@
 """HPKE with a chosen ephemeral key, for vectors alone: RFC 9180, base mode, X25519, HKDF-SHA256, AES-128-GCM.
 
-The product seals with `cryptography`, which draws the ephemeral key itself. Vectors need the same bytes in every run.
+The product encrypts with `cryptography`, which draws the ephemeral key itself. Vectors need the same bytes in every run.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _HPKE = b"HPKE" + bytes([0x00, 0x20, 0x00, 0x01, 0x00, 0x01])
 _BASE_MODE = b"\x00"
 
 
-def seal_with(ephemeral: bytes, public: bytes, info: bytes, content: bytes) -> bytes:
+def encrypt_with(ephemeral: bytes, public: bytes, info: bytes, content: bytes) -> bytes:
     """Return the ephemeral public key and the encrypted content."""
     private = X25519PrivateKey.from_private_bytes(ephemeral)
     shown = private.public_key().public_bytes_raw()

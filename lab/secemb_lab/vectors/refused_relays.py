@@ -27,7 +27,7 @@ class GoodRelay:
         self.place = good.round.label(good.session_id)
         self.macs = macs
         self.contents = {which: self._content(*which) for which in _STEPS}
-        self.sealed = {which: self.seal(which, self.contents[which]) for which in _STEPS}
+        self.boxes = {which: self.encrypt(which, self.contents[which]) for which in _STEPS}
         self.messages = {which: self._message(*which) for which in _STEPS}
         other = good.messages["answer", 1, TRAIN][ENVELOPE_BYTES:] + self.source(2 * MARK_BYTES)
         self.answer = encode_relayed_answer(good.round, good.session_id, good.messages["answer", 0, TRAIN], other)
@@ -48,7 +48,7 @@ class GoodRelay:
             self.good.rounds[round_kind], self.good.session_id, kind, self.messages[kind, round_kind]
         ).public
 
-    def seal(
+    def encrypt(
         self,
         which: tuple[Kind, str],
         content: bytes,
@@ -60,7 +60,7 @@ class GoodRelay:
         """Return key id and box, for this session unless told otherwise."""
         kind, round_kind = which
         right = step_of(self.good.rounds[round_kind], kind)
-        return (server or self.server).seal(place or self.place, step or right, content, self.source(32))
+        return (server or self.server).encrypt(place or self.place, step or right, content, self.source(32))
 
     def _content(self, kind: Kind, round_kind: str) -> bytes:
         round_, message = self.good.rounds[round_kind], self.direct(kind, round_kind, 1)
@@ -69,14 +69,14 @@ class GoodRelay:
 
     def _message(self, kind: Kind, round_kind: str) -> bytes:
         head = envelope(self.good.rounds[round_kind], self.good.session_id, kind, 0)
-        return head + self.direct(kind, round_kind, 0)[ENVELOPE_BYTES:] + self.sealed[kind, round_kind]
+        return head + self.direct(kind, round_kind, 0)[ENVELOPE_BYTES:] + self.boxes[kind, round_kind]
 
 
 def accepted(relay: GoodRelay) -> Iterator[Json]:
     """Yield what is right."""
     for kind, round_kind in _STEPS:
         yield {**_named(kind, round_kind), "data": relay.messages[kind, round_kind].hex()}
-        yield _box(relay, (kind, round_kind), relay.sealed[kind, round_kind])
+        yield _box(relay, (kind, round_kind), relay.boxes[kind, round_kind])
     yield {"decoder": "relayed_answer", "data": relay.answer.hex()}
     yield {"decoder": "relay_key", "data": relay.announcement.hex()}
 
@@ -104,7 +104,7 @@ def _elsewhere(relay: GoodRelay, kind: Kind, round_kind: str) -> Iterator[tuple[
 
 
 def _boxes(relay: GoodRelay, which: tuple[Kind, str]) -> Iterator[Json]:
-    content, sealed, place = relay.contents[which], relay.sealed[which], relay.place
+    content, box, place = relay.contents[which], relay.boxes[which], relay.place
     step = step_of(relay.good.rounds[which[1]], which[0])
     places = {
         "of another task": replace(place, task_id=bytes(32)),
@@ -112,16 +112,16 @@ def _boxes(relay: GoodRelay, which: tuple[Kind, str]) -> Iterator[Json]:
         "of another session": replace(place, session_id=bytes(16)),
     }
     for name, other in places.items():
-        yield _box(relay, which, relay.seal(which, content, place=other), name=name, error="BoxError")
+        yield _box(relay, which, relay.encrypt(which, content, place=other), name=name, error="BoxError")
     another = Kind.UPDATE if step is Kind.KEYS else Kind.KEYS
-    yield _box(relay, which, relay.seal(which, content, step=another), name="of another step", error="BoxError")
+    yield _box(relay, which, relay.encrypt(which, content, step=another), name="of another step", error="BoxError")
     stranger = Server1.draw(relay.source)
-    yield _box(relay, which, relay.seal(which, content, server=stranger), name="for another key", error="BoxError")
-    for at in (8, 39, 40, len(sealed) - 1):
-        wrong = changed(sealed, at, sealed[at] ^ 1)
+    yield _box(relay, which, relay.encrypt(which, content, server=stranger), name="for another key", error="BoxError")
+    for at in (8, 39, 40, len(box) - 1):
+        wrong = changed(box, at, box[at] ^ 1)
         yield _box(relay, which, wrong, name=f"byte {at} changed", error="BoxError")
-    yield _box(relay, which, relay.seal(which, content + b"\0"), name="content a byte too long", error="BoxError")
-    yield _box(relay, which, relay.seal(which, content[:-1]), name="content cut by a byte", error="BoxError")
+    yield _box(relay, which, relay.encrypt(which, content + b"\0"), name="content a byte too long", error="BoxError")
+    yield _box(relay, which, relay.encrypt(which, content[:-1]), name="content cut by a byte", error="BoxError")
     yield from _contents(relay, which)
 
 
@@ -129,15 +129,17 @@ def _contents(relay: GoodRelay, which: tuple[Kind, str]) -> Iterator[Json]:
     """Yield boxes that open and do not fit what is passed on beside them."""
     content, public = relay.contents[which], relay.public(*which)
     other_round = content[:32] + digest(b"another round") + content[64:]
-    yield _box(relay, which, relay.seal(which, other_round), name="sealed for another round", error="OtherRoundError")
+    yield _box(
+        relay, which, relay.encrypt(which, other_round), name="sealed for another round", error="OtherRoundError"
+    )
     other_words = digest(b"other words") + content[32:]
-    yield _box(relay, which, relay.seal(which, other_words), name="digest of other words", error="AlteredError")
+    yield _box(relay, which, relay.encrypt(which, other_words), name="digest of other words", error="AlteredError")
     if public:
         wrong = changed(public, -1, public[-1] ^ 1)
-        yield _box(relay, which, relay.sealed[which], wrong, name="one bit changed on the way", error="AlteredError")
+        yield _box(relay, which, relay.boxes[which], wrong, name="one bit changed on the way", error="AlteredError")
     if which[0] is Kind.RELAYED_UPLOAD:
         wrong = changed(content, -1, content[-1] ^ 1)
-        yield _box(relay, which, relay.seal(which, wrong), name="proof of somebody else", error="MacError")
+        yield _box(relay, which, relay.encrypt(which, wrong), name="proof of somebody else", error="MacError")
 
 
 def _announcements(relay: GoodRelay) -> Iterator[Json]:
@@ -159,14 +161,14 @@ def _announcements(relay: GoodRelay) -> Iterator[Json]:
 def _box(
     relay: GoodRelay,
     which: tuple[Kind, str],
-    sealed: bytes,
+    box: bytes,
     public: bytes | None = None,
     *,
     name: str | None = None,
     error: str | None = None,
 ) -> Json:
     kind, round_kind = which
-    case: Json = {**_named(kind, round_kind), "decoder": "box", "relayed": kind.name.lower(), "sealed": sealed.hex()}
+    case: Json = {**_named(kind, round_kind), "decoder": "box", "relayed": kind.name.lower(), "sealed": box.hex()}
     case["public"] = (relay.public(kind, round_kind) if public is None else public).hex()
     return case if name is None else {"name": name, **case, "error": error}
 

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secemb_lab.vectors.document import Json
-from secemb_lab.vectors.hpke import seal_with
+from secemb_lab.vectors.hpke import encrypt_with
 from secemb_lab.vectors.source import Source
 from secemb_lab.vectors.specifications import binned, direct
 from secemb_party.round import PartyRound
@@ -53,9 +53,9 @@ class Server1:
         """Return the announcement of the key."""
         return self.key.announce(Ed25519PrivateKey.from_private_bytes(self.identity), task.task_id)
 
-    def seal(self, place: Label, step: Kind, content: bytes, ephemeral: bytes) -> bytes:
+    def encrypt(self, place: Label, step: Kind, content: bytes, ephemeral: bytes) -> bytes:
         """Return key id and box."""
-        return self.key.key_id + seal_with(ephemeral, self.key.public, box_info(place, step), content)
+        return self.key.key_id + encrypt_with(ephemeral, self.key.public, box_info(place, step), content)
 
 
 def relay() -> Json:
@@ -120,12 +120,12 @@ class _Session:
         step = step_of(self.round, kind)
         content, ephemeral = box_content(self.round, step, messages[1], mac=mac), self.source(32)
         head = envelope(self.round, self.device.session_id, kind, 0)
-        sealed = self.server.seal(self.place, step, content, ephemeral)
+        boxes = self.server.encrypt(self.place, step, content, ephemeral)
         return {
             "info": box_info(self.place, step).hex(),
             "ephemeral": ephemeral.hex(),
             "content": content.hex(),
-            "message": (head + messages[0][ENVELOPE_BYTES:] + sealed).hex(),
+            "message": (head + messages[0][ENVELOPE_BYTES:] + boxes).hex(),
         }
 
     def _answered(self, hold: bytes, dense: bytes) -> Json:

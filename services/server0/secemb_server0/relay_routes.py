@@ -88,7 +88,7 @@ class RelayedUploads:
             size = relayed_bytes(spec, kind)
             held.enter_context(self._relay.place(size))
             split = split_relayed(spec, came.session_id, kind, await came.read(size))
-            rest = split.sealed + split.public
+            rest = split.box + split.public
             step = step_of(spec, kind)
             frame = Frame(step, came.round_id, came.session_id, came.ticket, rest)
             passing.append(self._relay.pass_on(frame, reply_bytes(spec, step)))

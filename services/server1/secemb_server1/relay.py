@@ -22,7 +22,7 @@ from secemb_shared.holds import hold_of
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.envelope import ENVELOPE_BYTES
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
-from secemb_shared.messages.relayed import open_content, public_bytes, rebuild, sealed_bytes
+from secemb_shared.messages.relayed import box_bytes, open_content, public_bytes, rebuild
 
 Result = TypeVar("Result")
 _KEPT_ROUNDS = 4
@@ -71,7 +71,7 @@ class RelayDesk:
     async def _build(self, frame: Frame) -> Sent:
         """Return the direct message and its MAC, from the box and the public part beside it."""
         spec, _ = await self._round(frame.round_id)
-        size = sealed_bytes(frame.step)
+        size = box_bytes(frame.step)
         if len(frame.rest) != size + public_bytes(spec, frame.step):
             raise LengthError("the sealed and the public part do not have the length that the round asks for")
         sealed, public = frame.rest[:size], frame.rest[size:]

@@ -1,4 +1,4 @@
-"""The key that devices seal boxes to, as server 1 announces it: signed by the identity that the task names.
+"""The key that devices encrypt boxes to, as server 1 announces it: signed by the identity that the task names.
 
     public key    32   X25519
     not before     8   seconds since 1970, little-endian
@@ -39,7 +39,7 @@ class RelayKey:
 
     @property
     def key(self) -> X25519PublicKey:
-        """Return the key to seal to."""
+        """Return the key to encrypt to."""
         return X25519PublicKey.from_public_bytes(self.public)
 
     def is_current(self, now: float, *, slack: float = 0.0) -> bool:

@@ -29,7 +29,7 @@ def box_info(place: Label, step: Kind) -> bytes:
     return DOMAIN + bytes([OPENER]) + place.task_id + number + place.session_id + bytes([step])
 
 
-def seal_box(key: X25519PublicKey, place: Label, step: Kind, content: bytes) -> bytes:
+def encrypt_box(key: X25519PublicKey, place: Label, step: Kind, content: bytes) -> bytes:
     """Return the content in a box. Two boxes of one content differ: the library draws a key for each."""
     return _SUITE.encrypt(content, key, info=box_info(place, step))
 
@@ -39,7 +39,7 @@ def open_box(key: X25519PrivateKey, place: Label, step: Kind, box: bytes) -> byt
     try:
         return _SUITE.decrypt(box, key, info=box_info(place, step))
     except (InvalidTag, ValueError):
-        raise BoxError("the sealed part does not open: altered, or made for another session, round or step") from None
+        raise BoxError("the box does not open: it was altered, or made for another session, round or step") from None
 
 
 Messages = tuple[bytes, bytes]  # to party 0 and party 1, as they would travel directly
@@ -54,7 +54,7 @@ class Split:
 
     own: bytes  # the direct message to party 0
     public: bytes  # what both parties get alike
-    sealed: bytes  # key id and box, for party 1
+    box: bytes  # key id and HPKE box, for party 1
 
 
 def step_of(round_: RoundSpec, kind: Kind) -> Kind:
@@ -67,10 +67,10 @@ def step_of(round_: RoundSpec, kind: Kind) -> Kind:
 def relayed_bytes(round_: RoundSpec, kind: Kind) -> int:
     """Return the exact length of a relayed message."""
     step = step_of(round_, kind)
-    return ENVELOPE_BYTES + _own_bytes(round_, step) + sealed_bytes(step)
+    return ENVELOPE_BYTES + _own_bytes(round_, step) + box_bytes(step)
 
 
-def sealed_bytes(step: Kind) -> int:
+def box_bytes(step: Kind) -> int:
     """Return the length of key id and box."""
     return KEY_ID_BYTES + BOX_OVERHEAD + _DIGESTS + _seed_bytes(step) + _mac_bytes(step)
 
@@ -101,7 +101,7 @@ def encode_relayed(
     round_: RoundSpec, session_id: bytes, kind: Kind, own: bytes, content: bytes, key: RelayKey
 ) -> bytes:
     """Return the relayed message of `own`, the direct message to party 0, and the content of a box for party 1."""
-    box = seal_box(key.key, round_.label(session_id), step_of(round_, kind), content)
+    box = encrypt_box(key.key, round_.label(session_id), step_of(round_, kind), content)
     return b"".join((envelope(round_, session_id, kind, 0), own[ENVELOPE_BYTES:], key.key_id, box))
 
 
@@ -109,30 +109,30 @@ def split_relayed(round_: RoundSpec, session_id: bytes, kind: Kind, data: bytes)
     """Take a relayed message apart at server 0, which cannot look into the box."""
     step = step_of(round_, kind)
     own_bytes = _own_bytes(round_, step)
-    body = open_envelope(data, envelope(round_, session_id, kind, 0), own_bytes + sealed_bytes(step))
-    own, sealed = body[:own_bytes], bytes(body[own_bytes:])
+    body = open_envelope(data, envelope(round_, session_id, kind, 0), own_bytes + box_bytes(step))
+    own, box = body[:own_bytes], bytes(body[own_bytes:])
     start = SEED_BYTES if step is Kind.KEYS else 0
     public = bytes(own[start : start + public_bytes(round_, step)])
-    return Split(envelope(round_, session_id, step, 0) + own, public, sealed)
+    return Split(envelope(round_, session_id, step, 0) + own, public, box)
 
 
-def open_content(round_: RoundSpec, session_id: bytes, step: Kind, key: X25519PrivateKey, sealed: bytes) -> bytes:
+def open_content(round_: RoundSpec, session_id: bytes, step: Kind, key: X25519PrivateKey, box: bytes) -> bytes:
     """Return the content of the box at party 1."""
-    content = open_box(key, round_.label(session_id), step, sealed[KEY_ID_BYTES:])
-    if len(content) != sealed_bytes(step) - KEY_ID_BYTES - BOX_OVERHEAD:
-        raise BoxError("the sealed part has another length than this step asks for")
+    content = open_box(key, round_.label(session_id), step, box[KEY_ID_BYTES:])
+    if len(content) != box_bytes(step) - KEY_ID_BYTES - BOX_OVERHEAD:
+        raise BoxError("the content of the box has the wrong length for this step")
     return content
 
 
 def rebuild(round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, content: bytes) -> tuple[bytes, bytes]:
-    """Return the direct message to party 1 and its MAC, or raise if what was passed on is not what was sealed.
+    """Return the direct message to party 1 and its MAC, or raise if the relay passed on anything else.
 
     The MAC is as it came, to be checked as that of a direct message is; keys have none.
     """
     if content[_DIGEST:_DIGESTS] != round_.digest:
-        raise OtherRoundError("this was sealed for another round than the one that was announced here")
+        raise OtherRoundError("this message was made for another round than the one announced here")
     if content[:_DIGEST] != digest(public):
-        raise AlteredError("what was passed on is not what the device has sealed the digest of")
+        raise AlteredError("the relay passed on other bytes than the device sent")
     seed_end = _DIGESTS + _seed_bytes(step)
     message = b"".join((envelope(round_, session_id, step, 1), content[_DIGESTS:seed_end], public))
     return message, content[seed_end:]
