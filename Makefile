@@ -52,8 +52,8 @@ wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, 
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
 	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
 
-docs: $(RUN) ## write docs/cli.md anew from the code
-	@$(BIN)/python -m secemb_tools reference --out docs/cli.md
+docs: $(RUN) ## write docs/reference/cli.md anew from the code
+	@$(BIN)/python -m secemb_tools reference --out docs/reference/cli.md
 
 vectors: $(RUN) which-kernel ## regenerate the test vectors
 	@$(LAB) vectors $(ARGS)

@@ -24,7 +24,7 @@ SMALL = ("--devices", 12, "--cohort", 4, "--items", 60, "--rounds", 4)
 
 
 def test_the_reference_in_docs_is_that_of_the_code() -> None:
-    written = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     assert written == reference_of(typer.main.get_command(app)), "run make docs"
 
 
@@ -221,7 +221,7 @@ def test_data_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_readme_names_only_commands_that_exist() -> None:
-    for file in ("README.md", *(f"docs/{name}.md" for name in ("quickstart", "tutorial-app", "tutorial-research"))):
+    for file in ("README.md", *(f"docs/{name}.md" for name in ("quickstart", "tutorials/app", "tutorials/research"))):
         text = (ROOT / file).read_text(encoding="utf-8")
         for words in re.findall(r"^\s*(?:\.venv/bin/)?secemb ((?:[a-z]+ ?){1,2})", text, re.MULTILINE):
             first, *more = words.split()

@@ -76,7 +76,7 @@ async def test_the_migrations_make_the_tables_that_the_code_works_with(ledger: L
 
 
 async def test_the_document_names_every_table_column_and_state() -> None:
-    document = (Path(__file__).parents[2] / "docs" / "data-model.md").read_text(encoding="utf-8")
+    document = (Path(__file__).parents[2] / "docs" / "reference" / "data-model.md").read_text(encoding="utf-8")
     for table in METADATA.tables.values():
         section = document.partition(f"### `{table.name}`")[2].partition("###")[0]
         assert [column.name for column in table.columns if f"`{column.name}`" not in section] == []

@@ -36,7 +36,7 @@ from secemb_party.http.requests import MediaTypeError
 from secemb_party.tickets import TicketError
 from secemb_shared.errors import LengthError, SecEmbError, VersionError
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "errors.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `([a-z-]+)` \| (\d{3}) \| (.+?) \| (.+?) \|$", DOCUMENT, re.MULTILINE)
 
 

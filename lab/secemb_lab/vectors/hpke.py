@@ -1,6 +1,6 @@
 """HPKE with a chosen ephemeral key, for vectors alone: RFC 9180, base mode, X25519, HKDF-SHA256, AES-128-GCM.
 
-The product encrypts with `cryptography`, which draws the ephemeral key itself. Vectors need the same bytes in every run.
+The product encrypts with `cryptography`, which draws the ephemeral key itself. Vectors need the same bytes each time.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Known-answer vectors: every derivation and message of the protocol, made by the portable definition.
 
-They are what an implementation in another language is checked against; `docs/protocol.md` says how to read them.
+Implementations in other languages are checked against them; `docs/reference/protocol.md` says how to read them.
 A vector that changes is a protocol that changed.
 """
 

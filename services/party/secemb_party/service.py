@@ -178,7 +178,7 @@ class Party:
         self._read_tickets.check(ticket, round_id, session_id, self.clock())
         with self.workers.place():
             evaluation = await self._evaluation(round_id)
-            # Harmless as long as the device draws new seeds, and a sign that it may not have: see docs/protocol.md.
+            # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
             if await self.ledger.knows_session(session_id):
                 raise SessionConflictError("this session takes part in a round; draw a new one to read")
             body = await read(self._sizes.keys)

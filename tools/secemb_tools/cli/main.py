@@ -37,7 +37,7 @@ def kernel(json: AsJson = False) -> None:
 def reference(
     out: Annotated[Path | None, typer.Option(help="The file to write; without it, print.")] = None,
 ) -> None:
-    """Write the reference of all commands, which is docs/cli.md."""
+    """Write the reference of all commands, which is docs/reference/cli.md."""
     from secemb_tools.reference import write_reference
 
     with refusals():

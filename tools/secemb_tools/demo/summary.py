@@ -16,7 +16,7 @@ from secemb_tools.transport import Transport
 # What no measurement shows is said as what it is.
 EXPLANATION = (
     "Explanation: bytes that look random are a sign, not a proof. Why either server could have made up all of its own "
-    "messages without knowing a single rating is in docs/protocol.md, section 16."
+    "messages without knowing a single rating is in docs/reference/protocol.md, section 16."
 )
 
 

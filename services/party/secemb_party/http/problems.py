@@ -1,6 +1,6 @@
 """Problem documents (RFC 9457): one table from error class to what the caller is told.
 
-A type is `urn:secemb:problem:<slug>`; slugs and statuses are part of the interface and explained in docs/errors.md.
+A type is `urn:secemb:problem:<slug>`; slugs and statuses are part of the interface: docs/reference/errors.md.
 A document never repeats what the caller has sent. The words of an error go out only where the table says so, and even
 then not if something in them looks like an id.
 """
@@ -192,7 +192,7 @@ def describe_problems(problems: list[Problem]) -> dict[str, Any]:
 
 SCHEMA: Mapping[str, Any] = {
     "title": "Problem",
-    "description": "A problem document, RFC 9457. Types are listed in docs/errors.md.",
+    "description": "A problem document, RFC 9457. Types are listed in docs/reference/errors.md.",
     "type": "object",
     "required": ["type", "title", "status"],
     "properties": {

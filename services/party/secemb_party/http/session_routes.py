@@ -37,7 +37,9 @@ from secemb_shared.holds import MARK_BYTES
 
 Ticket = Annotated[str, Header(alias="secemb-ticket", max_length=128)]
 
-_KEYS: dict[str, Any] = {"requestBody": {"required": True, **describe_binary("KEYS of docs/protocol.md, section 13")}}
+_KEYS: dict[str, Any] = {
+    "requestBody": {"required": True, **describe_binary("KEYS of docs/reference/protocol.md, section 13")}
+}
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: describe_binary("ANSWER: this server's share of the rows"),
     **problem_responses(
@@ -169,7 +171,7 @@ def _hand_route(route: UploadRoute, body_seconds: float) -> HandRoute:
 def _mac(request: HandRequest) -> bytes:
     digits = request.headers.get(_MAC, "")
     if not _MAC_DIGITS.fullmatch(digits):
-        raise MacError(f"send the MAC of this upload in the header {_MAC}: docs/protocol.md, section 13.2")
+        raise MacError(f"send the MAC of this upload in the header {_MAC}: docs/reference/protocol.md, section 13.2")
     return bytes.fromhex(digits)
 
 
@@ -206,14 +208,14 @@ def _describe(route: UploadRoute) -> dict[str, Any]:
             describe_parameter(_TICKET, "header", {"type": "string", "minLength": 1, "maxLength": _LONGEST_TICKET}),
             *([_MAC_HEADER] if route.proven else []),
         ],
-        "requestBody": {"required": True, **describe_binary("a message of docs/protocol.md, section 13")},
+        "requestBody": {"required": True, **describe_binary("a message of docs/reference/protocol.md, section 13")},
         "responses": {"200": route.answer, **_REFUSED},
     }
 
 
 _MAC_HEADER: dict[str, Any] = {
     **describe_parameter(_MAC, "header", {"type": "string", "pattern": f"^{_MAC_DIGITS.pattern}$"}),
-    "description": "shows that the upload comes from whoever made the keys: docs/protocol.md, section 13.2",
+    "description": "shows that the upload comes from whoever made the keys: docs/reference/protocol.md, section 13.2",
 }
 _REFUSED = problem_responses(
     RequestInvalidError,

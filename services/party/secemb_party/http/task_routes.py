@@ -24,7 +24,7 @@ from secemb_shared.messages.table import TableFormat
 
 Announcement = Callable[[], Awaitable[bytes]]
 _ANSWER: dict[int | str, dict[str, Any]] = {
-    200: describe_binary("server 1's relay key, signed: docs/protocol.md, section 13.5"),
+    200: describe_binary("server 1's relay key, signed: docs/reference/protocol.md, section 13.5"),
     **problem_responses(UnknownTaskError, RelayUnavailableError, PeerUnavailableError),
 }
 

@@ -234,7 +234,7 @@ def _configure(connection: DBAPIConnection, _record: Any) -> None:
     cursor.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before it is acknowledged
     cursor.execute("PRAGMA foreign_keys = ON")
     # Some builds write zeros over what is deleted, which makes forgetting a body half as dear as storing it. Copies in
-    # the log and on the disk stay all the same: docs/data-model.md says so.
+    # the log and on the disk stay all the same: docs/reference/data-model.md says so.
     cursor.execute("PRAGMA secure_delete = FAST")
     cursor.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     cursor.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
