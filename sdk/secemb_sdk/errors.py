@@ -125,6 +125,10 @@ class PartError(ModelError, ValueError):
     """A part of a model does not have the model's shape."""
 
 
+class UnknownModelError(ModelError, ValueError):
+    """No model is registered under this name."""
+
+
 class TorchMissingError(ModelError, ImportError):
     """Torch is not installed."""
 

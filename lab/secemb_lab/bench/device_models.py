@@ -1,5 +1,6 @@
 """The models that devices train, in the sizes of the paper, and a device with a full set of items that trains one."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Self
@@ -7,31 +8,30 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from secemb_sdk.models import Floats, MatrixFactorisation, Model, PrivateState, Ratings, learn
+from secemb_sdk.models import Floats, Model, PrivateState, Ratings, learn, registry
+from secemb_sdk.models.registry import KnownFeatures
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
 
-FACTORISATION = "MF"
-_WITH_TORCH = ("NCF", "FM", "DeepFM")
-
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """What a catalogue has beside its items: features of people and items, and the paper's width of NCF there."""
+    """What a catalogue has beside its items: features of people and items, and the paper's dimensions there."""
 
     user_features: int
     item_features: int
-    ncf_dimension: int
+    dimensions: Mapping[str, int]  # by model; others have their usual one
 
 
 SIDES = {
-    "ML100K": Sides(84, 19, 16),
-    "ML1M": Sides(30, 18, 16),
-    "ML10M": Sides(0, 20, 24),
-    "ML25M": Sides(0, 20, 24),
-    "Yelp": Sides(0, 16, 20),
+    "ML100K": Sides(84, 19, {"ncf": 16}),
+    "ML1M": Sides(30, 18, {"ncf": 16}),
+    "ML10M": Sides(0, 20, {"ncf": 24}),
+    "ML25M": Sides(0, 20, {"ncf": 24}),
+    "Yelp": Sides(0, 16, {"ncf": 20}),
 }
+_NO_SIDES = Sides(0, 0, {})
 
 
 def torch_is_here() -> bool:
@@ -41,27 +41,24 @@ def torch_is_here() -> bool:
 
 def names() -> tuple[str, ...]:
     """Return the models that can be trained here."""
-    return (FACTORISATION, *(_WITH_TORCH if torch_is_here() else ()))
+    kinds = map(registry.find, registry.names())
+    return tuple(kind.name for kind in kinds if torch_is_here() or not kind.needs_torch)
 
 
 def make(name: str, catalogue: str) -> Model:
     """Return a model as large as it is on a catalogue."""
-    if name == FACTORISATION:
-        return MatrixFactorisation()
-    from secemb_sdk.models import torch as models  # here, because it may not be installed
+    kind, sides = registry.find(name), SIDES.get(catalogue, _NO_SIDES)
+    if kind.needs_torch:
+        from secemb_sdk.models.torch import compute_alone  # here, because it may not be installed
 
-    models.compute_alone()
-    sides = SIDES[catalogue]
+        compute_alone()
     person = (np.arange(sides.user_features) % 28 == 0).astype(np.uint8)
 
     def lookup(items: Indices) -> npt.NDArray[np.uint8]:
         chosen: npt.NDArray[np.bool_] = items[:, None] % (np.arange(sides.item_features) + 3) == 0
         return chosen.astype(np.uint8)
 
-    if name == "NCF":
-        return models.NeuralCollaborativeFiltering(dimension=sides.ncf_dimension)
-    kind = {"FM": models.FactorisationMachine, "DeepFM": models.DeepFactorisationMachine}[name]
-    return kind(user_features=person, item_features=lookup)
+    return kind.make(dimension=sides.dimensions.get(name), features=KnownFeatures(person, lookup))
 
 
 _RATE = 0.025

@@ -23,7 +23,7 @@ from secemb_lab import child_environment
 from secemb_lab.bench import device_models, device_process
 from secemb_lab.bench.device_models import Taste
 from secemb_party.evaluation import Evaluation
-from secemb_sdk.models import Model
+from secemb_sdk.models import Model, registry
 from secemb_sdk.round.session import DeviceSession, Messages
 from secemb_shared import reading
 from secemb_shared.layout import plan
@@ -79,7 +79,7 @@ def show(console: Console, figures: list[dict[str, Any]]) -> None:
         )
     console.print(table)
     if not device_models.torch_is_here():
-        console.print("NCF, FM and DeepFM need torch: pip install 'secemb[train]'")
+        console.print("the other models need torch: pip install 'secemb[train]'")
 
 
 def _figure(catalogue: Catalogue, name: str) -> Figure:
@@ -89,7 +89,7 @@ def _figure(catalogue: Catalogue, name: str) -> Figure:
     sizes, whole = Sizes.of(task), _NUMBER * (task.items * task.row_width + task.dense_size)
     return Figure(
         catalogue=catalogue.name,
-        model=name,
+        model=registry.find(name).title,
         row_width=task.row_width,
         dense_size=task.dense_size,
         cpu_ms={phase: 1e3 * min(one[phase] for one in times) for phase in PHASES},

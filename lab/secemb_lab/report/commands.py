@@ -33,10 +33,11 @@ def utility(
 ) -> None:
     """Train privately and plainly from the same seeds, and compare both with the paper and with a bias-only model."""
     from secemb_lab.report.utility import Request, run
+    from secemb_tools.simulation.recipes import REPORTED
 
     request = Request(
         path=path,
-        models=models or ("mf" if quick else "mf,ncf,fm,deepfm"),
+        models=models or ("mf" if quick else ",".join(REPORTED)),
         rounds=rounds or (100 if quick else None),
         private_rounds=(private_rounds if private else 0),
         seed=seed,
@@ -73,10 +74,11 @@ def dp(
 ) -> None:
     """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
     from secemb_lab.report.dp import Request, run
+    from secemb_tools.simulation.recipes import REPORTED
 
     request = Request(
         path=path,
-        models=models or ("mf" if quick or unit == "record" else "mf,ncf,fm,deepfm"),
+        models=models or ("mf" if quick or unit == "record" else ",".join(REPORTED)),
         cohorts=cohorts,
         budgets=budgets or ("8" if quick else "1,2,4,8,16"),
         unit=unit,

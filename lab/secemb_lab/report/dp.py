@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.table import Table
 
 from secemb_lab.report import dp_file
-from secemb_lab.report.dp_runs import MODELS, Outcome, Plan, carry_out, plans
+from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
 from secemb_tools.cli.output import show_json
 from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
 from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.recipes import REPORTED
 
 # What the accountant and the ring of a simulated task have room for.
 _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
@@ -81,8 +82,8 @@ def _plans(request: Request) -> list[Plan]:
         raise typer.BadParameter("--unit must be user or record")
     if request.unit == RECORD and "deepfm" in models:
         raise typer.BadParameter("record by record deepfm is too slow to be simulated: --models mf,ncf,fm")
-    if unknown := set(models) - set(MODELS):
-        raise typer.BadParameter(f"no model {min(unknown)!r}; there are mf, ncf, fm and deepfm")
+    if unknown := set(models) - set(REPORTED):
+        raise typer.BadParameter(f"unknown model {min(unknown)!r}; choose among {', '.join(REPORTED)}")
     if not _SMALLEST_DELTA <= request.delta < 1:
         raise typer.BadParameter(f"--delta must be {_SMALLEST_DELTA:g} or more, and below 1")
     return list(

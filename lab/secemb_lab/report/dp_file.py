@@ -8,9 +8,11 @@ from typing import Any
 
 import typer
 
-from secemb_lab.report.dp_runs import MODELS, Outcome, Plan
+from secemb_lab.report.dp_runs import Outcome, Plan
+from secemb_sdk.models import registry
 from secemb_tools.charts import line_chart
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL
+from secemb_tools.simulation.recipes import REPORTED
 
 WORDS = {CENTRAL: "servers", LOCAL: "devices"}  # whose noise it is
 _KNOWN = "spent_known"
@@ -105,8 +107,8 @@ def _series(found: Sequence[Outcome]) -> dict[str, list[tuple[float, float]]]:
 
 
 def _name(model: int) -> str:
-    return MODELS[model].upper().replace("DEEP", "Deep")
+    return registry.find(REPORTED[model]).title
 
 
 def _row(plan: Plan) -> tuple[int, int, int, str]:
-    return plan.cohort, MODELS.index(plan.model), plan.rounds, plan.where
+    return plan.cohort, REPORTED.index(plan.model), plan.rounds, plan.where

@@ -10,10 +10,9 @@ from secemb_tools.datasets import RatingSet, Split
 from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
 from secemb_tools.simulation.recipes import Recipe, recipe_for
 
-MODELS = ("mf", "ncf", "fm", "deepfm")
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
 ROUNDS = {100: 160, 500: 80}  # by cohort: where more rounds cost more in noise than they teach
-CLIPS = {"mf": 5.0, "ncf": 5.0, "fm": 5.0, "deepfm": 5.0}  # of a user's whole update
+USER_CLIP = 5.0  # of a user's whole update
 RECORD_CLIP = 1.0  # of one rating's gradient
 
 
@@ -113,7 +112,7 @@ def _terms(plan: Plan, ratings: RatingSet, seed: int) -> tuple[Terms | None, int
 
 def _recipe(plan: Plan, ratings: RatingSet) -> tuple[Recipe, int]:
     """Return the recipe with room for clip and noise, and the clip in steps."""
-    clip = int((RECORD_CLIP if plan.unit == RECORD else CLIPS[plan.model]) * 2**FRACTION_BITS)
+    clip = int((RECORD_CLIP if plan.unit == RECORD else USER_CLIP) * 2**FRACTION_BITS)
     known = recipe_for(plan.model, ratings.name)
     # An element is never larger than the clip of a user; of a record's there are as many as a device has ratings.
     bound = clip if plan.unit != RECORD else 16 * clip

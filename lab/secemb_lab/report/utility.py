@@ -15,7 +15,7 @@ from rich.table import Table
 from secemb_tools.charts import Points, line_chart
 from secemb_tools.datasets import DatasetError, RatingSet, Split, read_movielens, split
 from secemb_tools.simulation.baseline import bias_only_rmse
-from secemb_tools.simulation.recipes import RECIPES, Recipe, recipe_for
+from secemb_tools.simulation.recipes import RECIPES, REPORTED, Recipe, recipe_for
 from secemb_tools.simulation.summing import add_plainly, add_privately
 from secemb_tools.simulation.training import Training
 from secemb_tools.simulation.view import RoundsBar
@@ -198,7 +198,7 @@ def _recipe(name: str, ratings: RatingSet, rounds: int | None) -> Recipe:
     try:
         return recipe_for(name.strip(), ratings.name, rounds)
     except KeyError as error:
-        raise typer.BadParameter(f"no model {name!r}; there are mf, ncf, fm and deepfm") from error
+        raise typer.BadParameter(f"no recipe for the model {name!r}; choose among {', '.join(REPORTED)}") from error
 
 
 def _write(request: Request, data: Split, control: float, found: list[Figures]) -> None:

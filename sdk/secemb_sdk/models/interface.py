@@ -4,6 +4,7 @@ A model has three parts. Its rows come from the shared table, one an item; its d
 private part never leaves the device.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,6 +14,8 @@ import numpy.typing as npt
 from secemb_shared.randomness import Indices
 
 Floats = npt.NDArray[np.float32]
+Features = npt.NDArray[np.uint8]  # ones and zeros
+FeatureLookup = Callable[[Indices], Features]  # (n,) items → (n, features)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

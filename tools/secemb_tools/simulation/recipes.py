@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from secemb_sdk.models import MatrixFactorisation, Model
+from secemb_sdk.models import Model, registry
+from secemb_sdk.models.registry import KnownFeatures
 from secemb_shared.layout import plan
 from secemb_shared.messages import TaskSpec
 from secemb_tools.datasets import RatingSet
@@ -20,7 +21,7 @@ MakeModel = Callable[[int], Model]  # person → the model as this person's devi
 class Recipe:
     """One model with its settings for one rating set."""
 
-    model: str  # mf, ncf, fm or deepfm
+    model: str  # a name in the registry of models
     rounds: int
     capacity: int = 200  # m' of the paper
     cohort: int = 100
@@ -62,22 +63,22 @@ class Recipe:
 
     def models(self, ratings: RatingSet) -> MakeModel:
         """Return what makes the model of each person; torch is imported only for models that need it."""
-        settings: dict[str, Any] = {"penalty": self.penalty, "scale": float(self.scale)}
-        if self.dimension is not None:
-            settings["dimension"] = self.dimension
-        if self.model == "mf":
-            factorisation = MatrixFactorisation(**settings)
-            return lambda _: factorisation
-        from secemb_sdk.models import torch as models
+        kind = registry.find(self.model)
+        if kind.needs_torch:
+            from secemb_sdk.models.torch import compute_alone
 
-        models.compute_alone()
-        settings["dense_penalty"] = self.dense_penalty
-        if self.model == "ncf":
-            filtering = models.NeuralCollaborativeFiltering(**settings)
-            return lambda _: filtering
-        kind = {"fm": models.FactorisationMachine, "deepfm": models.DeepFactorisationMachine}[self.model]
-        lookup = ratings.item_features.__getitem__
-        return lambda person: kind(user_features=ratings.user_features[person], item_features=lookup, **settings)
+            compute_alone()
+        settings: dict[str, Any] = {
+            "dimension": self.dimension,
+            "penalty": self.penalty,
+            "dense_penalty": self.dense_penalty,
+            "scale": float(self.scale),
+        }
+        if not kind.needs_features:
+            model = kind.make(**settings)
+            return lambda _: model
+        users, lookup = ratings.user_features, ratings.item_features.__getitem__
+        return lambda person: kind.make(**settings, features=KnownFeatures(users[person], lookup))
 
 
 # The weight w_0 of a machine is in every rating: its gradient needs more room before the point than the others.
@@ -97,6 +98,7 @@ RECIPES = {
         Recipe(model="deepfm", rounds=854, paper=0.902, **_MACHINE, **_LONG),
     ),
 }
+REPORTED = tuple(recipe.model for recipe in RECIPES["ML100K"])  # the models of published figures
 SHORT_BARS = {("ML100K", "mf"): (100, 0.944)}  # rounds after which a quick run must have reached so much
 
 

@@ -7,10 +7,11 @@ try:
 except ModuleNotFoundError as error:
     raise TorchMissingError("this model needs torch, which is not installed: pip install secemb[train]") from error
 
+from secemb_sdk.models.interface import FeatureLookup
 from secemb_sdk.models.torch.base import Parts, Shapes, TorchModel, compute_alone
 from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
 from secemb_sdk.models.torch.factorisation import TorchMatrixFactorisation
-from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine, FeatureLookup
+from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine
 from secemb_sdk.models.torch.rating import RatingModel
 
 __all__ = [

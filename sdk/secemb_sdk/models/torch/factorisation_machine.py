@@ -1,19 +1,14 @@
 """Factorisation machines (Rendle 2010), plain and with a network over the same vectors (DeepFM, Guo et al. 2017)."""
 
-from collections.abc import Callable
-
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from secemb_sdk.models.factorisation import MIDDLE, SCALE
+from secemb_sdk.models.interface import FeatureLookup, Features
 from secemb_sdk.models.torch.base import Parts, Shapes
 from secemb_sdk.models.torch.rating import RatingModel
 from secemb_shared.randomness import Indices
-
-Features = npt.NDArray[np.uint8]
-FeatureLookup = Callable[[Indices], Features]  # (n,) items → (n, features), ones and zeros
 
 
 class FactorisationMachine(RatingModel):
