@@ -27,7 +27,7 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test bench loadtest wire soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test bench loadtest wire soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,10 @@ soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thous
 
 docs: $(RUN) ## write docs/reference/cli.md anew from the code
 	@$(BIN)/python -m secemb_tools reference --out docs/reference/cli.md
+
+docs-site: $(DEV) ## build the documentation site in build/site; a warning is an error
+	@rm -rf build/site
+	@$(BIN)/zensical build --clean --strict
 
 vectors: $(RUN) which-kernel ## regenerate the test vectors
 	@$(LAB) vectors $(ARGS)
@@ -127,7 +131,7 @@ constraints: ## resolve the newest versions that pyproject.toml allows and pin t
 	@echo "constraints.txt: $$(grep -c == constraints.txt) pins"
 
 clean: ## remove everything make has made, the environment too
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis $(KERNEL)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache $(KERNEL)
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment.
