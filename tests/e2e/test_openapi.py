@@ -126,7 +126,7 @@ WAYS: dict[str, tuple[Make, set[int]]] = {
     "shorter": (lambda draw, message: message[: draw.draw(integers(0, len(message) - 1))], {400}),
     "longer": (lambda draw, message: message + draw.draw(binary(min_size=1, max_size=99)), {400}),
     "another envelope": (lambda draw, message: changed(draw, message, 0, ENVELOPE_BYTES), {400}),
-    # Not canonical, without the right proof, not what the session has sent before, or a box that does not open.
+    # Not canonical, without the right MAC, not what the session has sent before, or a box that does not open.
     "other contents": (lambda draw, message: changed(draw, message, ENVELOPE_BYTES, len(message)), {400, 403, 409}),
     "anything": (lambda draw, message: draw.draw(binary(max_size=len(message) - 1)), {400}),
 }
@@ -146,7 +146,7 @@ def test_a_session_is_answered_as_the_description_says(servers: Servers, device:
             assert seen <= statuses, f"{name}, {way}: {seen}"
         if name.endswith("update"):
             unproven = strategy(path_parameters=place, headers=device.headers(role, "keys"))
-            assert statuses_of(unproven, WAYS["as it is"][0], message) == {403}, "with a proof that was generated"
+            assert statuses_of(unproven, WAYS["as it is"][0], message) == {403}, "with a MAC that was generated"
 
 
 def statuses_of(cases: Any, make: Make, message: bytes) -> set[int]:

@@ -154,7 +154,7 @@ def secret_words(servers: Servers, devices: list[Device]) -> Iterator[tuple[str,
         yield "a ticket", device.ticket.rstrip("=")
         yield "a ticket", base64.urlsafe_b64decode(device.ticket).hex()
         for secret in (*device.session.holds, *device.session.marks.macs):
-            yield "a hold or a proof", secret.hex()
+            yield "a hold or a MAC", secret.hex()
         if isinstance(device, RelayedDevice):
             yield "a receipt", device.session.marks.receipt.hex()
     for folder in (server.folder for server in servers.pair):

@@ -131,7 +131,7 @@ class Device:
         )
 
     def headers(self, role: int, what: str, data: bytes) -> dict[str, str]:
-        """Return what is shown with a message, whatever its bytes: an upload's proof is right, it comes from here."""
+        """Return what is shown with a message, whatever its bytes: an upload's MAC is right, it comes from here."""
         shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
         if what == KEYS:
             return shown

@@ -36,7 +36,7 @@ def made_up(spec: RoundSpec, session_id: bytes, role: int, seed: int = 1) -> byt
 
 
 def attempts(victim: Device, role: int, upload: bytes) -> list[str]:
-    """Return the proofs that the other server can come up with, which knows the keys and proof that it got itself."""
+    """Return the MACs the other server could make: it knows the keys and the MAC that it got itself."""
     place, digest = victim.spec.label(victim.name), hashlib.sha256(upload).digest()
     other = victim.headers(1 - role, UPDATE, victim.body(1 - role, UPDATE))["secemb-proof"]
     same_public = upload[:ENVELOPE_BYTES] + bytes(16) + victim.body(1 - role, KEYS)[ENVELOPE_BYTES + 16 :]
@@ -93,7 +93,7 @@ async def test_neither_server_can_upload_at_the_other_in_somebodys_session(
 
 
 @pytest.mark.parametrize("role", SERVERS)
-async def test_the_right_proof_of_other_bytes_is_a_conflict_and_a_wrong_one_of_the_same_bytes_is_refused(
+async def test_the_right_mac_of_other_bytes_is_a_conflict_and_a_wrong_one_of_the_same_bytes_is_refused(
     role: int,
 ) -> None:
     async with a_pair() as pair:
@@ -146,7 +146,7 @@ def stop_after_keys(phone: Phone, caught: list[Request]) -> None:
 
 
 @pytest.mark.parametrize("transport", ["direct", "relayed"])
-async def test_a_device_of_the_sdk_shows_its_proofs_again_after_a_restart(transport: str) -> None:
+async def test_a_device_of_the_sdk_shows_its_macs_again_after_a_restart(transport: str) -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
         phones = [a_phone(pair, number, options={"transport": transport}) for number in range(2)]
@@ -163,11 +163,11 @@ async def test_a_device_of_the_sdk_shows_its_proofs_again_after_a_restart(transp
 
 
 @pytest.mark.parametrize("role", SERVERS)
-async def test_without_proofs_the_sum_would_show_where_a_sessions_paths_lead(
+async def test_without_macs_the_sum_would_show_where_a_sessions_paths_lead(
     role: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted fault: the server at `role` does not check. The other one uploads there before the device does."""
-    monkeypatch.setattr(upload_macs, "check_proof", lambda *_: None)
+    monkeypatch.setattr(upload_macs, "check_upload_mac", lambda *_: None)
     async with a_pair() as pair:
         await pair.step()
         victim, other = Victim(pair, hashlib.sha256(b"victim").digest()[:16]), a_device(pair, 3)

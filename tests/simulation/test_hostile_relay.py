@@ -109,7 +109,7 @@ async def test_a_box_of_an_earlier_round_does_not_open() -> None:
         assert noticed(phones[0]) == {"not-passed-on"}
 
 
-async def test_an_upload_that_server_0_makes_up_is_refused_by_its_proof() -> None:
+async def test_an_upload_that_server_0_makes_up_is_refused_by_its_mac() -> None:
     """It knows the round, the session and server 1's public key; it does not know the keys of the session."""
     async with a_pair(**LONG) as pair:
         await pair.step()

@@ -1,4 +1,4 @@
-"""Holds and proofs: each server has its own, and nothing that the other one knows leads to them."""
+"""Holds and upload MACs: each server has its own, and nothing that the other one knows leads to them."""
 
 import hashlib
 from dataclasses import replace
@@ -17,7 +17,7 @@ PLACE, HOLD, DIGEST = Label(bytes(32), 7, bytes(16)), bytes(range(32)), bytes(ra
 
 
 @pytest.mark.parametrize("kind", [TRAIN, SURVEY, EVALUATE])
-def test_each_server_takes_the_proof_that_is_for_it_and_no_other(kind: str) -> None:
+def test_each_server_takes_the_mac_that_is_for_it_and_no_other(kind: str) -> None:
     session = DeviceSession(make_round(make_task(), kind=kind), np.array([1, 5]))
     uploads, place = session.write_nothing(), session.round.label(session.session_id)
     digests = [hashlib.sha256(one).digest() for one in uploads]
@@ -40,7 +40,7 @@ def test_the_keys_of_the_two_servers_differ_in_the_private_seed_alone_so_neither
     assert session.holds[1] not in guessed
 
 
-def test_a_proof_is_of_one_place_hold_and_upload() -> None:
+def test_a_mac_is_of_one_place_hold_and_upload() -> None:
     places = [
         PLACE,
         replace(PLACE, task_id=b"\1" + bytes(31)),
@@ -53,7 +53,7 @@ def test_a_proof_is_of_one_place_hold_and_upload() -> None:
 
 
 @pytest.mark.parametrize("at", range(8 * MARK_BYTES))
-def test_every_bit_of_a_proof_counts(at: int) -> None:
+def test_every_bit_of_a_mac_counts(at: int) -> None:
     right = upload_mac(PLACE, HOLD, DIGEST)
     check_upload_mac(PLACE, HOLD, DIGEST, right)
     wrong = bytearray(right)
