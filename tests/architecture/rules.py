@@ -17,6 +17,15 @@ ARROWS: dict[str, set[str]] = {
     "secemb_server0": {"secemb_shared", "secemb_party"},
     "secemb_server1": {"secemb_shared", "secemb_party"},
     "secemb_tools": {"secemb_shared", "secemb_sdk", "secemb_party", "secemb_server0", "secemb_server1"},
+    # Measurements use everything, and nothing uses them.
+    "secemb_lab": {
+        "secemb_shared",
+        "secemb_sdk",
+        "secemb_party",
+        "secemb_server0",
+        "secemb_server1",
+        "secemb_tools",
+    },
 }
 # What the protocol has no use for.
 NETWORK = {"aiohttp", "anyio", "asyncio", "requests", "select", "selectors", "socket", "socketserver", "ssl", "urllib"}
@@ -27,6 +36,20 @@ CONCURRENCY = {"concurrent", "multiprocessing", "queue", "signal", "subprocess",
 OUTSIDE_WORLD = NETWORK | FRAMEWORKS | FILES | CLOCKS | CONCURRENCY | {"random"}
 OUTSIDE_CALLS = {"breakpoint", "input", "open", "print"}
 NAMELESS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
+# Words of the field that happen to end like an activity.
+NOUNS = {
+    "accounting",
+    "logging",
+    "pairing",
+    "rating",
+    "reading",
+    "ring",
+    "routing",
+    "setting",
+    "string",
+    "training",
+    "writing",
+}
 LONGEST_FILE = 400
 
 
@@ -72,6 +95,11 @@ def names_that_name_nothing(module: str, _source: str) -> list[str]:
     return [f"{module} names no thing" for part in module.split(".") if NAMELESS & set(part.split("_"))]
 
 
+def names_of_activities(module: str, _source: str) -> list[str]:
+    last = module.rpartition(".")[2]
+    return [f"{module} is named after an activity"] if last.endswith("ing") and last not in NOUNS else []
+
+
 def files_past_their_length(module: str, source: str) -> list[str]:
     lines = len(source.splitlines())
     return [f"{module} has {lines} lines"] if lines > LONGEST_FILE else []
@@ -84,6 +112,7 @@ RULES: list[Rule] = [
     torch_outside_the_models,
     public_names_in_disorder,
     names_that_name_nothing,
+    names_of_activities,
     files_past_their_length,
 ]
 

@@ -9,7 +9,7 @@ from tests.architecture.rules import Rule
 
 REPOSITORY = Path(__file__).parents[2]
 SETUPTOOLS = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-ROOTS = [REPOSITORY / root for root in SETUPTOOLS["packages"]["find"]["where"]]
+ROOTS = [REPOSITORY / root for root in (*SETUPTOOLS["packages"]["find"]["where"], "lab")]
 PACKAGES = [package for root in ROOTS for package in root.glob("secemb_*") if package.is_dir()]
 
 
@@ -28,7 +28,11 @@ def test_every_module_keeps_the_rule(rule: Rule) -> None:
     assert [fault for module, source in every_module().items() for fault in rule(module, source)] == []
 
 
-def test_the_rules_know_every_package_that_is_installed() -> None:
+def test_the_laboratory_is_not_in_the_wheel() -> None:
+    assert "lab" not in SETUPTOOLS["packages"]["find"]["where"]
+
+
+def test_the_rules_know_every_package() -> None:
     assert {package.name for package in PACKAGES} == set(rules.ARROWS)
 
 
@@ -50,6 +54,7 @@ def test_every_package_says_that_it_is_typed() -> None:
         ("secemb_server1.responder", "from secemb_server0 import conductor"),
         ("secemb_server1.responder", "from secemb_sdk import client"),
         ("secemb_server1.responder", "import secemb_tools"),
+        ("secemb_tools.plan", "from secemb_lab.bench import kernel"),
     ],
 )
 def test_an_import_against_the_arrows_is_found(module: str, source: str) -> None:
@@ -145,6 +150,12 @@ def test_public_names_may_be_bound_in_any_way() -> None:
 @pytest.mark.parametrize("name", ["utils", "helpers", "round_manager", "_common", "misc.ring"])
 def test_a_module_without_a_name_of_its_own_is_found(name: str) -> None:
     assert len(rules.names_that_name_nothing(f"secemb_party.{name}", "")) == 1
+
+
+@pytest.mark.parametrize("name", ["joining", "http.driving", "demo.watching"])
+def test_a_module_that_is_named_after_an_activity_is_found(name: str) -> None:
+    assert len(rules.names_of_activities(f"secemb_sdk.{name}", "")) == 1
+    assert rules.names_of_activities("secemb_shared.ring", "") == []
 
 
 def test_a_file_that_is_too_long_is_found() -> None:
