@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from secemb_sdk.models import PrivateState, Ratings, learn
-from secemb_sdk.models.torch import Parts, TorchModel
+from secemb_sdk.models.torch import Tensors, TorchModel
 
 
 class Likes(TorchModel):
@@ -18,11 +18,11 @@ class Likes(TorchModel):
             private={"vector": (dimension,)},  # never leaves the device
         )
 
-    def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
+    def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
         """Return a score for each item, larger for those the person likes better."""
         return rows[:, :-1] @ dense["mix"] @ private["vector"] + rows[:, -1]
 
-    def loss(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor, values: Tensor) -> Tensor:
+    def loss(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor, values: Tensor) -> Tensor:
         """Return how surprising the person's answers are, and a small price for large numbers."""
         surprise = binary_cross_entropy_with_logits(self.predict(rows, dense, private, items), values, reduction="sum")
         return surprise + 0.01 * (rows.square().sum() + private["vector"].square().sum())

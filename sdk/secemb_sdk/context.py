@@ -65,7 +65,7 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Context:
     """One device, as its steps see it."""
 
     vault: Vault = field(repr=False)

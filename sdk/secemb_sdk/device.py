@@ -15,10 +15,10 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, ClassVar, Literal
 
-from secemb_sdk.context import Clock, Parts, Policy
+from secemb_sdk.context import Clock, Context, Policy
 from secemb_sdk.errors import AddressError, EnrolmentError, PinError, PolicyError
 from secemb_sdk.home.detections import Detection
-from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
@@ -76,16 +76,16 @@ class Opening:
         """Return the servers' addresses in one form."""
         return check_address(self.servers[0]), check_address(self.servers[1])
 
-    def open_home(self) -> Parts:
+    def open_home(self) -> Context:
         """Take hold of the home, and return what the device's steps need."""
-        home = Home(self.home, Seal(self.key))
+        home = Home(self.home, FileCipher(self.key))
         try:
             vault = Vault(home, random_bytes=self.random_bytes)
             vault.bind(bytes.fromhex(self.task), self.addresses)
         except BaseException:
             home.close()
             raise
-        return Parts(
+        return Context(
             vault=vault,
             task_id=bytes.fromhex(self.task),
             token=self.token,
@@ -104,35 +104,35 @@ class Opening:
 class Owned:
     """What the owner of a device may do without a network."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, context: Context) -> None:
+        self._context = context
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of task {self._parts.task_id.hex()[:8]}>"
+        return f"<{type(self).__name__} of task {self._context.task_id.hex()[:8]}>"
 
     def log(self, *, item: int, rating: float) -> None:
         """Remember what the owner thinks of an item; it is on disk on return. The last rating of an item counts."""
-        self._parts.vault.log([(item, rating)])
+        self._context.vault.log([(item, rating)])
 
     def log_many(self, ratings: Mapping[int, float]) -> None:
         """Remember several ratings in one write."""
-        self._parts.vault.log(ratings.items())
+        self._context.vault.log(ratings.items())
 
     def receipts(self) -> list[Receipt]:
         """Return what was sent in each round, oldest first."""
-        return self._parts.vault.receipts()
+        return self._context.vault.receipts()
 
     def detections(self) -> list[Detection]:
         """Return what this device has noticed of servers that do not keep to the protocol, by kind."""
-        return [one for _, one in sorted(self._parts.vault.detections().items())]
+        return [one for _, one in sorted(self._context.vault.detections().items())]
 
     def forget(self, *, receipts: bool = False) -> None:
         """Erase ratings, the private part and the session under way; with `receipts` those and the detections too."""
-        self._parts.vault.forget(receipts=receipts)
+        self._context.vault.forget(receipts=receipts)
 
     def export(self) -> dict[str, Any]:
         """Return everything that is known about the owner, as data that `json.dumps` takes."""
-        return self._parts.vault.export()
+        return self._context.vault.export()
 
 
 class Device(Owned):
@@ -141,27 +141,27 @@ class Device(Owned):
     open: ClassVar[type["AsyncOpening"]]
     open_blocking: ClassVar[type["BlockingOpening"]]
 
-    def __init__(self, parts: Parts, transport: AsyncTransport) -> None:
-        super().__init__(parts)
+    def __init__(self, context: Context, transport: AsyncTransport) -> None:
+        super().__init__(context)
         self._transport = transport
         self._contributing, self._advising = asyncio.Lock(), asyncio.Lock()
 
     async def contribute(self) -> Outcome:
         """Take part in one round, or go on with one that was cut short; return what became of it."""
         async with self._contributing:
-            return await drive_async(contribute(self._parts), self._transport)
+            return await drive_async(contribute(self._context), self._transport)
 
     async def recommend(
         self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False
     ) -> Scored:
         """Return the k items that the owner may like best, with their scores, from a copy of the table."""
-        steps = recommend_items(self._parts, k=k, table=table, include_rated=include_rated)
+        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated)
         async with self._advising:
             return await drive_async(steps, self._transport)
 
     async def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
         """Return candidates with their scores, best first, from rows that are read privately."""
-        steps = rank_candidates(self._parts, candidates, include_rated=include_rated)
+        steps = rank_candidates(self._context, candidates, include_rated=include_rated)
         async with self._advising:
             return await drive_async(steps, self._transport)
 
@@ -169,25 +169,25 @@ class Device(Owned):
 class BlockingDevice(Owned):
     """A device for programs without an event loop."""
 
-    def __init__(self, parts: Parts, transport: BlockingTransport) -> None:
-        super().__init__(parts)
+    def __init__(self, context: Context, transport: BlockingTransport) -> None:
+        super().__init__(context)
         self._transport = transport
         self._contributing, self._advising = threading.Lock(), threading.Lock()
 
     def contribute(self) -> Outcome:
         """Take part in one round, or go on with one that was cut short; return what became of it."""
         with self._contributing:
-            return drive_blocking(contribute(self._parts), self._transport)
+            return drive_blocking(contribute(self._context), self._transport)
 
     def recommend(self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False) -> Scored:
         """Return the k items that the owner may like best, with their scores, from a copy of the table."""
-        steps = recommend_items(self._parts, k=k, table=table, include_rated=include_rated)
+        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated)
         with self._advising:
             return drive_blocking(steps, self._transport)
 
     def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
         """Return candidates with their scores, best first, from rows that are read privately."""
-        steps = rank_candidates(self._parts, candidates, include_rated=include_rated)
+        steps = rank_candidates(self._context, candidates, include_rated=include_rated)
         with self._advising:
             return drive_blocking(steps, self._transport)
 
@@ -202,12 +202,12 @@ class AsyncOpening(Opening):
         from secemb_sdk.http import HttpTransport  # here, because httpx takes long to import
 
         async with AsyncExitStack() as opened:
-            parts = await asyncio.to_thread(self.open_home)
-            opened.callback(parts.vault.close)
+            context = await asyncio.to_thread(self.open_home)
+            opened.callback(context.vault.close)
             transport = await asyncio.to_thread(HttpTransport, self.addresses, trust=self.trust, pins=self.pins)
             opened.push_async_callback(transport.aclose)
             self._open = opened.pop_all()
-        return Device(parts, transport)
+        return Device(context, transport)
 
     async def __aexit__(self, *raised: object) -> None:
         await self._open.aclose()
@@ -223,12 +223,12 @@ class BlockingOpening(Opening):
         from secemb_sdk.http import BlockingHttpTransport
 
         with ExitStack() as opened:
-            parts = self.open_home()
-            opened.callback(parts.vault.close)
+            context = self.open_home()
+            opened.callback(context.vault.close)
             transport = BlockingHttpTransport(self.addresses, trust=self.trust, pins=self.pins)
             opened.callback(transport.close)
             self._open = opened.pop_all()
-        return BlockingDevice(parts, transport)
+        return BlockingDevice(context, transport)
 
     def __exit__(self, *raised: object) -> None:
         self._open.close()

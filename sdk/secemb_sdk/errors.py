@@ -16,7 +16,7 @@ SecEmbError
     │   └── ForgottenError         the private part was erased while a round was under way
     └── ExchangeError          a server does not do what it is asked
         ├── UnavailableError       not now; later it may
-        ├── OverError              the round, the ticket or the version is gone
+        ├── GoneError              the round, the ticket or the version is gone
         ├── OutdatedKeyError       sealed to a key that server 1 does not use any more
         ├── ConflictError          other bytes of this session are known there
         └── RefusedError           this message is refused, and would be again
@@ -97,7 +97,7 @@ class UnavailableError(ExchangeError):
     """No answer, or not now."""
 
 
-class OverError(ExchangeError):
+class GoneError(ExchangeError):
     """The round, the ticket or the model version is gone."""
 
 

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.errors import (
     ConflictError,
     DeviceError,
     EnrolmentError,
     ExchangeError,
+    GoneError,
     OutdatedKeyError,
-    OverError,
     PinError,
     RefusedError,
     UnavailableError,
@@ -34,11 +34,11 @@ BY_SLUG: Mapping[str, Entry] = {
     "unauthorized": (EnrolmentError, "server {server} does not know the token; ask its operator for a new one"),
     "task-unknown": (PinError, "server {server} does not serve this task; ask the operator for task and servers"),
     "session-conflict": (ConflictError, "server {server} holds other bytes of this session"),
-    "round-closed": (OverError, _GONE),
-    "round-unknown": (OverError, _GONE),
-    "session-unknown": (OverError, _GONE),
-    "ticket-refused": (OverError, _GONE),
-    "model-unknown": (OverError, _GONE),
+    "round-closed": (GoneError, _GONE),
+    "round-unknown": (GoneError, _GONE),
+    "session-unknown": (GoneError, _GONE),
+    "ticket-refused": (GoneError, _GONE),
+    "model-unknown": (GoneError, _GONE),
     "not-found": (UnavailableError, "server {server} has no such service; check which server is 0 and which is 1"),
     "relay-key-outdated": (OutdatedKeyError, "server 1 does not use the key any more that this was sealed to"),
     "relay-box": (UnavailableError, _NOT_PASSED_ON),
@@ -133,18 +133,18 @@ def anything(_request: Request, _answer: Answer) -> None:
 class Exchange:
     """One run of a device's steps: how long it may take, and what it has moved."""
 
-    def __init__(self, parts: Parts, *, most_bytes: int | None = None) -> None:
-        self._parts, self._most_bytes = parts, most_bytes
-        self._ends = parts.clock() + parts.policy.seconds
+    def __init__(self, context: Context, *, most_bytes: int | None = None) -> None:
+        self._context, self._most_bytes = context, most_bytes
+        self._ends = context.clock() + context.policy.seconds
         self.traffic = Traffic()
 
     def end_within(self, seconds: float) -> None:
         """End earlier than the policy says."""
-        self._ends = min(self._ends, self._parts.clock() + seconds)
+        self._ends = min(self._ends, self._context.clock() + seconds)
 
     def wait_until(self, time: float) -> Steps[None]:
         """Let time pass until the clock shows `time`; where that is after the end, end now."""
-        seconds = time - self._parts.clock()
+        seconds = time - self._context.clock()
         if seconds > 0 and time >= self._ends:
             raise UnavailableError(_OVER, seconds=max(seconds, _FIRST_PAUSE))
         if seconds > 0:
@@ -152,7 +152,7 @@ class Exchange:
 
     def note(self, misconduct: Misconduct) -> Steps[None]:
         """Count what a server does against the protocol."""
-        yield from work(lambda: self._parts.note(misconduct))
+        yield from work(lambda: self._context.note(misconduct))
 
     def noting(self, steps: Steps[Result]) -> Steps[Result]:
         """Carry on with steps; count what they end with if a server is to blame."""
@@ -204,9 +204,9 @@ class Exchange:
             tries += 1
 
     def _send(self, requests: list[Request]) -> Steps[list[Answer | Lost]]:
-        if not self._parts.policy.allowed():
+        if not self._context.policy.allowed():
             raise UnavailableError("the policy does not allow it now", seconds=_POLICY_SECONDS)
-        left = self._ends - self._parts.clock()
+        left = self._ends - self._context.clock()
         if left <= 0:
             raise UnavailableError(_OVER, seconds=_FIRST_PAUSE)
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
@@ -230,8 +230,8 @@ class Exchange:
         """Wait as long as the servers ask for, and a random part of an ever longer time, so that crowds dissolve."""
         asked = max(error.seconds or 0.0 for error in troubles)
         ceiling = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries, 10))
-        wait = asked + ceiling * int.from_bytes(self._parts.random_bytes(4), "little") / 2**32
-        if self._parts.clock() + wait >= self._ends:
+        wait = asked + ceiling * int.from_bytes(self._context.random_bytes(4), "little") / 2**32
+        if self._context.clock() + wait >= self._ends:
             raise UnavailableError(str(troubles[0]), seconds=max(asked, _FIRST_PAUSE))
         yield from pause(wait)
 

@@ -14,8 +14,8 @@ import httpx
 import numpy as np
 from tests.simulation.pair import Pair
 
-from secemb_sdk.context import Parts, Policy
-from secemb_sdk.home.encryption import Seal
+from secemb_sdk.context import Context, Policy
+from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.records import Record
@@ -83,8 +83,8 @@ def never() -> bool:
 class MortalHome(Home):
     """A home whose app may die before or after any write."""
 
-    def __init__(self, folder: Path, seal: Seal, dies: Dies) -> None:
-        super().__init__(folder, seal)
+    def __init__(self, folder: Path, cipher: FileCipher, dies: Dies) -> None:
+        super().__init__(folder, cipher)
         self._dies = dies
 
     def write(self, name: str, record: Record) -> None:
@@ -166,10 +166,10 @@ class Phone:
     random_bytes: Callable[[int], bytes] | None = None
     deaths: int = 0
 
-    def open(self) -> Parts:
+    def open(self) -> Context:
         """Open the home, as an app does when it starts."""
         extra = {} if self.random_bytes is None else {"random_bytes": self.random_bytes}
-        vault = Vault(MortalHome(self.folder, Seal(self.key), self.dies), **extra)
+        vault = Vault(MortalHome(self.folder, FileCipher(self.key), self.dies), **extra)
         vault.bind(self.pair.task.task_id, SERVERS)
         fields: dict[str, Any] = {
             "vault": vault,
@@ -182,23 +182,23 @@ class Phone:
             "wall_clock": self.wall_clock or self.pair.clock,
             **extra,
         }
-        return Parts(**(fields | self.options))
+        return Context(**(fields | self.options))
 
     def log(self, ratings: dict[int, float]) -> None:
-        parts = self.open()
-        parts.vault.log(ratings.items())
-        parts.vault.close()
+        context = self.open()
+        context.vault.log(ratings.items())
+        context.vault.close()
 
     async def contribute(self) -> Outcome | None:
         """Open the app, take part and close it; None if it was killed on the way."""
-        parts = self.open()
+        context = self.open()
         try:
-            return await self.drive(contribute(parts))
+            return await self.drive(contribute(context))
         except KilledError:
             self.deaths += 1
             return None
         finally:
-            parts.vault.close()  # as the system does for a process that is gone
+            context.vault.close()  # as the system does for a process that is gone
 
     async def drive(self, steps: Steps[Result]) -> Result:
         """Carry out steps, with faults; `KilledError` between any two of them."""

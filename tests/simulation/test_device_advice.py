@@ -21,11 +21,11 @@ pytestmark = pytest.mark.asyncio
 
 
 async def recommended(phone: Phone, table: TableFormat) -> Scored:
-    parts = phone.open()
+    context = phone.open()
     try:
-        return await phone.drive(recommend_items(parts, k=40, table=table, include_rated=True))
+        return await phone.drive(recommend_items(context, k=40, table=table, include_rated=True))
     finally:
-        parts.vault.close()
+        context.vault.close()
 
 
 @pytest.mark.parametrize("table", list(TableFormat))
@@ -56,22 +56,22 @@ async def test_the_time_between_ticket_and_keys_does_not_depend_on_the_candidate
         await pair.step()
         phone = a_phone(pair, 0, pace=3.0)
         phone.work_seconds = 0.01 * count  # more to place takes longer
-        parts = phone.open()
+        context = phone.open()
         try:
-            found = await phone.drive(rank_candidates(parts, np.arange(20, 20 + count).tolist(), include_rated=True))
+            found = await phone.drive(rank_candidates(context, np.arange(20, 20 + count).tolist(), include_rated=True))
         finally:
-            parts.vault.close()
+            context.vault.close()
         times = dict(phone.sent_at)
         assert len(found) == count
         assert times["rows"] - times["read"] == pytest.approx(0.3)
 
 
 async def ranked(phone: Phone) -> Scored:
-    parts = phone.open()
+    context = phone.open()
     try:
-        return await phone.drive(rank_candidates(parts, [20, 21], include_rated=False))
+        return await phone.drive(rank_candidates(context, [20, 21], include_rated=False))
     finally:
-        parts.vault.close()
+        context.vault.close()
 
 
 @pytest.mark.parametrize("ticket", ["two\r\nlines", "é", "x" * 129, 7, None])

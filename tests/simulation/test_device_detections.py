@@ -20,19 +20,19 @@ pytestmark = pytest.mark.asyncio
 
 
 async def recommended(phone: Phone) -> Scored:
-    parts = phone.open()
+    context = phone.open()
     try:
-        return await phone.drive(recommend_items(parts, k=3, table=TableFormat.INT8, include_rated=True))
+        return await phone.drive(recommend_items(context, k=3, table=TableFormat.INT8, include_rated=True))
     finally:
-        parts.vault.close()
+        context.vault.close()
 
 
 async def ranked(phone: Phone) -> Scored:
-    parts = phone.open()
+    context = phone.open()
     try:
-        return await phone.drive(rank_candidates(parts, [2, 3], include_rated=True))
+        return await phone.drive(rank_candidates(context, [2, 3], include_rated=True))
     finally:
-        parts.vault.close()
+        context.vault.close()
 
 
 @pytest.mark.parametrize("relayed", [False, True])

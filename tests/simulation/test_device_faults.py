@@ -144,10 +144,10 @@ def check(pair: Pair, phones: list[Phone], seen: Seen) -> None:
     well."""
     seen.check()
     for phone in phones:
-        parts = phone.open()
-        receipts, private = parts.vault.receipts(), parts.vault.private()
-        assert parts.vault.session() is None
-        parts.vault.close()
+        context = phone.open()
+        receipts, private = context.vault.receipts(), context.vault.private()
+        assert context.vault.session() is None
+        context.vault.close()
         complete = [one for one in receipts if one.complete]
         assert private is not None
         assert private.steps == len(complete), "the private part did not move once for each receipt"

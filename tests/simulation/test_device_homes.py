@@ -35,20 +35,20 @@ def dying_at(patch: pytest.MonkeyPatch, phone: Phone, *, name: str, times: int =
 
 
 def receipts(phone: Phone) -> list[Receipt]:
-    parts = phone.open()
+    context = phone.open()
     try:
-        return parts.vault.receipts()
+        return context.vault.receipts()
     finally:
-        parts.vault.close()
+        context.vault.close()
 
 
 def steps_of(phone: Phone) -> int:
-    parts = phone.open()
+    context = phone.open()
     try:
-        private = parts.vault.private()
+        private = context.vault.private()
         return 0 if private is None else private.steps
     finally:
-        parts.vault.close()
+        context.vault.close()
 
 
 # Once in a round.

@@ -90,10 +90,10 @@ async def test_a_device_that_cannot_train_uploads_zeros(fields: dict[str, Any], 
         await pair.finish()
         moved = (before.rows.astype(np.float64) - pair.parties[0].models.load(1).rows) * 2
         assert moved[3, 0] == pytest.approx(4.0, abs=1e-5)  # the healthy device's mark alone: it has item 3 too
-        parts = phone.open()
-        assert parts.vault.private() is None
+        context = phone.open()
+        assert context.vault.private() is None
         kinds = {"RowTagError": {"rows"}, "LengthError": {"rows"}, "CopyError": {"dense"}}
-        assert set(parts.vault.detections()) == kinds.get(trouble, set())
+        assert set(context.vault.detections()) == kinds.get(trouble, set())
 
 
 # What stands against taking part.
@@ -264,9 +264,9 @@ async def test_a_session_whose_round_is_over_is_dropped(status: int, what: str) 
         phone.alter = lambda request, answer: refusal if request.path.endswith(f"/{what}") else answer
         outcome = await phone.contribute()
         assert isinstance(outcome, Dropped)
-        parts = phone.open()
-        assert parts.vault.session() is None
-        assert [one.complete for one in parts.vault.receipts()] == [False]
+        context = phone.open()
+        assert context.vault.session() is None
+        assert [one.complete for one in context.vault.receipts()] == [False]
 
 
 async def test_a_device_that_comes_back_too_late_begins_anew_at_once() -> None:
@@ -324,20 +324,20 @@ async def test_what_is_forgotten_in_the_middle_of_a_round_stays_forgotten() -> N
     async with a_pair() as pair:
         await pair.step()
         phone = a_phone(pair, 0)
-        parts = phone.open()
+        context = phone.open()
 
         def alter(request: Request, answer: Answer) -> Answer:
             if request.path.endswith("/keys"):
-                parts.vault.forget()
+                context.vault.forget()
             return answer
 
         phone.alter = alter
         from secemb_sdk.round.contribute import contribute
 
-        outcome = await phone.drive(contribute(parts))
+        outcome = await phone.drive(contribute(context))
         assert isinstance(outcome, Dropped)
         assert "erased" in outcome.reason
-        assert (parts.vault.session(), parts.vault.private(), dict(parts.vault.ratings())) == (None, None, {})
+        assert (context.vault.session(), context.vault.private(), dict(context.vault.ratings())) == (None, None, {})
         assert "update" not in {what for _, what in puts(phone)}
 
 

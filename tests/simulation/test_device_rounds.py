@@ -95,9 +95,9 @@ async def test_what_is_held_out_is_never_trained_on(monkeypatch: pytest.MonkeyPa
     async with a_pair() as pair:
         taste = {item: float(item) for item in range(20)}
         phones = [with_taste(pair, number, taste, options={"hold_out": 0.5}) for number in (0, 1)]
-        parts = phones[0].open()
-        held = {item for item in taste if item in parts.held_out()}
-        parts.vault.close()
+        context = phones[0].open()
+        held = {item for item in taste if item in context.held_out()}
+        context.vault.close()
         for _ in range(5):
             await until_contributed(phones)
             await pair.finish()
@@ -118,8 +118,8 @@ async def test_a_wall_clock_that_jumps_only_dates_receipts() -> None:
         for _ in range(5):
             await until_contributed(phones)
             await pair.finish()
-        parts = phones[0].open()
-        assert [one.date[:4] for one in parts.vault.receipts()] == ["2023", "1970", "2099", "0068", "unkn"]
+        context = phones[0].open()
+        assert [one.date[:4] for one in context.vault.receipts()] == ["2023", "1970", "2099", "0068", "unkn"]
 
 
 @pytest.mark.parametrize("count", [0, 1, 24])
@@ -233,8 +233,8 @@ async def test_an_evaluation_adds_up_errors_on_what_was_held_out() -> None:
         found, table = await result(pair), pair.parties[0].models.load(3).rows
         errors, held = [], 0
         for phone in phones:
-            parts = phone.open()
-            private, hold_out = parts.vault.private(), parts.held_out()
+            context = phone.open()
+            private, hold_out = context.vault.private(), context.held_out()
             assert private is not None
             items = np.array([item for item in taste if item in hold_out], dtype=np.int64)
             held += items.size

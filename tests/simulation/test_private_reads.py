@@ -16,7 +16,7 @@ from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
 
 from secemb_party.tickets import READ_DOMAIN, issue_ticket
-from secemb_sdk.errors import EnrolmentError, OverError, UnavailableError
+from secemb_sdk.errors import EnrolmentError, GoneError, UnavailableError
 from secemb_sdk.recommend import Scored, Shelf, TableFormat, rank_steps, read_steps, recommend, sync_steps
 from secemb_sdk.recommend.private_read import ReadSession, RowsRead
 from secemb_sdk.steps import Answer, Request
@@ -364,7 +364,7 @@ async def test_a_ticket_that_ran_out_is_said_to_be_over() -> None:
             pair.clock.now += 200 if request.path.endswith("/read") else 0
             return answer
 
-        with pytest.raises(OverError):
+        with pytest.raises(GoneError):
             await read(Carrier(pair, tamper=slow))
 
 

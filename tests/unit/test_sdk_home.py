@@ -24,10 +24,10 @@ from secemb_sdk.errors import (
 )
 from secemb_sdk.home import files
 from secemb_sdk.home.detections import Misconduct
-from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt, Traffic
-from secemb_sdk.home.records import Keyed, Record, Stage, Ticket, Wish, Written, decode_stage, encode_stage
+from secemb_sdk.home.records import Intent, Keyed, Record, Stage, Ticket, Written, decode_stage, encode_stage
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState
 from secemb_sdk.round.selection import Selection
@@ -63,7 +63,7 @@ UPLOAD: dict[str, Any] = {
 }
 SELECTION = Selection(items=np.array([4, 9], np.int64), values=np.array([1.5, np.nan], np.float32), unknown=0)
 STAGES: list[Stage] = [
-    Wish(bytes(32)),
+    Intent(bytes(32)),
     Keyed(ticket=TICKET, seed=bytes(32), selection=SELECTION, keys_digest=KEY),
     Written(ticket=TICKET, **UPLOAD, private=PRIVATE, trouble="RowTagError"),
     Written(ticket=replace(TICKET, relay=b"announced"), **UPLOAD, private=None),
@@ -75,7 +75,7 @@ class KilledError(BaseException):
 
 
 def open_vault(folder: Path, key: bytes | None = None) -> Vault:
-    home = Home(folder, Seal(key))
+    home = Home(folder, FileCipher(key))
     try:
         vault = Vault(home)
         vault.bind(TASK, SERVERS)
@@ -199,9 +199,9 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     open_vault(tmp_path)
     program = (
         "import sys\n"
-        "from secemb_sdk.home.encryption import Seal\n"
+        "from secemb_sdk.home.encryption import FileCipher\n"
         "from secemb_sdk.home.files import Home\n"
-        "Home(sys.argv[1], Seal())"
+        "Home(sys.argv[1], FileCipher())"
     )
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
     assert "HomeInUseError" in done.stderr

@@ -12,7 +12,7 @@ from tests.unit.loopback import answer, serving, write_identity
 from tests.unit.sessions import make_round, make_task
 
 from secemb_sdk import Device, Policy
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.errors import AddressError, EnrolmentError, HomeKeyError, PinError, PolicyError, UnavailableError
 from secemb_sdk.exchange import Exchange, server_time
 from secemb_sdk.home.detections import Detection
@@ -131,14 +131,14 @@ def test_without_strangers_or_without_its_item_there_is_no_ranking() -> None:
 
 def an_exchange(draws: bytes, **policy: Any) -> tuple[Exchange, list[float]]:
     now = [0.0]
-    parts = Parts(
+    context = Context(
         vault=cast(Any, None),
         task_id=bytes(32),
         policy=Policy(pace_seconds=0.0, **policy),
         clock=lambda: now[0],
         random_bytes=lambda count: draws[:count],
     )
-    return Exchange(parts), now
+    return Exchange(context), now
 
 
 def run(exchange: Exchange, now: list[float], replies: list[Answer | Lost]) -> tuple[list[float], list[Answer]]:

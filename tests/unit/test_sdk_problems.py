@@ -10,7 +10,7 @@ from secemb_sdk.errors import (
     ConflictError,
     DeviceError,
     EnrolmentError,
-    OverError,
+    GoneError,
     PinError,
     RefusedError,
     UnavailableError,
@@ -70,7 +70,7 @@ def test_every_problem_of_the_servers_has_its_error(slug: str) -> None:
         (404, UnavailableError),
         (408, UnavailableError),
         (409, ConflictError),
-        (410, OverError),
+        (410, GoneError),
         (413, RefusedError),
         (429, UnavailableError),
         (500, UnavailableError),
@@ -86,7 +86,7 @@ def test_a_status_without_a_document_has_its_error(status: int, kind: type[Devic
 @pytest.mark.parametrize("body", [b"", b"\xff", b"[]", b"{}", b'{"type": 5}', b"[" * 9999])
 def test_a_document_that_makes_no_sense_falls_back_to_the_status(body: bytes) -> None:
     answer = Answer(status=410, headers={"content-type": "application/problem+json"}, body=body)
-    assert isinstance(error_for(0, answer), OverError)
+    assert isinstance(error_for(0, answer), GoneError)
 
 
 def test_an_unknown_task_is_a_pin_that_does_not_hold() -> None:

@@ -6,19 +6,19 @@ import pytest
 from tests.unit.test_sdk_home import KEY, KEYS, open_vault
 
 from secemb_sdk.errors import DamagedError, HomeKeyError, NewerHomeError
-from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.records import Record
 
 
 def test_two_writes_of_the_same_record_do_not_look_alike() -> None:
-    seal = Seal(KEY)
-    assert seal.close("ratings", b"data") != seal.close("ratings", b"data")
+    cipher = FileCipher(KEY)
+    assert cipher.encode("ratings", b"data") != cipher.encode("ratings", b"data")
 
 
 @pytest.mark.parametrize("length", [0, 15, 24, 33])
 def test_a_key_of_another_length_is_refused(length: int) -> None:
     with pytest.raises(HomeKeyError, match="16 or 32"):
-        Seal(bytes(length))
+        FileCipher(bytes(length))
 
 
 @pytest.mark.parametrize(
@@ -26,36 +26,36 @@ def test_a_key_of_another_length_is_refused(length: int) -> None:
 )
 def test_a_file_that_is_no_record_is_damaged(data: bytes) -> None:
     with pytest.raises(DamagedError, match="restore the home"):
-        Seal().open("ratings", data)
+        FileCipher().decode("ratings", data)
 
 
 @KEYS
 def test_every_shorter_file_is_refused(key: bytes | None) -> None:
-    seal = Seal(key)
-    data = seal.close("ratings", Record({"a": 1}, {"b": b"c"}).encode())
+    cipher = FileCipher(key)
+    data = cipher.encode("ratings", Record({"a": 1}, {"b": b"c"}).encode())
     for length in range(len(data)):
         with pytest.raises((DamagedError, HomeKeyError)):
-            Seal(key).open("ratings", data[:length])
+            FileCipher(key).decode("ratings", data[:length])
 
 
 @KEYS
 def test_a_record_cannot_pass_for_another(key: bytes | None) -> None:
-    data = Seal(key).close("private", b"data")
+    data = FileCipher(key).encode("private", b"data")
     with pytest.raises(DamagedError):
-        Seal(key).open("session", data)
+        FileCipher(key).decode("session", data)
 
 
 def test_a_sealed_record_cannot_be_renamed() -> None:
-    data = Seal(KEY).close("private", b"data").replace(b"private", b"session")
+    data = FileCipher(KEY).encode("private", b"data").replace(b"private", b"session")
     with pytest.raises(DamagedError):
-        Seal(KEY).open("session", data)
+        FileCipher(KEY).decode("session", data)
 
 
 @KEYS
 def test_a_newer_home_asks_for_a_newer_app(key: bytes | None) -> None:
-    data = Seal(key).close("ratings", b"data").replace(b"secemb-home 1", b"secemb-home 2", 1)
+    data = FileCipher(key).encode("ratings", b"data").replace(b"secemb-home 1", b"secemb-home 2", 1)
     with pytest.raises(NewerHomeError, match="update the app"):
-        Seal(key).open("ratings", data)
+        FileCipher(key).decode("ratings", data)
 
 
 @pytest.mark.parametrize(

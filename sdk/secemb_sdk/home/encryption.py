@@ -16,14 +16,14 @@ from secemb_sdk.errors import DamagedError, HomeKeyError, NewerHomeError
 from secemb_shared.randomness import secure_bytes
 
 MAGIC, FORMAT = "secemb-home", 1
-_PLAIN, _SEALED = "plain", "sealed"
+_PLAIN, _ENCRYPTED = "plain", "sealed"  # as the files say it
 _NONCE_BYTES = 12
 _KEY_BYTES = (16, 32)
 _LONGEST_LINE = 200
 
 
-class Seal:
-    """Closes and opens the records of one home."""
+class FileCipher:
+    """Makes the files of one home: encrypted with its key, or plain with a checksum where it has no key."""
 
     def __init__(self, key: bytes | None = None) -> None:
         if key is not None and len(key) not in _KEY_BYTES:
@@ -31,16 +31,16 @@ class Seal:
         self._cipher = None if key is None else AESGCM(key)
         self._check = "" if key is None else _key_check(key)
 
-    def close(self, name: str, body: bytes) -> bytes:
-        """Return a record as it is stored."""
+    def encode(self, name: str, body: bytes) -> bytes:
+        """Return the file of a record."""
         if self._cipher is None:
             return _line(name, _PLAIN, hashlib.sha256(body).hexdigest()) + body
         # Always fresh, whatever random bytes a test gives to the device: a nonce is never used twice.
-        line, nonce = _line(name, _SEALED, self._check), secure_bytes(_NONCE_BYTES)
+        line, nonce = _line(name, _ENCRYPTED, self._check), secure_bytes(_NONCE_BYTES)
         return line + nonce + self._cipher.encrypt(nonce, body, line)
 
-    def open(self, name: str, data: bytes) -> bytes:
-        """Return the bytes of a record, or raise the error that says what is wrong with the file."""
+    def decode(self, name: str, data: bytes) -> bytes:
+        """Return the record in a file, or raise the error that says what is wrong with the file."""
         line, newline, _ = data[:_LONGEST_LINE].partition(b"\n")
         body = data[len(line) + 1 :]
         words = line.decode("ascii", "replace").split(" ")
@@ -48,20 +48,20 @@ class Seal:
             raise _damaged(name)
         if int(words[1]) > FORMAT:
             raise NewerHomeError("this home was written by a newer version of the SDK; update the app")
-        if len(words) != 5 or words[2] != name or words[3] not in (_PLAIN, _SEALED):
+        if len(words) != 5 or words[2] != name or words[3] not in (_PLAIN, _ENCRYPTED):
             raise _damaged(name)
         if words[3] == _PLAIN:
-            return self._open_plain(name, words[4], body)
-        return self._open_sealed(name, line + newline, words[4], body)
+            return self._check_plain(name, words[4], body)
+        return self._decrypt(name, line + newline, words[4], body)
 
-    def _open_plain(self, name: str, digest: str, body: bytes) -> bytes:
+    def _check_plain(self, name: str, digest: str, body: bytes) -> bytes:
         if self._cipher is not None:
             raise HomeKeyError("this home is not encrypted; open it without a key, or begin a new home with one")
         if hashlib.sha256(body).hexdigest() != digest:
             raise _damaged(name)
         return body
 
-    def _open_sealed(self, name: str, line: bytes, check: str, body: bytes) -> bytes:
+    def _decrypt(self, name: str, line: bytes, check: str, body: bytes) -> bytes:
         if self._cipher is None:
             raise HomeKeyError("this home is encrypted; open it with its key")
         if not hmac.compare_digest(check.encode(), self._check.encode()):

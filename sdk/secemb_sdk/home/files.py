@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from secemb_sdk.errors import HomeError, HomeInUseError
-from secemb_sdk.home.encryption import Seal
+from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.records import Record
 
 _UNFINISHED = ".new"
@@ -73,8 +73,8 @@ _LOCK = "lock"
 class Home:
     """A folder that is held open: mode 0700, files 0600, each record replaced as a whole."""
 
-    def __init__(self, folder: Path | str, seal: Seal) -> None:
-        self.folder, self._seal = Path(folder), seal
+    def __init__(self, folder: Path | str, cipher: FileCipher) -> None:
+        self.folder, self._cipher = Path(folder), cipher
         self.lock = threading.RLock()  # one change at a time: an app may log while a round is under way
         self._hold: int | None = self._take()
 
@@ -85,11 +85,11 @@ class Home:
         """Return a record, or nothing if there is none."""
         with self._held():
             data = read_file(self.folder / name)
-        return None if data is None else Record.decode(self._seal.open(name, data))
+        return None if data is None else Record.decode(self._cipher.decode(name, data))
 
     def write(self, name: str, record: Record) -> None:
         """Put a record in the place of the one that is there; it is durable on return."""
-        data = self._seal.close(name, record.encode())
+        data = self._cipher.encode(name, record.encode())
         with self._held():
             write_file(self.folder / name, data)
 

@@ -75,7 +75,7 @@ _PRIVATE = "private "  # before the names of the parts that belong to the privat
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Wish:
+class Intent:
     """A session that may have been announced to server 0, and no more."""
 
     seed: bytes
@@ -115,13 +115,13 @@ class Written:
     trouble: str | None = None  # the name of what kept it from training
 
 
-Stage: TypeAlias = Wish | Keyed | Written
+Stage: TypeAlias = Intent | Keyed | Written
 
 
 def encode_stage(stage: Stage) -> Record:
     """Return the record of a session."""
     match stage:
-        case Wish(seed):
+        case Intent(seed):
             return Record({"stage": "wish"}, {"seed": seed})
         case Keyed():
             fields = {"stage": "keyed", **_ticket_fields(stage.ticket)}
@@ -145,7 +145,7 @@ def decode_stage(record: Record) -> Stage:
     try:
         match record.fields["stage"]:
             case "wish":
-                return Wish(record.parts["seed"])
+                return Intent(record.parts["seed"])
             case "keyed":
                 return _decode_keyed(record)
             case "written":

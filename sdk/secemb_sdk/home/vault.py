@@ -31,10 +31,10 @@ from secemb_sdk.home.detections import Detections, Misconduct, add, as_json, fro
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.records import (
+    Intent,
     Keyed,
     Record,
     Stage,
-    Wish,
     Written,
     decode_private,
     decode_stage,
@@ -141,7 +141,7 @@ class Vault:
             if round_ is not None:
                 # First: a device that dies in between sits the round out, rather than being in it a second time.
                 self.enter_round(round_)
-            record, newest, new = encode_stage(stage), self.newest_round(), isinstance(stage, Wish)
+            record, newest, new = encode_stage(stage), self.newest_round(), isinstance(stage, Intent)
             place = self._home.place(renew=new)
             if new and newest is not None:
                 self._keep_newest(newest)  # it goes along with the home's new place
@@ -321,7 +321,7 @@ def _check_rating(rating: float) -> float:
 def _export_stage(stage: Stage | None) -> dict[str, Any] | None:
     """Return where a session is, without what would let others go on with it."""
     match stage:
-        case None | Wish():
+        case None | Intent():
             return None
         case Keyed():
             return {"stage": "keys", "round": stage.ticket.round.decode("ascii")}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from secemb_sdk.errors import CopyError, DamagedError, OverError
+from secemb_sdk.errors import CopyError, DamagedError, GoneError
 from secemb_sdk.exchange import error_for
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.files import make_folder, read_file, remove_file, write_file
@@ -240,7 +240,7 @@ def _delta_steps(shelf: Shelf, target: _Target, chunk: int, ask: Ask) -> Steps[T
     """Return the new copy by way of a delta, or nothing: the full copy is always another way."""
     try:
         return (yield from _fetch_steps(shelf, target, chunk, ask))
-    except (CopyError, OverError):
+    except (CopyError, GoneError):
         return None
 
 
@@ -260,7 +260,7 @@ def _download_steps(shelf: Shelf, target: _Target, chunk: int, ask: Ask) -> Step
     while download is None or have < download.size:
         (answer,) = yield from ask(_piece_of(shelf.task, target, have, chunk))
         if answer.status in (404, 410) and target.since is not None:
-            raise OverError("no server knows a way from the copy that is here to the new one")
+            raise GoneError("no server knows a way from the copy that is here to the new one")
         if answer.status not in (200, 206, 416):
             raise error_for(0, answer)
         same = _read_piece(shelf, target, answer, have)

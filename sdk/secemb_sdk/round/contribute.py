@@ -4,14 +4,14 @@ import hashlib
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.errors import (
     ConflictError,
     DamagedError,
     EnrolmentError,
     ExchangeError,
     ForgottenError,
-    OverError,
+    GoneError,
     PinError,
     RefusedError,
     UnavailableError,
@@ -19,7 +19,7 @@ from secemb_sdk.errors import (
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import Receipt, Traffic, make_receipt
-from secemb_sdk.home.records import Keyed, Ticket, Wish, Written
+from secemb_sdk.home.records import Intent, Keyed, Ticket, Written
 from secemb_sdk.round.join import Joined, find_task, join
 from secemb_sdk.round.route import DIRECT, RELAYED, Way
 from secemb_sdk.round.route_direct import DirectWay
@@ -64,32 +64,32 @@ _UNTIL_NEXT = 5.0  # seconds to wait where nobody has said how many
 Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on drawing from
 
 
-def contribute(parts: Parts) -> Steps[Outcome]:
+def contribute(context: Context) -> Steps[Outcome]:
     """Take part in one round; return what became of it."""
-    exchange = Exchange(parts, most_bytes=parts.policy.bytes)
+    exchange = Exchange(context, most_bytes=context.policy.bytes)
     try:
-        return (yield from exchange.noting(_contribute(parts, exchange)))
+        return (yield from exchange.noting(_contribute(context, exchange)))
     except ForgottenError as error:
         return Dropped(str(error), _UNTIL_NEXT)
     except ExchangeError as error:
         return NotNow(error.seconds or _UNTIL_NEXT, str(error))
 
 
-def _contribute(parts: Parts, exchange: Exchange) -> Steps[Outcome]:
-    task = yield from find_task(parts, exchange)
-    parts.policy.check_bytes(task, relayed=parts.relays(task))
-    yield from work(lambda: kept_private(parts, parts.model_for(task)))  # raises unless the model fits both
-    return (yield from Participation(parts, exchange, task).run())
+def _contribute(context: Context, exchange: Exchange) -> Steps[Outcome]:
+    task = yield from find_task(context, exchange)
+    context.policy.check_bytes(task, relayed=context.relays(task))
+    yield from work(lambda: kept_private(context, context.model_for(task)))  # raises unless the model fits both
+    return (yield from Participation(context, exchange, task).run())
 
 
 class Participation:
     """A device's way through one round, or through the rest of one that was cut short."""
 
-    def __init__(self, parts: Parts, exchange: Exchange, task: TaskSpec) -> None:
-        self._parts, self._exchange, self._task = parts, exchange, task
-        self._vault, self._forgotten = parts.vault, parts.vault.forgotten
+    def __init__(self, context: Context, exchange: Exchange, task: TaskSpec) -> None:
+        self._context, self._exchange, self._task = context, exchange, task
+        self._vault, self._forgotten = context.vault, context.vault.forgotten
         self._stage: Keyed | Written | None = None  # as it is stored
-        self._direct, self._relayed = DirectWay(parts, exchange), RelayedWay(parts, exchange)
+        self._direct, self._relayed = DirectWay(context, exchange), RelayedWay(context, exchange)
 
     def run(self) -> Steps[Outcome]:
         """Go on with the session that is stored; where there is none, or its round is over, begin one."""
@@ -102,9 +102,9 @@ class Participation:
         if isinstance(stage, Keyed | Written):
             try:
                 return (yield from self._guarded(self._resume(stage, elsewhere=elsewhere), resumed=True))
-            except OverError:
+            except GoneError:
                 self._exchange.traffic = Traffic()
-        seed = stage.seed if isinstance(stage, Wish) and not elsewhere else (yield from self._wish())
+        seed = stage.seed if isinstance(stage, Intent) and not elsewhere else (yield from self._wish())
         return (yield from self._guarded(self._begin(seed), resumed=False))
 
     def _guarded(self, steps: Steps[Outcome], *, resumed: bool) -> Steps[Outcome]:
@@ -115,27 +115,27 @@ class Participation:
             if self._stage is not None and self._stage.ticket.traffic != self._exchange.traffic:
                 yield from self._keep(replace(self._stage, ticket=self._spent(self._stage.ticket)))
             raise
-        except (OverError, ConflictError, RefusedError) as error:
+        except (GoneError, ConflictError, RefusedError) as error:
             if self._stage is None:
                 raise
             noticed = Misconduct.SESSION if isinstance(error, ConflictError) else error.noticed
             if noticed is not None:
                 yield from self._exchange.note(noticed)
             yield from self._end(self._stage, complete=False)
-            if resumed and isinstance(error, OverError):
+            if resumed and isinstance(error, GoneError):
                 raise
             return Dropped(str(error), _UNTIL_NEXT)
 
     def _begin(self, seed: bytes) -> Steps[Outcome]:
         try:
-            joined = yield from join(self._parts, self._exchange, self._task, seed)
+            joined = yield from join(self._context, self._exchange, self._task, seed)
         except ConflictError:  # this session was let in to a round that has passed
             seed = yield from self._wish()
-            joined = yield from join(self._parts, self._exchange, self._task, seed)
-        joined_at = self._parts.clock()
+            joined = yield from join(self._context, self._exchange, self._task, seed)
+        joined_at = self._context.clock()
         keyed, opened = yield from work(lambda: self._open(joined, seed))
         yield from self._keep(keyed)
-        yield from self._exchange.wait_until(joined_at + self._parts.policy.keys_seconds)
+        yield from self._exchange.wait_until(joined_at + self._context.policy.keys_seconds)
         return (yield from self._send_keys(keyed, opened))
 
     def _resume(self, stage: Keyed | Written, *, elsewhere: bool) -> Steps[Outcome]:
@@ -148,7 +148,7 @@ class Participation:
             yield from self._finish(stage, left)
             if left.complete and isinstance(stage, Written):
                 return Contributed(left, stage.trouble)
-            raise OverError("the session was given up before")
+            raise GoneError("the session was given up before")
         if isinstance(stage, Written):
             return (yield from self._send_update(stage))
         opened = yield from work(lambda: _build(self._round(stage.ticket), stage))
@@ -158,14 +158,14 @@ class Participation:
 
     def _wish(self) -> Steps[bytes]:
         """Draw a new session, and remember it before anybody hears of it."""
-        seed = self._parts.random_bytes(SESSION_SEED_BYTES)
-        yield from work(lambda: self._vault.keep_session(Wish(seed), forgotten=self._forgotten))
+        seed = self._context.random_bytes(SESSION_SEED_BYTES)
+        yield from work(lambda: self._vault.keep_session(Intent(seed), forgotten=self._forgotten))
         return seed
 
     def _open(self, joined: Joined, seed: bytes) -> tuple[Keyed, Opened]:
         """Choose the items, place them and make the keys."""
-        parts, drawn = self._parts, SeededBytes(seed)
-        selection = select(joined.round, self._vault.ratings(), parts.held_out(), parts.random_bytes)
+        context, drawn = self._context, SeededBytes(seed)
+        selection = select(joined.round, self._vault.ratings(), context.held_out(), context.random_bytes)
         session = DeviceSession(joined.round, selection.items, random_bytes=drawn)
         ticket = Ticket(
             round=joined.round.encode(),
@@ -179,14 +179,14 @@ class Participation:
         return Keyed(ticket=ticket, seed=seed, selection=selection, keys_digest=digest), (session, drawn)
 
     def _send_keys(self, keyed: Keyed, opened: Opened) -> Steps[Outcome]:
-        parts, (session, drawn), way = self._parts, opened, self._way(keyed.ticket)
+        context, (session, drawn), way = self._context, opened, self._way(keyed.ticket)
         answers = yield from way.send_keys(session, keyed.ticket)
         dense = None
         if session.round.kind != SURVEY:
             dense = yield from way.read_dense(session, answers)
-        read_at = parts.clock()  # counted from here, a server that answers late cannot use the pace up
+        read_at = context.clock()  # counted from here, a server that answers late cannot use the pace up
         update, private, trouble = yield from work(
-            lambda: make_upload(parts, session, keyed.selection, answers, dense, drawn)
+            lambda: make_upload(context, session, keyed.selection, answers, dense, drawn)
         )
         written = Written(
             ticket=self._spent(keyed.ticket),
@@ -197,7 +197,7 @@ class Participation:
             trouble=trouble,
         )
         yield from self._keep(written)
-        yield from self._exchange.wait_until(read_at + parts.policy.pace_seconds)
+        yield from self._exchange.wait_until(read_at + context.policy.pace_seconds)
         return (yield from self._send_update(written))
 
     def _send_update(self, written: Written) -> Steps[Outcome]:
@@ -218,7 +218,7 @@ class Participation:
             self._exchange.traffic,
             truncated=stage.ticket.truncated,
             complete=complete,
-            wall_time=self._parts.wall_clock(),
+            wall_time=self._context.wall_clock(),
             transport=DIRECT if stage.ticket.relay is None else RELAYED,
         )
         yield from self._finish(stage, receipt)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from secemb_sdk.context import Parts
-from secemb_sdk.errors import OverError, RefusedError
+from secemb_sdk.context import Context
+from secemb_sdk.errors import GoneError, RefusedError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats
@@ -25,7 +25,7 @@ _SECONDS = 300.0
 
 
 def read_dense(
-    parts: Parts,
+    context: Context,
     exchange: Exchange,
     task: TaskSpec,
     version: int,
@@ -36,16 +36,16 @@ def read_dense(
     """Return the dense part of a version, or nothing if it is gone or the servers do not agree on it."""
     if task.dense_size == 0:
         return np.zeros(0, dtype=np.float32)
-    kept = yield from work(lambda: parts.vault.dense(keep, version))
+    kept = yield from work(lambda: context.vault.dense(keep, version))
     if kept is None:
         try:
             kept = yield from _download(exchange, task, version, confirms)
-        except (OverError, RefusedError):
+        except (GoneError, RefusedError):
             return None
         if kept is None:
             return None
         body = kept
-        yield from work(lambda: parts.vault.keep_dense(keep, version, body))
+        yield from work(lambda: context.vault.keep_dense(keep, version, body))
     return np.frombuffer(kept, "<f4").astype(np.float32)
 
 

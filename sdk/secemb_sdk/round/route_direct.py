@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.records import Ticket, Written
 from secemb_sdk.models import Floats
@@ -17,8 +17,8 @@ from secemb_shared.messages import RoundSpec, Sizes
 class DirectWay:
     """Talks to both servers."""
 
-    def __init__(self, parts: Parts, exchange: Exchange) -> None:
-        self._parts, self._exchange = parts, exchange
+    def __init__(self, context: Context, exchange: Exchange) -> None:
+        self._context, self._exchange = context, exchange
 
     def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
         """Send KEYS to both at the same time."""
@@ -30,7 +30,7 @@ class DirectWay:
 
     def read_dense(self, session: DeviceSession, answers: Answers) -> Steps[Floats | None]:
         """Read it from server 0, and ask server 1 whether it is the same."""
-        return (yield from read_dense(self._parts, self._exchange, session.round.task, session.round.model_version))
+        return (yield from read_dense(self._context, self._exchange, session.round.task, session.round.model_version))
 
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
         """Send to server 1 and then to server 0, which decides by what it holds itself when everybody is done."""

@@ -4,7 +4,7 @@ import json
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
 
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.errors import OutdatedKeyError, PinError, UnavailableError
 from secemb_sdk.exchange import Accept, Exchange
 from secemb_sdk.home.detections import Misconduct
@@ -36,49 +36,49 @@ def trust_key(task: TaskSpec, announcement: bytes) -> RelayKey:
         ) from None
 
 
-def is_current(parts: Parts, key: RelayKey) -> bool:
+def is_current(context: Context, key: RelayKey) -> bool:
     """Tell whether it is the time of a key, as far as this device knows."""
-    return key.is_current(parts.wall_clock(), slack=_CLOCK_SLACK)
+    return key.is_current(context.wall_clock(), slack=_CLOCK_SLACK)
 
 
-def expect_key(parts: Parts, exchange: Exchange, task: TaskSpec) -> Steps[None]:
+def expect_key(context: Context, exchange: Exchange, task: TaskSpec) -> Steps[None]:
     """Raise unless there is a key that this device can seal to: who takes a place in a round must be able to upload.
 
     By the key that was seen last; server 0 is asked only where that will not do.
     """
-    seen = yield from work(parts.vault.relay_key)
-    if seen is None or not is_current(parts, seen):
-        yield from fetch_announcement(parts, exchange, task)
+    seen = yield from work(context.vault.relay_key)
+    if seen is None or not is_current(context, seen):
+        yield from fetch_announcement(context, exchange, task)
 
 
-def take_key(parts: Parts, task: TaskSpec, shown: str) -> Steps[bytes]:
+def take_key(context: Context, task: TaskSpec, shown: str) -> Steps[bytes]:
     """Return an announcement as it came with a ticket, checked."""
     try:
         announcement = urlsafe_b64decode(shown.encode("ascii"))
     except ValueError:
         announcement = b""
-    yield from _remember(parts, trust_key(task, announcement))
+    yield from _remember(context, trust_key(task, announcement))
     return announcement
 
 
-def fetch_announcement(parts: Parts, exchange: Exchange, task: TaskSpec) -> Steps[bytes]:
+def fetch_announcement(context: Context, exchange: Exchange, task: TaskSpec) -> Steps[bytes]:
     """Ask server 0 for the announcement of the key that server 1 uses now."""
     path = f"/v1/tasks/{task.task_id.hex()}/relay"
     (answer,) = yield from exchange.ask(Request(server=0, method="GET", path=path, most=1 << 16))
-    yield from _remember(parts, trust_key(task, answer.body))
+    yield from _remember(context, trust_key(task, answer.body))
     return answer.body
 
 
-def fetch_key(parts: Parts, exchange: Exchange, task: TaskSpec) -> Steps[RelayKey]:
+def fetch_key(context: Context, exchange: Exchange, task: TaskSpec) -> Steps[RelayKey]:
     """Ask server 0 for the key that server 1 uses now."""
-    return trust_key(task, (yield from fetch_announcement(parts, exchange, task)))
+    return trust_key(task, (yield from fetch_announcement(context, exchange, task)))
 
 
-def _remember(parts: Parts, key: RelayKey) -> Steps[None]:
+def _remember(context: Context, key: RelayKey) -> Steps[None]:
     """Refuse a key whose time it is not, or from before the newest that was seen: it may have been given up."""
-    if not is_current(parts, key):
+    if not is_current(context, key):
         raise UnavailableError("server 0 shows a relay key of server 1 whose time it is not; check this device's clock")
-    if not (yield from work(lambda: parts.vault.see_relay_key(key))):
+    if not (yield from work(lambda: context.vault.see_relay_key(key))):
         raise UnavailableError(
             "server 0 shows an older relay key of server 1 than it did before", noticed=Misconduct.RELAY_KEY
         )
@@ -93,8 +93,8 @@ Make = Callable[[RelayKey], Request]
 class RelayedWay:
     """Talks to server 0 alone."""
 
-    def __init__(self, parts: Parts, exchange: Exchange) -> None:
-        self._parts, self._exchange = parts, exchange
+    def __init__(self, context: Context, exchange: Exchange) -> None:
+        self._context, self._exchange = context, exchange
         self._fetched: RelayKey | None = None  # in the place of the one that came with the ticket
 
     def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
@@ -126,10 +126,10 @@ class RelayedWay:
             return same_mark(holds.dense_mark(place, session.holds[1], digest(body)), confirmed)
 
         version = round_.model_version
-        return (yield from read_dense(self._parts, self._exchange, round_.task, version, confirms=confirms))
+        return (yield from read_dense(self._context, self._exchange, round_.task, version, confirms=confirms))
 
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
-        """Send RELAYED_UPLOAD until both servers show that they hold their parts."""
+        """Send RELAYED_UPLOAD until both servers show that they hold their context."""
         (own, other), marks, step = written.update, written.marks, step_of(round_, Kind.RELAYED_UPLOAD)
         content = box_content(round_, step, other, mac=marks.macs[1])
 
@@ -156,7 +156,7 @@ class RelayedWay:
             try:
                 (answer,) = yield from self._exchange.ask(request, accept=accept)
             except OutdatedKeyError:
-                key = self._fetched = yield from fetch_key(self._parts, self._exchange, round_.task)
+                key = self._fetched = yield from fetch_key(self._context, self._exchange, round_.task)
             else:
                 return answer
         raise UnavailableError(
@@ -166,8 +166,8 @@ class RelayedWay:
     def _first_key(self, round_: RoundSpec, ticket: Ticket) -> Steps[RelayKey]:
         """Return the key that came with the ticket, unless another has been fetched or its time has passed."""
         key = self._fetched or trust_key(round_.task, ticket.relay or b"")
-        if not is_current(self._parts, key):
-            key = self._fetched = yield from fetch_key(self._parts, self._exchange, round_.task)
+        if not is_current(self._context, key):
+            key = self._fetched = yield from fetch_key(self._context, self._exchange, round_.task)
         return key
 
 

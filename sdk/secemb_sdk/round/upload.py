@@ -5,7 +5,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.errors import MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
@@ -54,7 +54,7 @@ Upload = tuple[Messages, PrivateState | None, str | None]  # messages, next priv
 
 
 def make_upload(
-    parts: Parts,
+    context: Context,
     session: DeviceSession,
     selection: Selection,
     answers: Answers,
@@ -63,16 +63,16 @@ def make_upload(
 ) -> Upload:
     """Spend the session's path: on what the device has to say, or on zeros, because absence must not speak."""
     try:
-        return _say(parts, session, selection, answers, dense, random_bytes)
+        return _say(context, session, selection, answers, dense, random_bytes)
     except Exception as error:
         # Whatever it is: a wrong tag, a model that fails, numbers that are none. The owner learns its name.
         if isinstance(error, RowTagError | MessageError):
-            parts.note(Misconduct.ROWS)
+            context.note(Misconduct.ROWS)
         return session.write_nothing(), None, type(error).__name__
 
 
 def _say(
-    parts: Parts,
+    context: Context,
     session: DeviceSession,
     selection: Selection,
     answers: Answers,
@@ -87,18 +87,18 @@ def _say(
         raise CopyError("the two servers do not agree on the dense part")
     if items.size == 0:
         return session.write_nothing(), None, None
-    model = parts.model_for(round_.task)
-    private = current_private(parts, model, random_bytes)
+    model = context.model_for(round_.task)
+    private = current_private(context, model, random_bytes)
     if round_.kind != TRAIN:
         measured = measure(model, private.values, selection, items, rows, dense)
         return session.write_sums(_cut_sums(round_, measured)), None, None
     ratings = selection.ratings_of(items)
-    by_row, by_dense, moved, trouble = _learn(parts, round_.task, model, private, rows, dense, ratings)
+    by_row, by_dense, moved, trouble = _learn(context, round_.task, model, private, rows, dense, ratings)
     return session.write(items, by_row, by_dense), moved, trouble
 
 
 def _learn(
-    parts: Parts,
+    context: Context,
     task: TaskSpec,
     model: Model,
     private: PrivateState,
@@ -107,7 +107,7 @@ def _learn(
     ratings: Ratings,
 ) -> tuple[Numbers, Numbers, PrivateState, str | None]:
     """Return the updates within all limits of the task, the private part after the round, and trouble by name."""
-    rate, clip = parts.rate_for(task), Clip.of(task)
+    rate, clip = context.rate_for(task), Clip.of(task)
     if clip is not None and clip.unit == RECORD:
         update = _fit(clip_records(model, rows, dense, private.values, ratings, clip), task)
         try:
@@ -116,7 +116,7 @@ def _learn(
             # One rating that cannot be learned from must not silence the others: the private part stays as it is.
             return *update, private, type(error).__name__
         return *update, moved, None
-    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=parts.epochs)
+    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=context.epochs)
     if clip is None:
         return *_fit((by_row, by_dense), task), moved, None
     return *_fit(clip_update(by_row, by_dense, clip), task), moved, None
@@ -137,15 +137,15 @@ def _cut_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray
     return clip_sums(values, line)
 
 
-def current_private(parts: Parts, model: Model, random_bytes: RandomBytes) -> PrivateState:
+def current_private(context: Context, model: Model, random_bytes: RandomBytes) -> PrivateState:
     """Return the private part as it is, or as it is before the first round."""
-    kept = kept_private(parts, model)
+    kept = kept_private(context, model)
     return kept or PrivateState.begin(model, np.random.default_rng(generator_seed(random_bytes)))
 
 
-def kept_private(parts: Parts, model: Model) -> PrivateState | None:
+def kept_private(context: Context, model: Model) -> PrivateState | None:
     """Return the private part that is in the home, or raise unless it is one of this model."""
-    kept = parts.vault.private()
+    kept = context.vault.private()
     if kept is not None and kept.values.shape != (model.private_size,):
         raise MisfitError("the home holds the private part of another model; open it with that one, or forget()")
     return kept

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from secemb_sdk import Contributed, Device, Dropped, Policy
-from secemb_sdk.context import Parts
-from secemb_sdk.home.encryption import Seal
+from secemb_sdk.context import Context
+from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
@@ -51,26 +51,26 @@ class Fleet:
         return found
 
     async def _one(self, person: int, connection: HttpTransport, found: Participation) -> None:
-        parts = await asyncio.to_thread(self._open, person)
+        context = await asyncio.to_thread(self._open, person)
         try:
-            outcome = await _contribute(Device(parts, connection))
+            outcome = await _contribute(Device(context, connection))
         finally:
-            parts.vault.close()
+            context.vault.close()
         if isinstance(outcome, Dropped):
             found.dropped += 1
         else:
             found.receipts.append(outcome.receipt)
             found.troubled += outcome.trouble is not None
 
-    def _open(self, person: int) -> Parts:
+    def _open(self, person: int) -> Context:
         """Open a device's home; the first time, log what its owner thinks."""
         world, task_id = self._world, self._world.task.task_id
-        home = Home(self._folder / f"device{person}", Seal(None))
+        home = Home(self._folder / f"device{person}", FileCipher(None))
         vault = Vault(home, random_bytes=lambda _: world.hold_out_key_of(person))  # drawn once, for the identity
         vault.bind(task_id, self._urls)
         if not vault.ratings():
             vault.log(world.ratings_of(person).items())
-        return Parts(
+        return Context(
             vault=vault,
             task_id=task_id,
             policy=_POLICY,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState
 from secemb_tools.simulation.scenario import HOLD_OUT, World
@@ -38,7 +38,7 @@ class SimulatedDevice:
 
     def __init__(self, world: World, person: int) -> None:
         self.memory = Memory(world, person)
-        self.parts = Parts(
+        self.parts = Context(
             vault=self.memory,
             task_id=world.task.task_id,
             model=world.model_of(person),

@@ -7,7 +7,7 @@ import numpy as np
 from secemb_party.evaluation import Share
 from secemb_party.round import PartyRound, agree
 from secemb_party.storage import Model
-from secemb_sdk.context import Parts
+from secemb_sdk.context import Context
 from secemb_sdk.models import NotFiniteLossError, PrivateState, fit_bound, learn
 from secemb_sdk.round.selection import Selection, select
 from secemb_sdk.round.session import DeviceSession
@@ -83,7 +83,7 @@ def add_plainly(round_: RoundSpec, model: Model, devices: Sequence[SimulatedDevi
 
 
 def _learn_plainly(
-    round_: RoundSpec, model: Model, parts: Parts, selection: Selection, private: PrivateState, total: Share
+    round_: RoundSpec, model: Model, parts: Context, selection: Selection, private: PrivateState, total: Share
 ) -> PrivateState:
     task, items = round_.task, selection.items
     ratings, rate = selection.ratings_of(items), parts.rate_for(task)
@@ -99,7 +99,7 @@ def _learn_plainly(
 
 
 def _measure_plainly(
-    model: Model, parts: Parts, selection: Selection, private: PrivateState, total: Share, round_: RoundSpec
+    model: Model, parts: Context, selection: Selection, private: PrivateState, total: Share, round_: RoundSpec
 ) -> None:
     known = parts.model_for(round_.task)
     found = measure(known, private.values, selection, selection.items, model.rows[selection.items], model.dense)

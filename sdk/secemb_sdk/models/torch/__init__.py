@@ -8,7 +8,7 @@ except ModuleNotFoundError as error:
     raise TorchMissingError("this model needs torch, which is not installed: pip install secemb[train]") from error
 
 from secemb_sdk.models.interface import FeatureLookup
-from secemb_sdk.models.torch.base import Parts, Shapes, TorchModel, compute_alone
+from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel, compute_alone
 from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
 from secemb_sdk.models.torch.factorisation import TorchMatrixFactorisation
 from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine
@@ -19,9 +19,9 @@ __all__ = [
     "FactorisationMachine",
     "FeatureLookup",
     "NeuralCollaborativeFiltering",
-    "Parts",
     "RatingModel",
     "Shapes",
+    "Tensors",
     "TorchMatrixFactorisation",
     "TorchModel",
     "compute_alone",

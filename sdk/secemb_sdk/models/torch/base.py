@@ -17,7 +17,7 @@ from secemb_sdk.models.interface import Floats, Gradients, Ratings
 from secemb_shared.randomness import Indices
 
 Shapes = Mapping[str, tuple[int, ...]]
-Parts = Mapping[str, Tensor]
+Tensors = Mapping[str, Tensor]
 
 
 class TorchModel(ABC):
@@ -30,11 +30,11 @@ class TorchModel(ABC):
         self._private, self._dense = dict(private), dict(dense or {})
 
     @abstractmethod
-    def loss(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor, values: Tensor) -> Tensor:
+    def loss(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor, values: Tensor) -> Tensor:
         """Return the loss over a device's ratings: one number; the person thinks `values[i]` of `items[i]`."""
 
     @abstractmethod
-    def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
+    def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
         """Return what the person would think of items, one number each; `rows[i]` is the row of `items[i]`."""
 
     @property
@@ -79,7 +79,7 @@ class TorchModel(ABC):
             scores: Floats = self.predict(_tensor(rows), *parts, _tensor(items)).numpy()
         return scores
 
-    def named(self, dense: Tensor, private: Tensor) -> tuple[Parts, Parts]:
+    def named(self, dense: Tensor, private: Tensor) -> tuple[Tensors, Tensors]:
         """Return the dense and the private part cut into their named tensors."""
         return _cut(dense, self._dense), _cut(private, self._private)
 

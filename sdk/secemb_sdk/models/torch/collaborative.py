@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from secemb_sdk.models.factorisation import MIDDLE
-from secemb_sdk.models.torch.base import Parts
+from secemb_sdk.models.torch.base import Tensors
 from secemb_sdk.models.torch.rating import RatingModel
 
 
@@ -42,7 +42,7 @@ class NeuralCollaborativeFiltering(RatingModel):
         )
         self._dimension, self._middle = dimension, middle
 
-    def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
+    def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
         """Return the predicted ratings."""
         vectors, inputs, biases = torch.split(rows, [self._dimension, self._dimension, 1], dim=1)
         both = torch.cat([private["input"].expand_as(inputs), inputs], dim=1)

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from secemb_sdk.models.factorisation import MIDDLE, SCALE
-from secemb_sdk.models.torch.base import Parts
+from secemb_sdk.models.torch.base import Tensors
 from secemb_sdk.models.torch.rating import RatingModel
 
 
@@ -17,6 +17,6 @@ class TorchMatrixFactorisation(RatingModel):
         super().__init__(row_width=dimension + 1, private=shapes, private_scale=scale, penalty=penalty)
         self._middle = middle
 
-    def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
+    def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
         """Return the predicted ratings."""
         return rows[:, :-1] @ private["vector"] + rows[:, -1] + (self._middle + private["bias"])

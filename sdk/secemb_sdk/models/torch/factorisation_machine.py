@@ -6,7 +6,7 @@ from torch import Tensor
 
 from secemb_sdk.models.factorisation import MIDDLE, SCALE
 from secemb_sdk.models.interface import FeatureLookup, Features
-from secemb_sdk.models.torch.base import Parts, Shapes
+from secemb_sdk.models.torch.base import Shapes, Tensors
 from secemb_sdk.models.torch.rating import RatingModel
 from secemb_shared.randomness import Indices
 
@@ -41,7 +41,7 @@ class FactorisationMachine(RatingModel):
             dense_penalty=dense_penalty,
         )
 
-    def predict(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor) -> Tensor:
+    def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
         """Return the predicted ratings."""
         return self.predict_from(rows, dense, private, torch.from_numpy(self.look_up(items.numpy())))
 
@@ -51,7 +51,7 @@ class FactorisationMachine(RatingModel):
         of_person = np.broadcast_to(self._user_features, (len(of_items), self._user_features.size))
         return np.concatenate([of_person, of_items], axis=1)
 
-    def predict_from(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
+    def predict_from(self, rows: Tensor, dense: Tensors, private: Tensors, known: Tensor) -> Tensor:
         """Return the predicted ratings, from the features that are set."""
         set_ = known.to(rows.dtype)
         linear = set_ @ dense["weights"] + rows[:, -1] + (self._middle + dense["bias"] + private["bias"])
@@ -97,7 +97,7 @@ class FactorisationMachine(RatingModel):
 class DeepFactorisationMachine(FactorisationMachine):
     """DeepFM with binary features and the layers of the paper."""
 
-    def predict_from(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
+    def predict_from(self, rows: Tensor, dense: Tensors, private: Tensors, known: Tensor) -> Tensor:
         """Return the predicted ratings, from the features that are set."""
         hidden = self._first_layer(rows, dense, private, known)
         hidden = _activate(hidden, dense["first_scale"], dense["first_shift"])
@@ -108,7 +108,7 @@ class DeepFactorisationMachine(FactorisationMachine):
     # The machine's formula knows nothing of the network.
     _differentiate_each = RatingModel._differentiate_each
 
-    def _first_layer(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
+    def _first_layer(self, rows: Tensor, dense: Tensors, private: Tensors, known: Tensor) -> Tensor:
         own, item, features = torch.split(dense["first"], [1, 1, self._features])
         says = torch.bmm(dense["vectors"].unsqueeze(1), features).squeeze(1)  # what each feature adds to each unit
         return known.to(rows.dtype) @ says + rows[:, :-1] @ item[0] + private["vector"] @ own[0] + dense["first_bias"]

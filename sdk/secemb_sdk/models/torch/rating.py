@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 
 from secemb_sdk.models.interface import Floats
-from secemb_sdk.models.torch.base import Parts, Shapes, TorchModel
+from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel
 from secemb_shared.randomness import Indices
 
 Known = npt.NDArray[np.integer]  # (items, …)
@@ -37,7 +37,7 @@ class RatingModel(TorchModel):
         super().__init__(row_width=row_width, private=private, dense=dense, private_scale=private_scale)
         self._penalty, self._dense_penalty = penalty, dense_penalty
 
-    def loss(self, rows: Tensor, dense: Parts, private: Parts, items: Tensor, values: Tensor) -> Tensor:
+    def loss(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor, values: Tensor) -> Tensor:
         """Return the squared error and the penalties."""
         errors = self.predict(rows, dense, private, items) - values
         own = values.numel() * _squares(private.values()) + _squares([rows])
@@ -47,7 +47,7 @@ class RatingModel(TorchModel):
         """Return what `predict_from` has to know of each item: which one it is, unless a subclass says more."""
         return items
 
-    def predict_from(self, rows: Tensor, dense: Parts, private: Parts, known: Tensor) -> Tensor:
+    def predict_from(self, rows: Tensor, dense: Tensors, private: Tensors, known: Tensor) -> Tensor:
         """Return the predicted ratings of items that were looked up before: torch can then follow every step."""
         return self.predict(rows, dense, private, known)
 
