@@ -38,6 +38,8 @@ OUTSIDE_CALLS = {"breakpoint", "input", "open", "print"}
 NAMELESS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 # Words of the field that happen to end like an activity.
 NOUNS = {
+    "finding",
+    "sharing",
     "accounting",
     "logging",
     "pairing",
