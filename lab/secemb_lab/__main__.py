@@ -1,13 +1,16 @@
 """`python -m secemb_lab`: benchmarks, load tests, byte counts, reports and test vectors."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from secemb_lab.report import commands as report
-from secemb_tools.catalogues import choose
-from secemb_tools.cli.output import REFUSED, AsJson, refusals, show_json
+from secemb_tools.catalogues import Catalogue, choose
+from secemb_tools.cli.options import REFUSED, AsJson, refusals
+from secemb_tools.errors import OperationError
+from secemb_tools.output import show_json
 from secemb_tools.transport import Transport
 
 app = typer.Typer(
@@ -20,18 +23,28 @@ app = typer.Typer(
 app.add_typer(report.app, name="report")
 
 
+Names = Annotated[list[str] | None, typer.Option("--catalogue", help="Only this catalogue; may be repeated.")]
+
+
+def _chosen(names: Sequence[str]) -> list[Catalogue]:
+    try:
+        return choose(names)
+    except OperationError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
 @app.command()
 def bench(
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/bench.json"),
     seconds: Annotated[float, typer.Option(min=0.01, help="Time for each group of measurements.")] = 2.0,
-    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
     """Measure the kernel against the AES limit, noise, and the constructions against each other."""
     from secemb_lab.bench.bench import run
 
     with refusals():
-        run(output, seconds, choose(catalogue or []), as_json=json)
+        run(output, seconds, _chosen(catalogue or []), as_json=json)
 
 
 @app.command()
@@ -40,13 +53,13 @@ def loadtest(
     devices: Annotated[int, typer.Option(min=2, max=2000, help="Devices at once, and sessions of a round.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue and transport.")] = 10,
     transport: Annotated[Transport | None, typer.Option(help="Only this transport, not both.")] = None,
-    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
     """Let many devices call two real services on loopback, and measure what a session costs."""
     from secemb_lab.loadtest.loadtest import run
 
-    chosen = choose(catalogue or ["ML1M", "ML25M", "Yelp"])
+    chosen = _chosen(catalogue or ["ML1M", "ML25M", "Yelp"])
     with refusals():
         transports = list(Transport) if transport is None else [transport]
         run(output, chosen, devices=devices, rounds=rounds, transports=transports, as_json=json)
@@ -56,7 +69,7 @@ def loadtest(
 def wire(
     output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/wire.json"),
     sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions of each measurement of time.")] = 40,
-    catalogue: Annotated[list[str] | None, typer.Option(help="Only this catalogue; may be given again.")] = None,
+    catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
     """Count the bytes of a device's round on the wire, and time reads, directly and through server 0 alone.
@@ -66,7 +79,7 @@ def wire(
     from secemb_lab.wire.wire import keeps, run
 
     with refusals():
-        figures = run(output, choose(catalogue or []), sessions=sessions, as_json=json)
+        figures = run(output, _chosen(catalogue or []), sessions=sessions, as_json=json)
     raise typer.Exit(0 if all(map(keeps, figures["bytes"])) else REFUSED)
 
 

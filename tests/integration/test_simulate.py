@@ -12,10 +12,11 @@ import pytest
 from secemb_party.storage import Model
 from secemb_shared.messages import RoundSpec
 from secemb_tools import simulate
+from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation import engine, rounds
 from secemb_tools.simulation.engine import PLAIN, PRIVATE, Engine, Row
-from secemb_tools.simulation.run import Run, RunError
-from secemb_tools.simulation.scenario import Scenario, ScenarioError, World, make_world
+from secemb_tools.simulation.run import Run
+from secemb_tools.simulation.scenario import Scenario, World, make_world
 
 SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 7, "items": 80, "capacity": 20, "dimension": 4}
 

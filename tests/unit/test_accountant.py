@@ -21,7 +21,7 @@ from secemb_party.accountant import (
     solve_multiplier,
 )
 from secemb_party.errors import AccountantMissingError, AccountingError
-from secemb_tools.operate.privacy import Wish, project_costs
+from secemb_tools.operate.privacy import PrivacyInput, project_costs
 
 DELTA = 1e-5
 # multiplier, rate, rounds: the last two are those of published examples, see below
@@ -155,9 +155,11 @@ def test_without_the_library_an_operator_reads_what_to_install(monkeypatch: pyte
 
 
 def test_a_projection_solves_for_the_noise_or_says_what_it_costs() -> None:
-    solved = project_costs(Wish(rounds=100, multiplier=None, budget=4.0, delta=DELTA, sampling_rate=None))
+    solved = project_costs(PrivacyInput(rounds=100, multiplier=None, budget=4.0, delta=DELTA, sampling_rate=None))
     told = project_costs(
-        Wish(rounds=100, multiplier=float(str(solved["multiplier"])), budget=None, delta=DELTA, sampling_rate=None)
+        PrivacyInput(
+            rounds=100, multiplier=float(str(solved["multiplier"])), budget=None, delta=DELTA, sampling_rate=None
+        )
     )
     assert solved["epsilon"] == told["epsilon"]
     assert 3.99 < float(str(told["epsilon"])) <= 4.0
@@ -168,7 +170,7 @@ def test_a_projection_solves_for_the_noise_or_says_what_it_costs() -> None:
 
 def test_a_projection_with_a_rate_says_what_it_costs_against_those_who_know_who_took_part() -> None:
     plain, sampled = (
-        project_costs(Wish(rounds=100, multiplier=2.0, budget=None, delta=DELTA, sampling_rate=sampling_rate))
+        project_costs(PrivacyInput(rounds=100, multiplier=2.0, budget=None, delta=DELTA, sampling_rate=sampling_rate))
         for sampling_rate in (None, 0.05)
     )
     assert float(str(sampled["epsilon"])) < float(str(plain["epsilon"])) == sampled["epsilon_known"]

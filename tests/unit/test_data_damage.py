@@ -85,7 +85,7 @@ def test_an_empty_set_has_no_figures_that_json_does_not_know(tmp_path: Path) -> 
 
 
 def test_a_figure_that_is_no_number_is_not_written_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    from secemb_tools.cli.output import show_json
+    from secemb_tools.output import show_json
 
     with pytest.raises(ValueError, match="JSON"):
         show_json({"rmse": float("inf")})

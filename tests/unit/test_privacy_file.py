@@ -18,7 +18,7 @@ from secemb_party.budget import lines_of
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
 from secemb_tools.cli.main import app
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 from secemb_tools.operate import preflight
 from secemb_tools.operate.privacy import read_privacy
 from secemb_tools.operate.tasks import describe_task, read_task, warning_of

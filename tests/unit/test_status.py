@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from secemb_tools.cli.output import OperationError
 from secemb_tools.cli.status import is_sound
 from secemb_tools.device.membership import read_own_ratings
-from secemb_tools.operate.operator_api import AwayError, tokens_for
+from secemb_tools.errors import OperationError, UnreachableError
+from secemb_tools.operate.operator_api import tokens_for
 from secemb_tools.operate.status import watch_standing
 
 
@@ -32,7 +32,7 @@ def test_a_server_that_does_not_answer_is_asked_again(capsys: pytest.CaptureFixt
 
     def look() -> dict[str, Any]:
         if next(looks) == 0:
-            raise AwayError("http://there does not answer")
+            raise UnreachableError("http://there does not answer")
         return standing("aa", "aa")
 
     last = watch_standing(look, range(2), as_json=True)
@@ -44,7 +44,7 @@ def test_a_server_that_does_not_answer_is_asked_again(capsys: pytest.CaptureFixt
 
 def test_watching_remembers_that_the_last_look_failed_and_that_there_was_none() -> None:
     def away() -> dict[str, Any]:
-        raise AwayError("http://there does not answer")
+        raise UnreachableError("http://there does not answer")
 
     def interrupted() -> dict[str, Any]:
         raise KeyboardInterrupt

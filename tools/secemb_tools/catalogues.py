@@ -1,11 +1,11 @@
 """The paper's five catalogues, by name."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import typer
 
 from secemb_shared.layout import Geometry
 from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_tools.errors import OperationError
 
 WIDTH = 65  # numbers of a row: 64 and a bias
 
@@ -46,9 +46,9 @@ CATALOGUES = (
 )
 
 
-def choose(names: list[str]) -> list[Catalogue]:
-    """Return the catalogues of these names, or all; a name that is none is refused as a mistake on the command line."""
+def choose(names: Sequence[str]) -> list[Catalogue]:
+    """Return the catalogues of these names, or all of them."""
     known = {one.name: one for one in CATALOGUES}
     if unknown := set(names) - known.keys():
-        raise typer.BadParameter(f"no catalogue {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        raise OperationError(f"unknown catalogue {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return [known[name] for name in names or known]

@@ -12,8 +12,8 @@ from secemb_shared import reading
 from secemb_shared.layout import plan
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.canonical import LARGEST_NUMBER
-from secemb_tools.catalogues import CATALOGUES
-from secemb_tools.cli.output import OperationError
+from secemb_tools.catalogues import choose
+from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe
 from secemb_tools.operate.tasks import BYTES_ARE
 from secemb_tools.stopwatch import fastest
@@ -23,7 +23,7 @@ _KEPT_VERSIONS = 2  # tagged tables in memory: the open round's, and the one tha
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PlanInput:
     """A catalogue and a fleet."""
 
     items: int
@@ -36,13 +36,11 @@ class Wish:
     ring_bits: int
 
     @classmethod
-    def of(cls, catalogue: str | None, *, items: int | None, capacity: int | None, **more: Any) -> "Wish":
-        """Return a wish for one of the paper's catalogues or for numbers."""
-        known = {one.name: one for one in CATALOGUES}
+    def of(cls, catalogue: str | None, *, items: int | None, capacity: int | None, **more: Any) -> "PlanInput":
+        """Return the input for one of the paper's catalogues, or for numbers."""
         if catalogue is not None:
-            if catalogue not in known:
-                raise OperationError(f"no catalogue {catalogue!r}; there are {', '.join(known)}")
-            items, capacity = items or known[catalogue].items, capacity or known[catalogue].capacity
+            (known,) = choose([catalogue])
+            items, capacity = items or known.items, capacity or known.capacity
         if items is None or capacity is None:
             raise OperationError("give --items and --capacity, or --catalogue")
         if capacity > items:
@@ -50,51 +48,51 @@ class Wish:
         return cls(items=items, capacity=capacity, **more)
 
 
-def cost(wish: Wish, *, seconds: float) -> dict[str, Any]:
+def cost(given: PlanInput, *, seconds: float) -> dict[str, Any]:
     """Return the figures; those with `seconds` in their name hold for this machine."""
     planned = plan(
-        items=wish.items, capacity=wish.capacity, row_width=wish.width, ring_bits=wish.ring_bits, loss=wish.loss
+        items=given.items, capacity=given.capacity, row_width=given.width, ring_bits=given.ring_bits, loss=given.loss
     )
-    task = _task(wish, planned.geometry.tables, planned.geometry.bins)
-    sizes, whole = Sizes.of(task), 4 * (wish.items * wish.width + wish.dense_size)
+    task = _task(given, planned.geometry.tables, planned.geometry.bins)
+    sizes, whole = Sizes.of(task), 4 * (given.items * given.width + given.dense_size)
     answering, adding = _measure(task, seconds)
-    rounds = -(-wish.fleet // wish.cohort)
+    rounds = -(-given.fleet // given.cohort)
     return {
-        "items": wish.items,
-        "capacity": wish.capacity,
+        "items": given.items,
+        "capacity": given.capacity,
         "layout": f"{task.tables} tables of {task.bins} bins of at most {task.geometry.leaves} items",
         "slots": task.geometry.slots,
         "loss_bound": planned.loss,
         "bytes_up_per_device": sizes.upload,
-        "bytes_down_per_device": sizes.download + 4 * wish.dense_size,
+        "bytes_down_per_device": sizes.download + 4 * given.dense_size,
         "bytes_up_relayed": sizes.relayed_upload,
-        "bytes_down_relayed": sizes.relayed_download + 4 * wish.dense_size,
+        "bytes_down_relayed": sizes.relayed_download + 4 * given.dense_size,
         "bytes_are": BYTES_ARE,
         "bytes_up_whole_table": 2 * whole,
         "bytes_down_whole_table": whole,
         "kernel_seconds_per_device": answering + adding,
-        "kernel_seconds_per_round": wish.cohort * (answering + adding),
+        "kernel_seconds_per_round": given.cohort * (answering + adding),
         "rounds_until_everybody_took_part": rounds,
-        "kernel_seconds_until_everybody_took_part": wish.fleet * (answering + adding),
+        "kernel_seconds_until_everybody_took_part": given.fleet * (answering + adding),
         "memory_bytes": _memory(task),
-        "stored_bytes_per_round": wish.cohort * (sizes.keys + max(sizes.update) + sizes.answer),
+        "stored_bytes_per_round": given.cohort * (sizes.keys + max(sizes.update) + sizes.answer),
         "kernel": describe().removeprefix("kernel: "),
     }
 
 
-def _task(wish: Wish, tables: int, bins: int) -> TaskSpec:
+def _task(given: PlanInput, tables: int, bins: int) -> TaskSpec:
     return TaskSpec(
         name="plan",
-        items=wish.items,
-        row_width=wish.width,
-        dense_size=wish.dense_size,
-        capacity=wish.capacity,
+        items=given.items,
+        row_width=given.width,
+        dense_size=given.dense_size,
+        capacity=given.capacity,
         tables=tables,
         bins=bins,
-        ring_bits=wish.ring_bits,
+        ring_bits=given.ring_bits,
         fraction_bits=8,
-        bound=min(2 ** (wish.ring_bits - 2) // wish.cohort, LARGEST_NUMBER),
-        cohort=wish.cohort,
+        bound=min(2 ** (given.ring_bits - 2) // given.cohort, LARGEST_NUMBER),
+        cohort=given.cohort,
         min_cohort=2,
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 from secemb_lab.bench import catalogues, devices, footprint, kernel, noise, report, sharing
 from secemb_lab.bench.report import describe_machine
 from secemb_tools.catalogues import Catalogue
-from secemb_tools.cli.output import console_for, write_figures
+from secemb_tools.output import console_for, write_figures
 
 
 def run(output: Path, seconds: float, chosen: list[Catalogue], *, as_json: bool = False) -> dict[str, Any]:

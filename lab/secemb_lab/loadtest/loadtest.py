@@ -12,9 +12,9 @@ from secemb_lab.loadtest.fleet import run_fleet
 from secemb_lab.loadtest.report import figure, show
 from secemb_shared.messages import TaskSpec
 from secemb_tools.catalogues import WIDTH, Catalogue
-from secemb_tools.cli.output import console_for, write_figures
 from secemb_tools.local import Pair
 from secemb_tools.operate.tasks import Wishes, make_task
+from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
 
 

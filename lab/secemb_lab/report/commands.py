@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli.output import AsJson
+from secemb_tools.cli.options import AsJson
 
 app = typer.Typer(help="Measure anew what is claimed about this project.", no_args_is_help=True)
 

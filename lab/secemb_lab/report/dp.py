@@ -13,8 +13,8 @@ from rich.table import Table
 from secemb_lab.report import dp_file
 from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
-from secemb_tools.cli.output import show_json
 from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
+from secemb_tools.output import show_json
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.recipes import REPORTED
 

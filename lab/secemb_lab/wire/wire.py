@@ -22,8 +22,8 @@ from secemb_lab.wire.report import keeps, show
 from secemb_lab.wire.rounds import Transport, measure_rounds
 from secemb_shared.messages import Sizes
 from secemb_tools.catalogues import Catalogue
-from secemb_tools.cli.output import console_for, write_figures
 from secemb_tools.local import Pair
+from secemb_tools.output import console_for, write_figures
 
 __all__ = ["LIMITS", "keeps", "run"]
 

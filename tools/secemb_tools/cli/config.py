@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import AsJson, ConfigFile, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, ConfigFile, refusals
 
 app = typer.Typer(help="The settings of one server.", no_args_is_help=True)
 

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import AsJson, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, refusals
 
 app = typer.Typer(help="Rating sets: fetch them from their publisher, look at them, split them.", no_args_is_help=True)
 Place = Annotated[Path, typer.Argument(help="A directory or a CSV file, or the name of a set that was fetched.")]

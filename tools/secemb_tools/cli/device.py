@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import REFUSED, AsJson, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import REFUSED, AsJson, refusals
 
 app = typer.Typer(help="A device on this machine: join a task, take part, recommend.", no_args_is_help=True)
 Home = Annotated[Path, typer.Argument(help="The device's directory; `secemb device join` makes it.")]

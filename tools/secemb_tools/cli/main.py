@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
+from secemb_tools import output
 from secemb_tools.cli import server as operating
 from secemb_tools.cli import simulate as simulating
 from secemb_tools.cli.data import app as data_app
 from secemb_tools.cli.device import app as device_app
-from secemb_tools.cli.output import AsJson, refusals
+from secemb_tools.cli.options import AsJson, refusals
 from secemb_tools.cli.plan import plan
 
 app = typer.Typer(

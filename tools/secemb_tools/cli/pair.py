@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import AsJson, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, refusals
 
 app = typer.Typer(help="Exchange public material with the other operator.", no_args_is_help=True)
 Directory = Annotated[Path, typer.Argument(help="This server's directory.")]

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import AsJson, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, refusals
 
 
 def plan(
@@ -22,10 +22,10 @@ def plan(
     json: AsJson = False,
 ) -> None:
     """Say what a catalogue and a fleet cost: bytes of a device, time and memory of each server, lost items."""
-    from secemb_tools.plan import Wish, cost
+    from secemb_tools.plan import PlanInput, cost
 
     with refusals():
-        wish = Wish.of(
+        given = PlanInput.of(
             catalogue,
             items=items,
             capacity=capacity,
@@ -37,5 +37,5 @@ def plan(
             ring_bits=ring_bits,
         )
         with output.busy("measuring this machine's kernel"):
-            facts = cost(wish, seconds=seconds)
+            facts = cost(given, seconds=seconds)
         output.show_facts(facts, as_json=json)

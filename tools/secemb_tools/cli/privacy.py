@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import AsJson, OperationError, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, refusals
+from secemb_tools.errors import OperationError
 
 app = typer.Typer(help="What rounds cost in privacy.", no_args_is_help=True)
 
@@ -66,10 +67,12 @@ def project(
     With a sampling rate, epsilon holds against whoever does not know who took part; epsilon_known holds against
     server 0 too, which knows where devices show it enrolment tokens.
     """
-    from secemb_tools.operate.privacy import Wish, project_costs
+    from secemb_tools.operate.privacy import PrivacyInput, project_costs
 
     with refusals(), output.busy("accounting"):
         if multiplier is None and budget is None:
             raise OperationError("give --multiplier, or --budget to solve for one, or both")
-        wish = Wish(rounds=rounds, multiplier=multiplier, budget=budget, delta=delta, sampling_rate=sampling_rate)
-        output.show_facts(project_costs(wish), as_json=json)
+        given = PrivacyInput(
+            rounds=rounds, multiplier=multiplier, budget=budget, delta=delta, sampling_rate=sampling_rate
+        )
+        output.show_facts(project_costs(given), as_json=json)

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import config, model, output, pair, privacy, relay_key, task, token
-from secemb_tools.cli.output import REFUSED, AsJson, ConfigFile, refusals
+from secemb_tools import output
+from secemb_tools.cli import config, model, pair, privacy, relay_key, task, token
+from secemb_tools.cli.options import REFUSED, AsJson, ConfigFile, refusals
 from secemb_tools.cli.status import status
 
 ledger_app = typer.Typer(help="The database of one server.", no_args_is_help=True)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import REFUSED, AsJson, refusals
-from secemb_tools.transport import Transport, TransportOption
+from secemb_tools import output
+from secemb_tools.cli.options import REFUSED, AsJson, TransportOption, refusals
+from secemb_tools.transport import Transport
 
 Model = Annotated[str, typer.Option(help="mf, or with torch ncf, fm or deepfm.")]
 Data = Annotated[Path | None, typer.Option(help="A directory with a rating set; without it, one is made up.")]

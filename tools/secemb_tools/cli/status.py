@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import REFUSED, AsJson, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import REFUSED, AsJson, refusals
 
 INTERRUPTED = 130
 Servers = Annotated[list[str], typer.Option("--server", help="A server's address; give it twice for both.")]

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import AsJson, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, refusals
 
 app = typer.Typer(help="What is trained: a file that both servers hold.", no_args_is_help=True)
 

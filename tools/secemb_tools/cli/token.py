@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from secemb_tools.cli import output
-from secemb_tools.cli.output import AsJson, ConfigFile, refusals
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, ConfigFile, refusals
 
 app = typer.Typer(help="Who may take part: enrolment tokens on server 0.", no_args_is_help=True)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from secemb_tools.cli import output
+from secemb_tools import output
 from secemb_tools.datasets.ratings import RatingSet
 from secemb_tools.errors import DatasetError
 

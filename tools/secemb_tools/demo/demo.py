@@ -14,12 +14,12 @@ from typing import Any
 from rich.console import Console
 
 from secemb_sdk.home.files import write_file
-from secemb_tools.cli.output import OperationError
 from secemb_tools.demo.course import Course
 from secemb_tools.demo.live import View
 from secemb_tools.demo.page import page
 from secemb_tools.demo.summary import Ending, show
 from secemb_tools.demo.workspace import workspace
+from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
 from secemb_tools.simulation.scenario import World
 from secemb_tools.transport import Transport

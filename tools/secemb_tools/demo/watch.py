@@ -9,16 +9,12 @@ from typing import Any
 
 import httpx
 
-from secemb_shared.errors import SecEmbError
+from secemb_tools.errors import RoundError
 from secemb_tools.local import Pair
 
 _PAUSE = 0.03
 _PATIENCE = 120.0  # seconds for a round to open or to end
 _OPEN, _ENDED = ("open",), ("published", "aborted")
-
-
-class RoundFailedError(SecEmbError, RuntimeError):
-    """A round did not open or did not end as it must."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +70,7 @@ class Watch:
         async with _patience(f"round {number} did not end; see the servers' logs"):
             views = [await self._until(role, number, _ENDED) for role in (0, 1)]
         if any(view["state"] != "published" for view in views):
-            raise RoundFailedError(f"round {number} was aborted: {views[0]['reason'] or views[1]['reason']}")
+            raise RoundError(f"round {number} was aborted: {views[0]['reason'] or views[1]['reason']}")
         return await self._seen(views)
 
     async def _seen(self, views: list[dict[str, Any]]) -> Seen:
@@ -130,14 +126,14 @@ class Watch:
                     kind = value
                 elif name == "data" and kind == "result" and (found := json.loads(value))["round"] == number:
                     return {key: figure for key, figure in found.items() if key not in ("at", "round")}
-        raise RoundFailedError(f"server 0 has no result of round {number}")
+        raise RoundError(f"server 0 has no result of round {number}")
 
 
 @asynccontextmanager
 async def _patience(words: str) -> AsyncIterator[None]:
-    """Raise `RoundFailedError` with these words when the time is up."""
+    """Raise `RoundError` with these words when the time is up."""
     try:
         async with asyncio.timeout(_PATIENCE):
             yield
     except TimeoutError:
-        raise RoundFailedError(words) from None
+        raise RoundError(words) from None

@@ -18,7 +18,7 @@ from secemb_sdk.http import BlockingHttpTransport
 from secemb_sdk.round.join import find_task
 from secemb_sdk.steps import drive_blocking
 from secemb_shared.messages import TaskSpec
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 
 _FIX = "write one `item,rating` a line, items as their rows in the catalogue"
 

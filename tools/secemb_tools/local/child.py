@@ -20,11 +20,13 @@ def end_with_parent(parent: int) -> None:
 def main(folder: str, parent: str) -> None:
     """Serve until a signal, or until the parent has gone."""
     end_with_parent(int(parent))
-    from secemb_tools.cli.output import refusals
+    from secemb_shared.errors import SecEmbError
     from secemb_tools.operate.settings import serve, settings_at
 
-    with refusals():
+    try:
         serve(settings_at(Path(folder)))
+    except (SecEmbError, OSError) as error:
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

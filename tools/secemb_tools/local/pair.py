@@ -9,8 +9,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
+from secemb_tools.errors import StartError
 from secemb_tools.local.service import HERE, Service, free_ports
 from secemb_tools.operate.home import SECRET, Addresses, Home, install, private_pem, replace_file
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
@@ -18,10 +18,6 @@ from secemb_tools.operate.tasks import write_task
 
 START_SECONDS = 60.0
 _PAUSE = 0.05
-
-
-class PairError(SecEmbError, RuntimeError):
-    """A service did not start; the message has its last words."""
 
 
 class Pair:
@@ -71,14 +67,14 @@ class Pair:
         for server in self.servers:
             while not server.answers("/readyz"):
                 if server.has_ended() or time.monotonic() > end:
-                    raise PairError(f"server {server.role} did not start: {server.last_words()}")
+                    raise StartError(f"server {server.role} did not start: {server.last_words()}")
                 yield _PAUSE
 
     def check(self) -> None:
         """Raise if a service has ended by itself."""
         for server in self.servers:
             if server.has_ended():
-                raise PairError(f"server {server.role} has ended by itself: {server.last_words()}")
+                raise StartError(f"server {server.role} has ended by itself: {server.last_words()}")
 
     def stop(self) -> None:
         """End both processes in good order."""

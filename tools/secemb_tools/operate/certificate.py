@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 
 DAYS = 730
 _BACKDATED = timedelta(hours=1)  # the other server's clock may be behind

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, make_identity
 
 PLACEHOLDER_URL = "https://server1.invalid:8441"  # until `secemb pair import` has been told the real one

@@ -8,7 +8,7 @@ from secemb_party.ledger import Ledger, ModelVersion, SchemaMissingError
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelStore, Shape
 from secemb_shared.messages import TaskSpec
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 from secemb_tools.operate.tasks import read_task
 
 Row = dict[str, object]

@@ -8,14 +8,10 @@ from typing import Any, Self
 
 import httpx
 
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError, UnreachableError
 
 VARIABLE = "OPERATOR_TOKEN"  # tokens in the order of the servers, separated by spaces
 _SECONDS = 15.0
-
-
-class AwayError(OperationError):
-    """A server does not answer; it may a little later."""
 
 
 @dataclass(slots=True)
@@ -68,8 +64,8 @@ class OperatorLine:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
         return answer.json()
 
-    def _away(self, error: Exception) -> AwayError:
-        return AwayError(
+    def _away(self, error: Exception) -> UnreachableError:
+        return UnreachableError(
             f"{self.url} does not answer ({type(error).__name__}); is the server up, and is --server right?"
         )
 
@@ -114,17 +110,17 @@ def published_version(line: OperatorLine) -> int:
 
 
 def roll_back(line: OperatorLine, version: int, *, seen: int, wait: float) -> dict[str, Any]:
-    """Ask for an older version, wait until the wish has been carried out, and return what became of it."""
-    wish = line.post(f"models/{version}/rollback", seen=seen)
+    """Ask for an older version, wait until that is done, and return what became of it."""
+    rollback = line.post(f"models/{version}/rollback", seen=seen)
     end = time.monotonic() + wait
-    while wish["ended_at"] is None and time.monotonic() < end:
+    while rollback["ended_at"] is None and time.monotonic() < end:
         time.sleep(_PAUSE)
-        wish = next(one for one in line.get("rollbacks") if (one["source"], one["seen"]) == (version, seen))
-    if wish["reason"] is not None:
-        raise OperationError(f"version {version} cannot come back: {wish['reason']}")
+        rollback = next(one for one in line.get("rollbacks") if (one["source"], one["seen"]) == (version, seen))
+    if rollback["reason"] is not None:
+        raise OperationError(f"version {version} cannot come back: {rollback['reason']}")
     return {
         "source": version,
         "seen": seen,
-        "made": wish["made"],
-        "state": "done" if wish["ended_at"] is not None else "waits for the end of the open round",
+        "made": rollback["made"],
+        "state": "done" if rollback["ended_at"] is not None else "waits for the end of the open round",
     }

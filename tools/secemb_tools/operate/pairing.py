@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from secemb_shared.messages import TaskSpec
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, hosts, read_certificate, short_hash, spoken
 from secemb_tools.operate.home import PUBLIC, SECRET, Home, replace_file, write_new
 

@@ -23,7 +23,7 @@ from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import TRAIN
-from secemb_tools.cli.output import OperationError, show_json
+from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
 from secemb_tools.operate.finding import Finding, fail, ok, warn
@@ -31,6 +31,7 @@ from secemb_tools.operate.peer_check import check_peer
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at
 from secemb_tools.operate.tasks import check_budgets, read_task
+from secemb_tools.output import show_json
 
 _STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 

@@ -19,7 +19,7 @@ from secemb_party.accountant import (
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
 from secemb_shared.secure_sum import SUM_RING
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -108,7 +108,7 @@ def _text(number: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class PrivacyInput:
     """What is known of a task: its rounds, and noise or budget."""
 
     rounds: int
@@ -118,23 +118,23 @@ class Wish:
     sampling_rate: float | None
 
 
-def project_costs(wish: Wish) -> dict[str, object]:
+def project_costs(given: PrivacyInput) -> dict[str, object]:
     """Return ε after all rounds, in three ways, and how many rounds the budget has room for."""
-    multiplier = wish.multiplier
+    multiplier = given.multiplier
     if multiplier is None:
         solved = solve_multiplier(
-            budget=wish.budget or 0.0, delta=wish.delta, rounds=wish.rounds, sampling_rate=wish.sampling_rate
+            budget=given.budget or 0.0, delta=given.delta, rounds=given.rounds, sampling_rate=given.sampling_rate
         )
         multiplier = float(solved)
-    terms = Terms(multiplier=multiplier, delta=wish.delta, sampling_rate=wish.sampling_rate)
+    terms = Terms(multiplier=multiplier, delta=given.delta, sampling_rate=given.sampling_rate)
     return {
         "multiplier": multiplier,
-        "delta": wish.delta,
-        "sampling_rate": wish.sampling_rate,
-        "rounds": wish.rounds,
-        "epsilon": epsilon(terms, wish.rounds),
-        "epsilon_known": epsilon_known(terms, wish.rounds),
-        "epsilon_by_divergence": epsilon_by_divergence(terms, wish.rounds),
-        "budget": wish.budget,
-        "rounds_within_budget": None if wish.budget is None else rounds_within(terms, wish.budget),
+        "delta": given.delta,
+        "sampling_rate": given.sampling_rate,
+        "rounds": given.rounds,
+        "epsilon": epsilon(terms, given.rounds),
+        "epsilon_known": epsilon_known(terms, given.rounds),
+        "epsilon_by_divergence": epsilon_by_divergence(terms, given.rounds),
+        "budget": given.budget,
+        "rounds_within_budget": None if given.budget is None else rounds_within(terms, given.budget),
     }

@@ -16,7 +16,7 @@ from secemb_server1.relay_keys import ACTIVE, HeldKey, RelayKeys
 from secemb_shared.errors import MessageError, SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 from secemb_tools.operate.finding import Finding, fail, ok, warn
 from secemb_tools.operate.tasks import read_task
 

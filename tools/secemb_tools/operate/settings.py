@@ -13,7 +13,7 @@ from secemb_party.secret_file import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
 from secemb_party.telemetry import configure_logs, get_logger
 from secemb_shared.errors import SecEmbError
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 
 
 def settings_with_origins(config: Path) -> list[dict[str, object]]:

@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from secemb_shared.messages import TaskSpec
-from secemb_tools.cli import output
-from secemb_tools.operate.operator_api import AwayError, OperatorLine
+from secemb_tools import output
+from secemb_tools.errors import UnreachableError
+from secemb_tools.operate.operator_api import OperatorLine
 
 _ROUND = (
     *("number", "kind", "state", "admitted", "keys", "updates", "counted"),
@@ -90,7 +91,7 @@ def watch_standing(look: Callable[[], Standing], looks: Iterable[int], *, as_jso
             for _ in looks:
                 try:
                     last = look()
-                except AwayError as error:
+                except UnreachableError as error:
                     last = dict(_NOBODY)
                     _say_away(live, str(error))
                 else:

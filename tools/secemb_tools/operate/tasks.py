@@ -14,7 +14,7 @@ from secemb_shared.layout import loss_bound, plan
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.ring import Ring
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 from secemb_tools.operate.home import PUBLIC, SECRET, write_new
 from secemb_tools.operate.pairing import read_pair
 from secemb_tools.operate.privacy import read_privacy

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from secemb_party.ledger import Ledger, Token
 from secemb_party.settings import Settings
-from secemb_tools.cli.output import OperationError
+from secemb_tools.errors import OperationError
 from secemb_tools.operate.home import new_token
 
 Row = dict[str, object]

@@ -6,17 +6,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from secemb_sdk.home.files import write_file
-from secemb_shared.errors import SecEmbError
 from secemb_tools.charts import line_chart
+from secemb_tools.errors import RunError
 from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.scenario import Scenario
 
 FORMAT = "secemb/1 run"
 FILE = "run.json"
-
-
-class RunError(SecEmbError, ValueError):
-    """A run that is not there, cannot be read, or is of something else."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from secemb_tools.simulation.run import FILE, Run, RunError
+from secemb_tools.errors import RunError
+from secemb_tools.simulation.run import FILE, Run
 
 COLUMNS = ("name", "model", "devices", "rounds", "finished", "rmse", "plain_rmse", "seconds")
 

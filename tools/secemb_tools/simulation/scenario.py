@@ -10,13 +10,13 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_sdk.models import Model, registry
-from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.randomness import Indices
-from secemb_tools.cli import output
+from secemb_tools import output
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.datasets.made_up import make_ratings
+from secemb_tools.errors import ScenarioError
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.reproducible import Reproducible
 
@@ -31,10 +31,6 @@ _QUICK: dict[str, dict[str, Any]] = {
     "fm": {"rate": "0.06", "dense_rate": "0.01", "dense_penalty": 1.0, "fraction_bits": 14},
     "deepfm": {"rate": "0.06", "dense_rate": "0.005", "dense_penalty": 1.0, "fraction_bits": 14},
 }
-
-
-class ScenarioError(SecEmbError, ValueError):
-    """A combination of wishes that no run can fulfil."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

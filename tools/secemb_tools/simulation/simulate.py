@@ -4,10 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 
+from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation.engine import PLAIN, PRIVATE, WAYS, Engine, Row
 from secemb_tools.simulation.run import FILE as RUN_FILE
-from secemb_tools.simulation.run import Run, RunError
-from secemb_tools.simulation.scenario import ScenarioError, World, make_world
+from secemb_tools.simulation.run import Run
+from secemb_tools.simulation.scenario import World, make_world
 from secemb_tools.simulation.state import FILE, restore_state, save_state
 
 SAVE_EVERY = 10  # rounds

@@ -11,8 +11,8 @@ from safetensors.numpy import save
 from secemb_party.storage import Model, OptimiserState
 from secemb_sdk.home.files import write_file
 from secemb_sdk.models import PrivateState
+from secemb_tools.errors import RunError
 from secemb_tools.simulation.engine import Engine, Row
-from secemb_tools.simulation.run import RunError
 
 FILE = "state.safetensors"
 _OPTIMISER = "optimiser "

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from secemb_tools.cli import output
+from secemb_tools import output
 from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.scenario import World
 from secemb_tools.simulation.simulate import simulate_world

@@ -1,20 +1,14 @@
-"""What a command prints: tables for people, JSON for programs, and one message with the fix where it fails."""
+"""What a command prints: tables for people, JSON for programs, notes on stderr."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import Console, RenderableType
+from rich.markup import escape
 from rich.table import Table
-
-from secemb_shared.errors import SecEmbError
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-ConfigFile = Annotated[Path, typer.Option("--config", help="The settings file, or the directory that has it.")]
-
 
 Facts = Mapping[str, object]
 
@@ -65,6 +59,11 @@ def note(text: str) -> None:
     Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(text)
 
 
+def refuse(text: str) -> None:
+    """Print an error's message to stderr."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print("[red]error:[/red]", escape(text))
+
+
 def _console() -> Console:
     # Wider than a fingerprint, also where there is no terminal: what is copied must not be broken into lines.
     console = Console(highlight=False, markup=False)
@@ -79,28 +78,6 @@ def _written(value: object) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-REFUSED = 1
-
-
-class OperationError(SecEmbError):
-    """A command cannot do this; the message names the fix."""
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Show an expected error as a message and end with exit code 1."""
-    try:
-        yield
-    except (SecEmbError, OSError) as error:
-        text = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else str(error)
-        Console(stderr=True, highlight=False, soft_wrap=True).print(f"[red]refused[/red] {_escaped(text)}")
-        raise typer.Exit(REFUSED) from None
-
-
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
 
 
 def console_for(*, as_json: bool, width: int = 150) -> Console:

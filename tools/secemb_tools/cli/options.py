@@ -1,0 +1,33 @@
+"""What several commands share: options, exit codes, and how an error ends a command."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secemb_shared.errors import SecEmbError
+from secemb_tools import output
+from secemb_tools.transport import Transport
+
+REFUSED = 1
+INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+ConfigFile = Annotated[Path, typer.Option("--config", help="The settings file, or the directory that contains it.")]
+TransportOption = Annotated[
+    Transport,
+    typer.Option("--transport", help="relayed: devices call server 0 only, half the bytes; direct: both servers."),
+]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Print an expected error as one message and end with exit code 1."""
+    try:
+        yield
+    except (SecEmbError, OSError) as error:
+        words = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.strerror else str(error)
+        output.refuse(words)
+        raise typer.Exit(REFUSED) from None
