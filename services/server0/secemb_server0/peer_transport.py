@@ -7,7 +7,7 @@ servers goes through here: shares, models, and in the relayed transport every me
 
 import asyncio
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -49,11 +49,10 @@ class PeerClient(httpx.AsyncClient):
         return answer
 
 
-class PeerTransport(httpx.AsyncHTTPTransport):
-    """httpx's own transport with these connections in its pool."""
+class PeerTransport(httpx.AsyncBaseTransport):
+    """httpx over a pool of these connections."""
 
     def __init__(self, context: ssl.SSLContext) -> None:
-        super().__init__(verify=context)
         self._pool = httpcore.AsyncConnectionPool(
             ssl_context=context,
             max_connections=100,
@@ -61,6 +60,41 @@ class PeerTransport(httpx.AsyncHTTPTransport):
             keepalive_expiry=5.0,
             network_backend=_Backend(context),
         )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send a request over a free connection and return the answer before its body is read."""
+        url = request.url
+        asked = httpcore.Request(
+            request.method,
+            httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
+        )
+        with _httpx_errors():
+            answer = await self._pool.handle_async_request(asked)
+        return httpx.Response(
+            answer.status, headers=answer.headers, stream=_Body(answer), extensions=dict(answer.extensions)
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of an answer, while it arrives."""
+
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        with _httpx_errors():
+            async for piece in self._answer.aiter_stream():
+                yield piece
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
@@ -113,9 +147,33 @@ class _Stream(httpcore.AsyncNetworkStream):
         return self._writer.get_extra_info(info)
 
 
+# What can go wrong on a connection, as httpcore and as httpx name it.
+_ERRORS: dict[type[Exception], type[httpx.TransportError]] = {
+    httpcore.ConnectTimeout: httpx.ConnectTimeout,
+    httpcore.ReadTimeout: httpx.ReadTimeout,
+    httpcore.WriteTimeout: httpx.WriteTimeout,
+    httpcore.PoolTimeout: httpx.PoolTimeout,
+    httpcore.ConnectError: httpx.ConnectError,
+    httpcore.ReadError: httpx.ReadError,
+    httpcore.WriteError: httpx.WriteError,
+    httpcore.UnsupportedProtocol: httpx.UnsupportedProtocol,
+    httpcore.LocalProtocolError: httpx.LocalProtocolError,
+    httpcore.RemoteProtocolError: httpx.RemoteProtocolError,
+}
+
+
+@contextmanager
+def _httpx_errors() -> Iterator[None]:
+    """Raise the pool's errors as httpx's: whoever uses an httpx client catches those."""
+    try:
+        yield
+    except tuple(_ERRORS) as error:
+        raise _ERRORS[type(error)](str(error)) from error
+
+
 @contextmanager
 def _failing_as(slow: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Let what goes wrong be called as httpx expects it. TLS errors are OSErrors."""
+    """Raise what goes wrong on a socket as httpcore's errors. TLS errors are OSErrors."""
     try:
         yield
     except TimeoutError as error:
