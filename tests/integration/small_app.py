@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 
-from secemb_party.compute.threads import BusyError
-from secemb_party.errors import LedgerUnavailableError, RoundClosedError, UnauthorizedError
+from secemb_party.errors import BusyError, LedgerUnavailableError, RoundClosedError, UnauthorizedError
 from secemb_party.http.app import new_app
 from secemb_party.http.health import Check
 from secemb_party.http.problems import problem_responses

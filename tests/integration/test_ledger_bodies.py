@@ -5,7 +5,8 @@ import random
 import pytest
 from tests.integration.databases import NOW, TASK, complete_session, end_round, name, open_round, upload
 
-from secemb_party.ledger import Ledger, LedgerFormatError, NotRecordedError, SessionBodies, Stored
+from secemb_party.evaluation import SessionBodies
+from secemb_party.ledger import Ledger, LedgerFormatError, NotRecordedError, Stored
 
 NAMES = [name(f"session {number}", 16) for number in range(10)]
 

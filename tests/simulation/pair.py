@@ -23,7 +23,7 @@ from tests.simulation.faults import (
     LostError,
 )
 
-from secemb_party.compute.threads import Workers
+from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import PeerUnavailableError
 from secemb_party.ledger import Ledger
 from secemb_party.service import Parts, Party
@@ -218,13 +218,15 @@ class Pair:
         models = FusedModels(folder / "models", self.task.task_id, Shape.of(self.task))
         shares = FusedShares(folder)
         models.fuse = shares.fuse = fuse
+        workers = Workers(threads=1, queue=50)
         parts = Parts(
             role=role,
             task=self.task,
             ledger=ledger,
             models=models,
             shares=shares,
-            workers=Workers(threads=1, queue=50),
+            workers=workers,
+            compute=ThreadCompute(role, workers),
             ticket_key=TICKET_KEY.public_key(),
             clock=self.clock,
         )

@@ -10,6 +10,7 @@ from tests.simulation.pair import Pair, a_pair
 from tests.simulation.phone import Phone, a_phone, contributed, noticed
 from tests.simulation.tampering import LONG, comes_back, noting
 
+from secemb_party.compute.threads import ThreadRound
 from secemb_party.evaluation import Evaluation
 from secemb_sdk.round.contribute import Contributed, NotNow
 from secemb_sdk.steps import Answer, Request
@@ -113,7 +114,9 @@ async def current_evaluation(pair: Pair) -> Evaluation:
     """Return what server 0 answers from in the round that is open."""
     record = await pair.parties[0].ledger.current_round(pair.task.task_id)
     assert record is not None
-    return await pair.parties[0]._evaluation(record.round_id)
+    prepared = await pair.parties[0].prepared(record.round_id)
+    assert isinstance(prepared, ThreadRound)
+    return prepared.evaluation
 
 
 async def reason_of(phone: Phone) -> str:

@@ -15,11 +15,11 @@ from tests.simulation.faults import CrashedError
 from tests.simulation.pair import Pair, a_pair, a_task
 from tests.simulation.test_scenarios import filled, last, step_to
 
-from secemb_party import service as party_module
 from secemb_party.budget import Spending, Spent, lines_of
-from secemb_party.budget import blur as add_promised_noise
+from secemb_party.compute import threads
 from secemb_party.errors import BudgetSpentError
 from secemb_party.evaluation import Share
+from secemb_party.evaluation import blur as add_promised_noise
 from secemb_party.ledger import RoundState
 from secemb_party.storage.share_store import DamagedShareError
 from secemb_server0.conductor import Finished, Open, Wait
@@ -66,7 +66,7 @@ def watched(monkeypatch: pytest.MonkeyPatch, blur: Any = add_promised_noise) -> 
         draws.after.append(Share(share.rows.copy(), share.dense.copy(), share.sums.copy()))
 
     with monkeypatch.context() as patch:
-        patch.setattr(party_module, "blur", watch)
+        patch.setattr(threads, "blur", watch)
         yield draws
 
 

@@ -11,7 +11,7 @@ from tests.simulation.invariants import BrokenError, Invariants
 from tests.simulation.machine import Rounds
 from tests.simulation.pair import Pair, a_pair
 
-from secemb_party.evaluation import Evaluation
+from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies
 from secemb_party.ledger import Ledger, Stored
 from secemb_party.peer_messages import Digests
 from secemb_party.service import Party
@@ -39,7 +39,7 @@ def forget_a_session(patch: Patch) -> None:
     """Server 0 leaves the last session of each batch out of its sum."""
     honest = Evaluation.add
 
-    def add(self: Evaluation, sessions: list[tuple[bytes, bytes, bytes]], share: Any) -> None:
+    def add(self: Evaluation, sessions: list[SessionBodies], share: Any) -> None:
         honest(self, sessions[:-1] if self.party == 0 else sessions, share)
 
     patch.setattr(Evaluation, "add", add)
@@ -89,10 +89,10 @@ def share_anew(patch: Patch) -> None:
     calls = 0
     honest = Evaluation.answer
 
-    def answer(self: Evaluation, session_id: bytes, data: bytes) -> bytes:
+    def answer(self: Evaluation, batch: list[KeysMessage]) -> list[bytes]:
         nonlocal calls
         calls += 1
-        return honest(self, session_id, data)[:-1] + bytes([calls % 256])
+        return [one[:-1] + bytes([calls % 256]) for one in honest(self, batch)]
 
     patch.setattr(Evaluation, "answer", answer)
 

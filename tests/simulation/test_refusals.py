@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.device import KEYS, UPDATE, Device, a_device, flipped
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 
-from secemb_party.compute.threads import BusyError
+from secemb_party.errors import BusyError
 from secemb_party.http.problems import MEDIA_TYPE, PREFIX
 from secemb_party.ledger import Counts
 from secemb_party.tickets import issue_ticket

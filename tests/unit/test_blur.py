@@ -7,9 +7,8 @@ import pytest
 from tests.simulation.pair import a_task
 from tests.unit.noise_bytes import SeededSource
 
-from secemb_party import budget
-from secemb_party.budget import blur
-from secemb_party.evaluation import Share
+from secemb_party import evaluation
+from secemb_party.evaluation import Share, blur
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
@@ -34,7 +33,7 @@ def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     def add(values: RingArray, *, variance: int) -> None:
         add_noise(values, variance=variance, random_bytes=source)
 
-    monkeypatch.setattr(budget, "add_noise", add)
+    monkeypatch.setattr(evaluation, "add_noise", add)
 
 
 def drawn(kind: str, unit: str, part: str) -> np.ndarray:

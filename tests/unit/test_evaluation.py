@@ -19,19 +19,18 @@ from tests.unit.sessions import (
     seeded,
 )
 
-from secemb_party.evaluation import Evaluation, Share, upload_bytes
+from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, check_update, upload_bytes
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import reading, secure_sum
 from secemb_shared.dpf import Backend, RingArray
 from secemb_shared.errors import KindError, LengthError, SecEmbError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.codec import Sizes, encode_sum_share
+from secemb_shared.messages.codec import Sizes, encode_sum_share, public_keys_digest
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 KINDS = pytest.mark.parametrize("kind", [TRAIN, SURVEY, EVALUATE])
-Uploaded = tuple[bytes, bytes, bytes]  # session, KEYS, upload
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Fleet:
 
     round: RoundSpec
     parties: tuple[Evaluation, Evaluation]
-    uploaded: tuple[list[Uploaded], list[Uploaded]]
+    uploaded: tuple[list[SessionBodies], list[SessionBodies]]
     rows: RingArray
     dense: RingArray
     sums: RingArray
@@ -61,7 +60,7 @@ def evaluations(round_: RoundSpec, backend: Backend) -> tuple[Evaluation, Evalua
 def a_fleet(kind: str, backend: Backend = BACKENDS[-1], count: int = 11, **task: object) -> Fleet:
     round_ = make_round(make_task(**task), kind=kind)
     random_bytes, rng = seeded(kind), rng_of(1)
-    uploaded: tuple[list[Uploaded], list[Uploaded]] = ([], [])
+    uploaded: tuple[list[SessionBodies], list[SessionBodies]] = ([], [])
     row_sums, dense_sums = [], []
     sums = np.zeros(round_.sum_size, dtype=SUM_RING.dtype)
     for device in make_devices(round_.task, count, most=3):
@@ -76,7 +75,7 @@ def a_fleet(kind: str, backend: Backend = BACKENDS[-1], count: int = 11, **task:
             sums += values
             messages = hidden_sum(round_, session.session_id, values, random_bytes(16))
         for party in (0, 1):
-            uploaded[party].append((session.session_id, session.keys[party], messages[party]))
+            uploaded[party].append(SessionBodies(session.session_id, session.keys[party], messages[party]))
     shape = (round_.task.items, round_.task.row_width)
     trains = kind == TRAIN
     empty = Share.empty(round_)
@@ -161,8 +160,8 @@ def test_a_share_does_not_show_its_numbers() -> None:
 @pytest.mark.parametrize("party", [0, 1])
 def test_uploads_have_the_length_that_the_round_fixes(kind: str, party: int) -> None:
     fleet = a_fleet(kind, count=2)
-    assert {len(upload) for _, _, upload in fleet.uploaded[party]} == {upload_bytes(fleet.round, party)}
-    assert {len(keys) for _, keys, _ in fleet.uploaded[party]} == {Sizes.of(fleet.round.task).keys}
+    assert {len(one.update) for one in fleet.uploaded[party]} == {upload_bytes(fleet.round, party)}
+    assert {len(one.keys) for one in fleet.uploaded[party]} == {Sizes.of(fleet.round.task).keys}
 
 
 @KINDS
@@ -170,48 +169,62 @@ def test_both_parties_find_the_same_digests_of_the_public_parts(kind: str) -> No
     fleet = a_fleet(kind, count=3)
     for first, second in zip(*fleet.uploaded, strict=True):
         found = [
-            (party.check_keys(name, keys), party.check_update(name, upload))
-            for party, (name, keys, upload) in zip(fleet.parties, (first, second), strict=True)
+            (public_keys_digest(one.keys), check_update(fleet.round, party, one.session_id, one.update))
+            for party, one in enumerate((first, second))
         ]
         assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("which", [1, 2], ids=["keys", "update"])
-def test_a_changed_public_part_changes_its_digest_and_a_private_one_does_not(which: int) -> None:
+def test_a_changed_public_part_changes_its_digest_and_a_private_one_does_not() -> None:
     fleet = a_fleet(TRAIN, count=1)
     (session,) = fleet.uploaded[0]
-    name, body = session[0], session[which]
-    check = fleet.parties[0].check_keys if which == 1 else fleet.parties[0].check_update
-    public, private = (40, 24) if which == 1 else (24, len(body) - 1)
-    assert check(name, _flipped(body, public)) != check(name, body)
-    assert check(name, _flipped(body, private)) == check(name, body)
+    found = public_keys_digest(session.keys)
+    assert public_keys_digest(_flipped(session.keys, 40)) != found
+    assert public_keys_digest(_flipped(session.keys, 24)) == found
+
+    def digest(body: bytes) -> bytes:
+        return check_update(fleet.round, 0, session.session_id, body)
+
+    assert digest(_flipped(session.update, 24)) != digest(session.update)
+    assert digest(_flipped(session.update, len(session.update) - 1)) == digest(session.update)
 
 
 @KINDS
 def test_another_partys_or_sessions_message_is_refused(kind: str) -> None:
     fleet = a_fleet(kind, count=2)
-    (name, keys, upload), (_, other_keys, other_upload) = fleet.uploaded[0]
-    first, second = fleet.parties
-    for party, wrong in ((second, keys), (first, other_keys), (first, upload)):
+    one, other = fleet.uploaded[0]
+    for party, wrong in ((1, one.keys), (0, other.keys), (0, one.update)):
         with pytest.raises(SecEmbError):
-            party.check_keys(name, wrong)
-    for party, wrong in ((second, upload), (first, other_upload), (first, keys)):
+            fleet.parties[party].answer([KeysMessage(one.session_id, wrong)])
+    for party, wrong in ((1, one.update), (0, other.update), (0, one.keys)):
         with pytest.raises(SecEmbError):
-            party.check_update(name, wrong)
+            check_update(fleet.round, party, one.session_id, wrong)
 
 
 def test_a_survey_takes_no_update_even_of_the_right_length() -> None:
     fleet = a_fleet(SURVEY, count=1)
-    ((name, _, upload),) = fleet.uploaded[0]
+    (one,) = fleet.uploaded[0]
     with pytest.raises(KindError):
-        fleet.parties[0].check_update(name, upload[:7] + b"\x03" + upload[8:])
+        check_update(fleet.round, 0, one.session_id, one.update[:7] + b"\x03" + one.update[8:])
 
 
 def test_the_answer_to_the_same_keys_is_the_same() -> None:
     fleet = a_fleet(TRAIN, count=1)
-    ((name, keys, _),) = fleet.uploaded[1]
+    batch = keys_of(fleet, 1)
     again = evaluations(fleet.round, BACKENDS[0])[1]
-    assert fleet.parties[1].answer(name, keys) == fleet.parties[1].answer(name, keys) == again.answer(name, keys)
+    assert fleet.parties[1].answer(batch) == fleet.parties[1].answer(batch) == again.answer(batch)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
+def test_keys_answered_together_get_what_each_gets_alone(backend: Backend) -> None:
+    fleet = a_fleet(TRAIN, backend, count=BATCH + 2)
+    batch = keys_of(fleet, 0)
+    assert fleet.parties[0].answer(batch) == [fleet.parties[0].answer([one])[0] for one in batch]
+    assert fleet.parties[0].answer([]) == []
+
+
+def keys_of(fleet: Fleet, party: int) -> list[KeysMessage]:
+    return [KeysMessage(one.session_id, one.keys) for one in fleet.uploaded[party]]
 
 
 def _parts(share: Share) -> tuple[RingArray, RingArray, RingArray]:

@@ -12,8 +12,8 @@ import secemb_party
 import secemb_server0
 import secemb_server1
 import secemb_shared
-from secemb_party.compute.threads import BusyError
 from secemb_party.errors import (
+    BusyError,
     ForbiddenError,
     LedgerUnavailableError,
     ModelMissingError,

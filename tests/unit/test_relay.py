@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from secemb_party.compute.threads import BusyError
-from secemb_party.errors import PeerUnavailableError
+from secemb_party.errors import BusyError, PeerUnavailableError
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal, Reply, ReplyReader, read_frames
 from secemb_party.tickets import TicketError
 from secemb_server0.relay import Limits, Relay, RelayRefusedError

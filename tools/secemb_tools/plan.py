@@ -5,10 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from secemb_party.evaluation import Evaluation, Share
-from secemb_party.round import BATCH
+from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared import reading
 from secemb_shared.layout import plan
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.canonical import LARGEST_NUMBER
@@ -101,14 +99,12 @@ def _measure(task: TaskSpec, seconds: float) -> tuple[float, float]:
     """Return the seconds that one server's kernel takes for one device: to answer its keys, and to add its update."""
     round_ = RoundSpec(task=task, number=1, model_version=1, model_digest=bytes(32))
     table = np.random.default_rng(1).normal(0, 1, (task.items, task.row_width)).astype(np.float32)
-    evaluation, share = Evaluation(round_, 0, reading.tag_rows(round_, table, None)), Share.empty(round_)
+    evaluation, share = Evaluation.prepare(round_, 0, table), Share.empty(round_)
     items = np.arange(task.capacity, dtype=np.int64)
     sessions = [DeviceSession(round_, items) for _ in range(min(_SAMPLE, BATCH, task.cohort))]
-    uploads = [(one.session_id, one.keys[0], one.write_nothing()[0]) for one in sessions]
-    name, keys, _ = uploads[0]
-    found = fastest(
-        {"answer": lambda: evaluation.answer(name, keys), "add": lambda: evaluation.add(uploads, share)}, seconds
-    )
+    uploads = [SessionBodies(one.session_id, one.keys[0], one.write_nothing()[0]) for one in sessions]
+    keys = [KeysMessage(uploads[0].session_id, uploads[0].keys)]
+    found = fastest({"answer": lambda: evaluation.answer(keys), "add": lambda: evaluation.add(uploads, share)}, seconds)
     return found["answer"], found["add"] / len(uploads)
 
 

@@ -22,7 +22,7 @@ from rich.table import Table
 from secemb_lab import child_environment
 from secemb_lab.bench import device_models, device_process
 from secemb_lab.bench.device_models import Taste
-from secemb_party.evaluation import Evaluation
+from secemb_party.evaluation import Evaluation, KeysMessage
 from secemb_sdk.models import Model, registry
 from secemb_sdk.round.session import DeviceSession, Messages
 from secemb_shared import reading
@@ -147,8 +147,10 @@ class Case:
         return found
 
     def _answers(self, session_id: bytes, keys: Messages) -> Messages:
-        first, second = (server.answer(session_id, one) for server, one in zip(self._servers, keys, strict=True))
-        return first, second
+        first, second = (
+            server.answer([KeysMessage(session_id, one)]) for server, one in zip(self._servers, keys, strict=True)
+        )
+        return first[0], second[0]
 
     @contextmanager
     def _timed(self, phase: str) -> Iterator[None]:

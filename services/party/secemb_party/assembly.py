@@ -6,13 +6,14 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
-from secemb_party.compute.threads import Workers
+from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger
 from secemb_party.service import Parts, Party
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelStore, Shape
 from secemb_party.storage.share_store import ShareStore
+from secemb_party.telemetry import Metrics
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
 from secemb_shared.messages import TaskSpec
@@ -22,19 +23,22 @@ async def open_party(settings: Settings) -> Party:
     """Open the ledger and the stores of one server, and record its task and first model."""
     task = TaskSpec.decode(settings.task.file.read_bytes().strip())
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    metrics, workers = Metrics(), Workers(threads=settings.work.threads, queue=settings.work.queue)
+    metrics.watch_queue(lambda: workers.taken)
+    backend = _backend(settings.work.kernel_threads)
     parts = Parts(
         role=settings.role,
         task=task,
         ledger=await Ledger.open(settings.ledger_url(), migrate=settings.ledger.migrate),
         models=ModelStore(settings.data_dir / "models", task.task_id, Shape.of(task)),
         shares=ShareStore(settings.data_dir),
-        workers=Workers(threads=settings.work.threads, queue=settings.work.queue),
+        workers=workers,
+        compute=ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel),
         ticket_key=ticket_public_key(settings),
-        backend=_backend(settings.work.kernel_threads),
+        metrics=metrics,
         keep_rounds=settings.rounds.keep_bodies_rounds,
     )
     party = Party(parts)
-    party.metrics.watch_queue(lambda: parts.workers.taken)
     await party.start()
     return party
 

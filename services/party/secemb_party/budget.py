@@ -1,32 +1,15 @@
-"""A task's privacy budget: the noise a server adds to its share, what that has cost so far, and what is left."""
+"""A task's privacy budget: what its rounds have cost so far, and what is left."""
 
 from dataclasses import dataclass
 
 from secemb_party.accountant import MOST_ROUNDS, Terms, epsilon, epsilon_known, rounds_within
 from secemb_party.compute.threads import Workers
 from secemb_party.errors import BudgetSpentError
-from secemb_party.evaluation import Share
 from secemb_party.ledger import Ledger, RoundRecord
 from secemb_party.telemetry import Metrics
-from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
-from secemb_shared.messages.spec import SUM_SIZES, TRAIN
-from secemb_shared.privacy import add_noise
-
-
-def blur(round_: RoundSpec, share: Share) -> None:
-    """Add fresh noise to every number of a share in place, as much as the task promises against the other server."""
-    privacy = round_.task.privacy
-    if privacy is None:
-        return
-    if round_.kind == TRAIN:
-        add_noise(share.rows, variance=privacy.rows.variance)
-        add_noise(share.dense, variance=privacy.dense.variance)
-        return
-    noise = privacy.sums(round_.kind)
-    if noise is None:
-        raise BudgetSpentError("the task has no privacy budget for rounds of this kind")
-    add_noise(share.sums, variance=noise.variance)
+from secemb_shared.messages.spec import SUM_SIZES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,6 +97,14 @@ class PeerUnavailableError(SecEmbError):
     """The other server cannot be reached now; the call is repeated."""
 
 
+class BusyError(SecEmbError):
+    """Every place in the queue is taken."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("the server is busy; try again after the time in Retry-After")
+        self.retry_after = retry_after  # seconds
+
+
 class LedgerError(SecEmbError):
     """The ledger could not do what it was asked for."""
 

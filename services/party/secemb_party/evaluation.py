@@ -1,10 +1,15 @@
-"""One party's arithmetic in one round: answers to keys, and its share of the sum. No I/O, no memory of sessions."""
+"""One party's arithmetic in one round: answers to keys, and its share of the sum with its noise.
 
-from collections.abc import Sequence
+There is no I/O here and no memory of sessions: the services' engines and the simulation run this same code.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Self, TypeVar
 
 import numpy as np
 
+from secemb_party.errors import BudgetSpentError
 from secemb_shared import reading, secure_sum, writing
 from secemb_shared.dpf import Backend, HeldKeys, RingArray, default_backend
 from secemb_shared.dpf.backend import Words32
@@ -12,9 +17,30 @@ from secemb_shared.errors import LengthError
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, decode_keys, decode_sum_share, decode_update, encode_answer
 from secemb_shared.messages.canonical import digest
-from secemb_shared.messages.codec import Sizes, master_seed, public_keys_digest, public_update_digest, sum_share_bytes
+from secemb_shared.messages.codec import Sizes, master_seed, public_update_digest, sum_share_bytes
 from secemb_shared.messages.spec import TRAIN
+from secemb_shared.privacy import add_noise
 from secemb_shared.secure_sum import SUM_RING
+
+One = TypeVar("One")
+BATCH = 32  # sessions evaluated together: enough to keep a bin's sums in cache, few enough to bound memory
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeysMessage:
+    """The KEYS message of one session."""
+
+    session_id: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class SessionBodies:
+    """The two bodies of a complete session."""
+
+    session_id: bytes
+    keys: bytes
+    update: bytes
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,6 +87,21 @@ def _numbers(data: RingArray, like: RingArray) -> RingArray:
     return np.require(data.view(like.dtype.newbyteorder("<")).astype(like.dtype), requirements=["A", "C"])
 
 
+def blur(round_: RoundSpec, share: Share) -> None:
+    """Add fresh noise to every number of a share in place, as much as the task promises against the other server."""
+    privacy = round_.task.privacy
+    if privacy is None:
+        return
+    if round_.kind == TRAIN:
+        add_noise(share.rows, variance=privacy.rows.variance)
+        add_noise(share.dense, variance=privacy.dense.variance)
+        return
+    noise = privacy.sums(round_.kind)
+    if noise is None:
+        raise BudgetSpentError("the task has no privacy budget for rounds of this kind")
+    add_noise(share.sums, variance=noise.variance)
+
+
 class Evaluation:
     """What one party computes in one round, given the model that the round reads."""
 
@@ -68,37 +109,41 @@ class Evaluation:
         self.round, self.party, self.tagged = round_, party, tagged
         self._backend = backend or default_backend()
 
-    def check_keys(self, session_id: bytes, data: bytes) -> bytes:
-        """Refuse anything but a KEYS message of this session; return the digest of its public part."""
-        decode_keys(self.round, session_id, self.party, data, self._backend)
-        return public_keys_digest(data)
+    @classmethod
+    def prepare(cls, round_: RoundSpec, party: int, rows: reading.Rows, backend: Backend | None = None) -> Self:
+        """Tag the model's rows, and deal the items to their bins."""
+        _ = round_.leaf_table  # kept by the round from here on
+        return cls(round_, party, reading.tag_rows(round_, rows, backend), backend)
 
-    def check_update(self, session_id: bytes, data: bytes) -> bytes:
-        """Refuse anything but this session's upload; return the digest of its public part."""
-        if self.round.kind == TRAIN:
-            decode_update(self.round, session_id, self.party, data)
-            return public_update_digest(self.round, data)
-        decode_sum_share(self.round, session_id, self.party, data)
-        return digest(b"")  # the two parties get nothing alike
+    def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
+        """Return the ANSWER to each KEYS message: the same for the same bytes, always."""
+        return [answer for some in _batches(batch) for answer in self._answer(some)]
 
-    def answer(self, session_id: bytes, data: bytes) -> bytes:
-        """Return the ANSWER to a KEYS message: the same for the same bytes, always."""
-        held = decode_keys(self.round, session_id, self.party, data, self._backend)
+    def _answer(self, batch: Sequence[KeysMessage]) -> Iterator[bytes]:
+        held = HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])
         words = reading.answer(self.round, held, self.tagged, self._backend)
-        return encode_answer(self.round, session_id, self.party, words[0])
+        for keys, found in zip(batch, words, strict=True):
+            yield encode_answer(self.round, keys.session_id, self.party, found)
 
-    def add(self, sessions: Sequence[tuple[bytes, bytes, bytes]], share: Share) -> None:
-        """Add these sessions (id, KEYS, upload) to the share in place."""
-        if self.round.kind != TRAIN:
-            for session_id, _, upload in sessions:
-                self._add_sum(session_id, upload, share.sums)
-            return
-        held = [decode_keys(self.round, name, self.party, keys, self._backend) for name, keys, _ in sessions]
-        updates = [decode_update(self.round, name, self.party, upload) for name, _, upload in sessions]
+    def add(self, sessions: Sequence[SessionBodies], share: Share) -> None:
+        """Add these sessions to the share in place."""
+        for some in _batches(sessions):
+            if self.round.kind == TRAIN:
+                self._add_updates(some, share)
+            else:
+                for one in some:
+                    self._add_sum(one.session_id, one.update, share.sums)
+
+    def _add_updates(self, sessions: Sequence[SessionBodies], share: Share) -> None:
+        held = HeldKeys.together([self._held(one.session_id, one.keys) for one in sessions])
+        updates = [decode_update(self.round, one.session_id, self.party, one.update) for one in sessions]
         words = np.stack([update[0] for update in updates])
-        writing.accumulate(self.round, HeldKeys.together(held), words, share.rows, self._backend)
-        for (name, keys, _), (_, dense) in zip(sessions, updates, strict=True):
-            self._add_dense(name, keys, dense, share.dense)
+        writing.accumulate(self.round, held, words, share.rows, self._backend)
+        for one, (_, dense) in zip(sessions, updates, strict=True):
+            self._add_dense(one.session_id, one.keys, dense, share.dense)
+
+    def _held(self, session_id: bytes, data: bytes) -> HeldKeys:
+        return decode_keys(self.round, session_id, self.party, data, self._backend)
 
     def _add_dense(self, session_id: bytes, keys: bytes, explicit: RingArray | None, sums: RingArray) -> None:
         if explicit is not None:
@@ -116,6 +161,19 @@ class Evaluation:
             np.add(sums, share, out=sums)
 
 
+def check_update(round_: RoundSpec, party: int, session_id: bytes, data: bytes) -> bytes:
+    """Refuse anything but this session's upload to this party; return the digest of its public part."""
+    if round_.kind == TRAIN:
+        decode_update(round_, session_id, party, data)
+        return public_update_digest(round_, data)
+    decode_sum_share(round_, session_id, party, data)
+    return digest(b"")  # the two parties receive nothing alike
+
+
 def upload_bytes(round_: RoundSpec, party: int) -> int:
     """Return the exact length of a session's upload to this party."""
     return Sizes.of(round_.task).update[party] if round_.kind == TRAIN else sum_share_bytes(round_, party)
+
+
+def _batches(sequence: Sequence[One]) -> Iterator[Sequence[One]]:
+    return (sequence[first : first + BATCH] for first in range(0, len(sequence), BATCH))

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-from secemb_party.evaluation import Evaluation, Share
+from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies, Share, check_update
 from secemb_shared import reading
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.messages import RoundSpec, public_keys_digest
-
-BATCH = 32  # sessions evaluated together: enough to keep a bin's sums in cache, few enough to bound memory
 
 
 @dataclass(slots=True, repr=False)
@@ -23,7 +21,7 @@ class PartyRound:
 
     def __init__(self, round_: RoundSpec, party: int, table: reading.Rows, *, backend: Backend | None = None) -> None:
         self.round, self.party = round_, party
-        self._evaluation = Evaluation(round_, party, reading.tag_rows(round_, table, backend), backend)
+        self._evaluation = Evaluation.prepare(round_, party, table, backend)
         self._sessions: dict[bytes, _Session] = {}
         self._opened: list[bytes] | None = None
 
@@ -32,7 +30,8 @@ class PartyRound:
         known = self._sessions.get(session_id)
         if known is None:
             self._check_open()
-            known = self._sessions[session_id] = _Session(data, self._evaluation.answer(session_id, data))
+            [answer] = self._evaluation.answer([KeysMessage(session_id, data)])
+            known = self._sessions[session_id] = _Session(data, answer)
         if known.keys != data:
             raise SessionError("this session sent other keys before; start a new session")
         return known.answer
@@ -42,7 +41,7 @@ class PartyRound:
         session = self._known(session_id)
         if session.update is None:
             self._check_open()
-            self._evaluation.check_update(session_id, data)
+            check_update(self.round, self.party, session_id, data)
             session.update = data
         if session.update != data:
             raise SessionError("this session sent another update before; a path is used once")
@@ -53,7 +52,7 @@ class PartyRound:
 
     def digests(self) -> dict[bytes, tuple[bytes, bytes]]:
         """Return, for each complete session, the digests of what both parties must have received alike."""
-        return {name: self._digests(*self._complete(name)) for name in self.complete()}
+        return {name: self._digests(self._complete(name)) for name in self.complete()}
 
     def share(self, session_ids: list[bytes]) -> Share:
         """Return this party's share of the sum over exactly these sessions; a round opens for one list only."""
@@ -66,13 +65,12 @@ class PartyRound:
             raise SessionError("this round was opened for another list of sessions")
         uploads = [self._complete(name) for name in session_ids]
         share = Share.empty(self.round)
-        for first in range(0, len(uploads), BATCH):
-            self._evaluation.add(uploads[first : first + BATCH], share)
+        self._evaluation.add(uploads, share)
         self._opened = list(session_ids)
         return share
 
-    def _digests(self, session_id: bytes, keys: bytes, update: bytes) -> tuple[bytes, bytes]:
-        return public_keys_digest(keys), self._evaluation.check_update(session_id, update)
+    def _digests(self, one: SessionBodies) -> tuple[bytes, bytes]:
+        return public_keys_digest(one.keys), check_update(self.round, self.party, one.session_id, one.update)
 
     def _check_open(self) -> None:
         if self._opened is not None:
@@ -83,11 +81,11 @@ class PartyRound:
             raise SessionError("no keys of this session are here")
         return self._sessions[session_id]
 
-    def _complete(self, session_id: bytes) -> tuple[bytes, bytes, bytes]:
+    def _complete(self, session_id: bytes) -> SessionBodies:
         session = self._known(session_id)
         if session.update is None:
             raise SessionError("a session on the list has no update")
-        return session_id, session.keys, session.update
+        return SessionBodies(session_id, session.keys, session.update)
 
 
 def agree(first: PartyRound, second: PartyRound) -> list[bytes]:

@@ -10,26 +10,24 @@ import hashlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from secemb_party.budget import Spending, blur
+from secemb_party.async_cache import AsyncCache
+from secemb_party.budget import Spending
+from secemb_party.compute import Answer, Compute, PreparedRound
 from secemb_party.compute.threads import Workers
 from secemb_party.errors import RoundClosedError, SessionConflictError, UnknownRoundError, UnknownSessionError
-from secemb_party.evaluation import Evaluation, Share, upload_bytes
+from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
 from secemb_party.http.health import Check
 from secemb_party.ledger import Ledger, LedgerUnavailableError, RoundRecord, RoundState, Stored, Upload
 from secemb_party.ledger.records import ENDED
-from secemb_party.round import BATCH
 from secemb_party.storage import Model, ModelStore, Shape, initial_model
 from secemb_party.storage.share_store import ShareStore
 from secemb_party.telemetry import Metrics
 from secemb_party.tickets import READ_DOMAIN, TicketCheck, TicketExpiredError
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
-from secemb_shared import reading
-from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
@@ -37,9 +35,7 @@ from secemb_shared.messages.canonical import decimal
 Clock = Callable[[], float]
 ReadBody = Callable[[int], Awaitable[bytes]]
 ReadUpload = Callable[[int], Awaitable[Sent]]
-Result = TypeVar("Result")
-_KEPT_EVALUATIONS = 4  # the round that is open, the one that is being added up, and some that devices are late for
-_SMALL_BODY = 1 << 18  # bytes that are checked and hashed faster than a thread can be asked to
+_KEPT_ROUNDS = 4  # the round that is open, the one that is being added up, and some that devices are late for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +48,11 @@ class Parts:
     models: ModelStore
     shares: ShareStore
     workers: Workers
+    compute: Compute
     ticket_key: Ed25519PublicKey
     metrics: Metrics = field(default_factory=Metrics)
     clock: Clock = time.time
     keep_rounds: int = 3
-    backend: Backend | None = None
 
 
 class Party:
@@ -65,9 +61,9 @@ class Party:
     def __init__(self, parts: Parts) -> None:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
-        self._shares, self.tickets, self._backend = parts.shares, TicketCheck(parts.ticket_key), parts.backend
+        self._shares, self.tickets, self._compute = parts.shares, TicketCheck(parts.ticket_key), parts.compute
         self.metrics, self._keep_rounds = parts.metrics, parts.keep_rounds
-        self._evaluations: dict[bytes, asyncio.Future[Evaluation]] = {}
+        self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._sizes = Sizes.of(parts.task)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
         self._macs = UploadMacs(parts.ledger)
@@ -156,33 +152,35 @@ class Party:
 
     async def spec(self, round_id: bytes) -> RoundSpec:
         """Return the specification of a round that sessions are served in."""
-        return (await self._evaluation(round_id)).round
+        return (await self.prepared(round_id)).spec
 
     async def keys(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Take a session's KEYS message and return its ANSWER, once the keys are durable."""
         self.tickets.check(ticket, round_id, session_id, self.clock())
         with self.workers.place():
-            evaluation = await self._evaluation(round_id)
+            prepared = await self.prepared(round_id)
             body = await read(self._sizes.keys)
-            upload, answer = await self._compute("answer", lambda: _answered(evaluation, session_id, body))
+            [answer] = await prepared.answer([KeysMessage(session_id, body)])
+            upload = _keys_upload(round_id, session_id, body, answer)
             admitted = self.role == 0  # server 0 knows who has joined
             stored = await self.ledger.put_keys(
                 upload, self.clock(), require_admission=admitted, limit=self.task.cohort
             )
             self._count("keys", stored)
             self._macs.remember(upload)
-            return answer
+            return answer.message
 
     async def read_rows(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
         """Return the ANSWER to a KEYS message of which nothing is kept: no update can follow it."""
         self._read_tickets.check(ticket, round_id, session_id, self.clock())
         with self.workers.place():
-            evaluation = await self._evaluation(round_id)
+            prepared = await self.prepared(round_id)
             # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
             if await self.ledger.knows_session(session_id):
                 raise SessionConflictError("this session takes part in a round; draw a new one to read")
             body = await read(self._sizes.keys)
-            return await self._compute("answer", lambda: evaluation.answer(session_id, body))
+            [answer] = await prepared.answer([KeysMessage(session_id, body)])
+            return answer.message
 
     async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadUpload) -> Kept:
         """Take a session's upload from whoever made its keys, and return what is now durable."""
@@ -193,17 +191,13 @@ class Party:
             if not await self.ledger.has_update(round_id, session_id):
                 raise
         with self.workers.place():
-            evaluation = await self._evaluation(round_id)
-            sent = await read(upload_bytes(evaluation.round, self.role))
-            upload = await self._check_update(evaluation, session_id, sent.message)
-            hold = await self._macs.check(evaluation.round, upload, sent.mac)
+            spec = await self.spec(round_id)
+            sent = await read(upload_bytes(spec, self.role))
+            body = sent.message
+            upload = await self.workers.run(lambda: _checked_update(spec, self.role, session_id, body), size=len(body))
+            hold = await self._macs.check(spec, upload, sent.mac)
             self._count("update", await self.ledger.put_update(upload, self.clock()))
             return Kept(upload.body_digest, hold)
-
-    async def _check_update(self, evaluation: Evaluation, session_id: bytes, body: bytes) -> Upload:
-        if len(body) <= _SMALL_BODY:
-            return _checked_update(evaluation, session_id, body)
-        return await self.workers.run(lambda: _checked_update(evaluation, session_id, body))
 
     def _count(self, phase: str, stored: Stored) -> None:
         _refuse_unless_stored(stored)
@@ -246,63 +240,46 @@ class Party:
         found = await self.workers.run(lambda: self._shares.find(round_id, sealed))
         if found is not None:
             return found, await self.workers.run(lambda: hashlib.sha256(found).digest())
-        data = await self._compute_share(record, spec)
+        data = await self._compute_share(record)
         return data, await self.workers.run(lambda: self._shares.save(round_id, sealed, data))
 
-    async def _compute_share(self, record: RoundRecord, spec: RoundSpec) -> bytes:
-        evaluation, share = await self._evaluation(record.round_id), Share.empty(spec)
-        async for batch in self.ledger.bodies(record.round_id, record.sealed_sessions or (), batch=BATCH):
-            sessions = [(one.session_id, one.keys, one.update) for one in batch]
-            await self._compute("accumulate", partial(evaluation.add, sessions, share))
-        await self._compute("noise", partial(blur, spec, share))
-        return await self.workers.run(share.encode)
+    async def _compute_share(self, record: RoundRecord) -> bytes:
+        total = (await self.prepared(record.round_id)).sum()
+        sessions = record.sealed_sessions or ()
+        async for batch in self.ledger.bodies(record.round_id, sessions, batch=self._compute.batch):
+            await total.add(batch)
+        return await total.share()
 
-    async def _compute(self, operation: str, work: Callable[[], Result]) -> Result:
-        """Run the kernel in a worker and count its time."""
+    async def prepared(self, round_id: bytes) -> PreparedRound:
+        """Return what is prepared once for all sessions of a round."""
+        return await self._prepared.get(round_id, lambda: self._prepare(round_id))
 
-        def timed() -> Result:
-            with self.metrics.kernel(operation):
-                return work()
-
-        return await self.workers.run(timed)
-
-    async def _evaluation(self, round_id: bytes) -> Evaluation:
-        """Return what is prepared once for all sessions of a round, however many ask for it at the same time."""
-        preparing = self._evaluations.pop(round_id, None)
-        if preparing is None:
-            preparing = asyncio.ensure_future(self._prepare(round_id))
-            preparing.add_done_callback(lambda done: self._forget_failed(round_id, done))
-        self._evaluations[round_id] = preparing  # the last is the one that was asked for last
-        while len(self._evaluations) > _KEPT_EVALUATIONS:
-            self._evaluations.pop(next(iter(self._evaluations)))
-        return preparing.result() if preparing.done() else await asyncio.shield(preparing)
-
-    def _forget_failed(self, round_id: bytes, done: "asyncio.Future[Evaluation]") -> None:
-        if (done.cancelled() or done.exception() is not None) and self._evaluations.get(round_id) is done:
-            del self._evaluations[round_id]
-
-    async def _prepare(self, round_id: bytes) -> Evaluation:
-        """Load the model, tag its rows and deal the items; a fraction of a second, once a round."""
+    async def _prepare(self, round_id: bytes) -> PreparedRound:
         record, spec = await self.round(round_id)
         if record.ended and record.model_version not in self.models.versions():
-            raise RoundClosedError("this round is over; join the current one")
-        return await self._compute("prepare", lambda: self._make_evaluation(spec))
-
-    def _make_evaluation(self, spec: RoundSpec) -> Evaluation:
-        model = self.models.load(spec.model_version)
-        evaluation = Evaluation(spec, self.role, reading.tag_rows(spec, model.rows, self._backend), self._backend)
-        _ = spec.leaf_table
-        return evaluation
+            raise RoundClosedError("this round has ended; join the current one")
+        model = await self.workers.run(lambda: self.models.load(spec.model_version))
+        return await self._compute.prepare(spec, model.rows)
 
 
-def _answered(evaluation: Evaluation, session_id: bytes, body: bytes) -> tuple[Upload, bytes]:
-    """Check a KEYS message and answer it; nothing is said before the keys are stored."""
-    public = evaluation.check_keys(session_id, body)
-    return _upload(evaluation, session_id, public, body), evaluation.answer(session_id, body)
+def _keys_upload(round_id: bytes, session_id: bytes, body: bytes, answer: Answer) -> Upload:
+    return Upload(
+        round_id=round_id,
+        session_id=session_id,
+        body_digest=answer.body_digest,
+        public_digest=answer.public_digest,
+        body=body,
+    )
 
 
-def _checked_update(evaluation: Evaluation, session_id: bytes, body: bytes) -> Upload:
-    return _upload(evaluation, session_id, evaluation.check_update(session_id, body), body)
+def _checked_update(spec: RoundSpec, role: int, session_id: bytes, body: bytes) -> Upload:
+    return Upload(
+        round_id=spec.digest,
+        session_id=session_id,
+        body_digest=hashlib.sha256(body).digest(),
+        public_digest=check_update(spec, role, session_id, body),
+        body=body,
+    )
 
 
 def _entered(record: RoundRecord, state: RoundState) -> float:
@@ -315,16 +292,6 @@ def _entered(record: RoundRecord, state: RoundState) -> float:
         RoundState.RECONSTRUCTED: record.reconstructed_at,
     }
     return times.get(state) or record.opened_at
-
-
-def _upload(evaluation: Evaluation, session_id: bytes, public: bytes, body: bytes) -> Upload:
-    return Upload(
-        round_id=evaluation.round.digest,
-        session_id=session_id,
-        body_digest=hashlib.sha256(body).digest(),
-        public_digest=public,
-        body=body,
-    )
 
 
 def _refuse_unless_stored(stored: Stored) -> None:

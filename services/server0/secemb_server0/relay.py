@@ -9,8 +9,7 @@ from typing import Protocol
 
 import httpx
 
-from secemb_party.compute.threads import BusyError
-from secemb_party.errors import PeerUnavailableError
+from secemb_party.errors import BusyError, PeerUnavailableError
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal, Reply, ReplyReader
 from secemb_party.telemetry import Metrics
 from secemb_server0.peer import LINE_ERRORS

@@ -1,1 +1,5 @@
-"""What the service asks of the kernel, and the engines that carry it out."""
+"""The seam between a server and its kernel: one interface, and the engines that implement it."""
+
+from secemb_party.compute.interface import Answer, Compute, PreparedRound, RoundSum
+
+__all__ = ["Answer", "Compute", "PreparedRound", "RoundSum"]

@@ -1,30 +1,32 @@
-"""Bounded worker threads around the kernel: evaluation never runs on the event loop.
+"""The engine inside the server's own process: a few worker threads around the kernel, which releases the GIL.
 
-A place in the queue is taken before a request's body is read, so that a crowded server says so at once and holds
-nothing for those it turns away.
+Nothing long runs on the event loop. A request takes a place in the queue before its body is read, so that a crowded
+server refuses at once and holds no bytes of the requests it refuses.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TypeVar
 
-from secemb_shared.errors import SecEmbError
+from secemb_party.compute.interface import Answer
+from secemb_party.errors import BusyError
+from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, blur
+from secemb_shared.dpf import Backend
+from secemb_shared.errors import SessionError
+from secemb_shared.messages import RoundSpec, public_keys_digest
+from secemb_shared.reading import Rows
 
 Result = TypeVar("Result")
-
-
-class BusyError(SecEmbError):
-    """Every place in the queue is taken; come back later."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__("the server is busy; try again after the time in Retry-After")
-        self.retry_after = retry_after
+Measure = Callable[[str], AbstractContextManager[None]]
+_SMALL = 1 << 18  # bytes that are checked and hashed faster than they are handed to a thread
 
 
 class Workers:
-    """A few threads and a queue with an end."""
+    """A few threads and a bounded queue."""
 
     def __init__(self, *, threads: int, queue: int, retry_after: int = 1) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kernel")
@@ -44,7 +46,7 @@ class Workers:
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Take a place for the length of a request, or raise `BusyError` at once."""
+        """Hold a place for the length of a request, or raise `BusyError` at once."""
         if self._taken >= self._limit:
             raise BusyError(self._retry_after)
         self._taken += 1
@@ -53,10 +55,88 @@ class Workers:
         finally:
             self._taken -= 1
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Run `work` in a worker thread."""
+    async def run(self, work: Callable[[], Result], *, size: int | None = None) -> Result:
+        """Run `work` in a worker thread, or right here if the `size` of what it looks at is small."""
+        if size is not None and size <= _SMALL:
+            return work()
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def close(self) -> None:
-        """Wait for what is running and end the threads."""
+        """Wait for running work and end the threads."""
         self._pool.shutdown(wait=True)
+
+
+class ThreadCompute:
+    """Computes in this process's worker threads."""
+
+    batch = BATCH
+
+    def __init__(
+        self, party: int, workers: Workers, *, backend: Backend | None = None, measure: Measure | None = None
+    ) -> None:
+        self._party, self.workers, self._backend = party, workers, backend
+        self._measure = measure or (lambda _operation: nullcontext())
+
+    async def prepare(self, spec: RoundSpec, rows: Rows) -> "ThreadRound":
+        """Tag the model's rows and deal the items: a fraction of a second, once a round."""
+        work = partial(Evaluation.prepare, spec, self._party, rows, self._backend)
+        return ThreadRound(self, await self.run("prepare", work))
+
+    async def run(self, operation: str, work: Callable[[], Result]) -> Result:
+        """Run the kernel in a worker thread and measure its time."""
+
+        def measured() -> Result:
+            with self._measure(operation):
+                return work()
+
+        return await self.workers.run(measured)
+
+
+class ThreadRound:
+    """One prepared round."""
+
+    def __init__(self, compute: ThreadCompute, evaluation: Evaluation) -> None:
+        self._compute, self.evaluation = compute, evaluation
+
+    @property
+    def spec(self) -> RoundSpec:
+        """Return the round's specification."""
+        return self.evaluation.round
+
+    async def answer(self, batch: Sequence[KeysMessage]) -> list[Answer]:
+        """Answer a batch of keys, in order."""
+        return await self._compute.run("answer", lambda: self._answer(batch))
+
+    def _answer(self, batch: Sequence[KeysMessage]) -> list[Answer]:
+        answers = self.evaluation.answer(batch)
+        return [
+            Answer(answer, hashlib.sha256(keys.body).digest(), public_keys_digest(keys.body))
+            for answer, keys in zip(answers, batch, strict=True)
+        ]
+
+    def sum(self) -> "ThreadSum":
+        """Start a sum over no session."""
+        return ThreadSum(self._compute, self.evaluation)
+
+
+class ThreadSum:
+    """The sum of one round in the memory of this process."""
+
+    def __init__(self, compute: ThreadCompute, evaluation: Evaluation) -> None:
+        self._compute, self._evaluation = compute, evaluation
+        self._share: Share | None = Share.empty(evaluation.round)
+
+    async def add(self, sessions: Sequence[SessionBodies]) -> None:
+        """Add a batch of complete sessions."""
+        await self._compute.run("accumulate", partial(self._evaluation.add, sessions, self._open()))
+
+    async def share(self) -> bytes:
+        """Add the noise, close the sum and return its bytes."""
+        share, self._share = self._open(), None
+        await self._compute.run("noise", partial(blur, self._evaluation.round, share))
+        return await self._compute.workers.run(share.encode)
+
+    def _open(self) -> Share:
+        if self._share is None:
+            raise SessionError("the share of this sum was returned already; read it from the store")
+        return self._share

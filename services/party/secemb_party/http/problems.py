@@ -21,7 +21,6 @@ from secemb_party import errors, tickets
 from secemb_party import errors as ledger
 from secemb_party import errors as models
 from secemb_party import errors as privacy
-from secemb_party.compute import threads
 from secemb_party.http import ranges, requests
 from secemb_party.storage import share_store
 from secemb_party.telemetry import get_logger
@@ -108,7 +107,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.UnauthorizedError: UNAUTHORIZED,
     errors.ForbiddenError: FORBIDDEN,
     tickets.TicketError: _spoken("ticket-refused", 403, "The ticket is not valid for this session"),
-    threads.BusyError: BUSY,
+    errors.BusyError: BUSY,
     requests.RequestInvalidError: REQUEST_INVALID,
     requests.SlowBodyError: BODY_SLOW,
     requests.MediaTypeError: MEDIA_TYPE_REFUSED,

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
 
-from secemb_party.compute.threads import BusyError
 from secemb_party.errors import (
+    BusyError,
     OutdatedRelayKeyError,
     RoundClosedError,
     SessionConflictError,

@@ -7,10 +7,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerSettingError
+from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.database import Database, parse
 from secemb_party.ledger.postgres import open_postgres
-from secemb_party.ledger.records import SessionBodies
 from secemb_party.ledger.sessions import FORGET_AT_ONCE
 from secemb_party.ledger.sqlite import open_sqlite
 

@@ -173,15 +173,6 @@ class SessionSummary:
         return self.keys_public_digest is not None and self.update_public_digest is not None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class SessionBodies:
-    """The two bodies of a complete session."""
-
-    session_id: bytes
-    keys: bytes
-    update: bytes
-
-
 @dataclass(frozen=True, slots=True)
 class Counts:
     """How many sessions of a round got how far."""

@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from secemb_party.errors import LedgerFormatError, NotRecordedError
-from secemb_party.ledger.records import Admission, Counts, RoundState, SessionBodies, SessionSummary, Stored, Upload
+from secemb_party.evaluation import SessionBodies
+from secemb_party.ledger.records import Admission, Counts, RoundState, SessionSummary, Stored, Upload
 from secemb_party.ledger.rounds import lock_round
 from secemb_party.ledger.schema import bodies as bodies_table
 from secemb_party.ledger.schema import rounds

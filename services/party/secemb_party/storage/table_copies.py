@@ -5,12 +5,10 @@ removes one when nobody reads it any more, after a crash as well, and nothing in
 copy that is not what this process has written.
 """
 
-import asyncio
 import hashlib
 import os
 import tempfile
 import weakref
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from secemb_party.async_cache import AsyncCache
 from secemb_party.storage import Model, ModelStore, Shape
 from secemb_party.storage.model import little_endian
 from secemb_shared.messages.table import CopyShape, Encoded, Numbers, TableFormat, delta_head
@@ -62,27 +61,15 @@ class TableCopies:
 
     def __init__(self, models: ModelStore, shape: Shape, run: Run) -> None:
         self._models, self._shape, self._run = models, shape, run
-        self._bodies: OrderedDict[Wanted, asyncio.Future[Body]] = OrderedDict()
+        self._bodies: AsyncCache[Wanted, Body] = AsyncCache(_KEPT)
 
     async def get(self, wanted: Wanted) -> Body:
         """Return what is wanted, encoded once however many ask for it at the same time."""
-        making = self._bodies.get(wanted)
-        if making is None:
-            making = self._bodies[wanted] = asyncio.ensure_future(self._make(wanted))
-            making.add_done_callback(lambda done: self._forget_failed(wanted, done))
-        self._bodies.move_to_end(wanted)
-        while len(self._bodies) > _KEPT:
-            self._bodies.popitem(last=False)
-        return await asyncio.shield(making)
+        return await self._bodies.get(wanted, lambda: self._make(wanted))
 
     def forget_all_but(self, versions: Collection[int]) -> None:
         """Drop the files of versions that are no longer kept."""
-        for wanted in [one for one in self._bodies if one.version not in versions]:
-            del self._bodies[wanted]
-
-    def _forget_failed(self, wanted: Wanted, done: asyncio.Future[Body]) -> None:
-        if done.cancelled() or done.exception() is not None:
-            self._bodies.pop(wanted, None)
+        self._bodies.drop(lambda wanted: wanted.version not in versions)
 
     async def _make(self, wanted: Wanted) -> Body:
         if wanted.since is None or wanted.format is None:

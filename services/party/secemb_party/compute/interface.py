@@ -1,0 +1,59 @@
+"""What a server asks of its kernel, whatever carries it out.
+
+An engine knows neither the ledger nor HTTP. Messages go in as bytes; answers and shares come out as bytes. Apart from
+the noise, everything is a function of the messages and the model, so lost work can simply be done again. That leaves an
+engine free to spread a round over several machines: a range of slots partitions keys, updates and answers alike, and
+partial sums are added once at the end.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from secemb_party.evaluation import KeysMessage, SessionBodies
+from secemb_shared.messages import RoundSpec
+from secemb_shared.reading import Rows
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Answer:
+    """The ANSWER to a KEYS message, and the digests of that message."""
+
+    message: bytes
+    body_digest: bytes  # SHA-256 of the whole KEYS message
+    public_digest: bytes  # SHA-256 of its public part, which both servers must have received alike
+
+
+class RoundSum(Protocol):
+    """A party's share of one round's sum while it is being computed."""
+
+    async def add(self, sessions: Sequence[SessionBodies]) -> None:
+        """Add a batch of complete sessions."""
+
+    async def share(self) -> bytes:
+        """Return the encoded share with the task's noise in it. It is returned once: noise is never drawn again."""
+
+
+class PreparedRound(Protocol):
+    """A round whose model is loaded and whose items are dealt to their bins."""
+
+    @property
+    def spec(self) -> RoundSpec:
+        """Return the round's specification."""
+
+    async def answer(self, batch: Sequence[KeysMessage]) -> list[Answer]:
+        """Answer a batch of keys, in order. A message that does not fit the round refuses its whole batch."""
+
+    def sum(self) -> RoundSum:
+        """Start a sum over no session."""
+
+
+class Compute(Protocol):
+    """An engine: prepares rounds, and says how many sessions it likes to be given at a time."""
+
+    @property
+    def batch(self) -> int:
+        """Return how many sessions to add with one call."""
+
+    async def prepare(self, spec: RoundSpec, rows: Rows) -> PreparedRound:
+        """Prepare a round for the model that it reads."""
