@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from secemb_shared.layout import Geometry
-from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages import RoundSpec
 from secemb_tools.errors import OperationError
+from secemb_tools.specification import build_task
 
 WIDTH = 65  # numbers of a row: 64 and a bias
 
@@ -20,19 +21,16 @@ class Catalogue:
 
     def round(self, geometry: Geometry, *, row_width: int = WIDTH, dense_size: int = 0) -> RoundSpec:
         """Return a round of a task with this catalogue."""
-        task = TaskSpec(
+        task = build_task(
             name=self.name,
             items=self.items,
             row_width=row_width,
             dense_size=dense_size,
             capacity=self.capacity,
-            tables=geometry.tables,
-            bins=geometry.bins,
-            ring_bits=32,
+            geometry=geometry,
             fraction_bits=16,
             bound=2**20,
             cohort=1000,
-            min_cohort=2,
         )
         return RoundSpec(task=task, number=1, model_version=1, model_digest=bytes(32))
 

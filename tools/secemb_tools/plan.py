@@ -7,13 +7,14 @@ import numpy as np
 
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared.layout import plan
+from secemb_shared.layout import Geometry, plan
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.canonical import LARGEST_NUMBER
 from secemb_tools.catalogues import choose
 from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe
 from secemb_tools.operate.tasks import BYTES_ARE
+from secemb_tools.specification import build_task
 from secemb_tools.stopwatch import fastest
 
 _SAMPLE = 8  # sessions that are added together in the measurement
@@ -51,7 +52,7 @@ def cost(given: PlanInput, *, seconds: float) -> dict[str, Any]:
     planned = plan(
         items=given.items, capacity=given.capacity, row_width=given.width, ring_bits=given.ring_bits, loss=given.loss
     )
-    task = _task(given, planned.geometry.tables, planned.geometry.bins)
+    task = _task(given, planned.geometry)
     sizes, whole = Sizes.of(task), 4 * (given.items * given.width + given.dense_size)
     answering, adding = _measure(task, seconds)
     rounds = -(-given.fleet // given.cohort)
@@ -78,20 +79,18 @@ def cost(given: PlanInput, *, seconds: float) -> dict[str, Any]:
     }
 
 
-def _task(given: PlanInput, tables: int, bins: int) -> TaskSpec:
-    return TaskSpec(
+def _task(given: PlanInput, geometry: Geometry) -> TaskSpec:
+    return build_task(
         name="plan",
         items=given.items,
         row_width=given.width,
         dense_size=given.dense_size,
         capacity=given.capacity,
-        tables=tables,
-        bins=bins,
+        geometry=geometry,
         ring_bits=given.ring_bits,
         fraction_bits=8,
         bound=min(2 ** (given.ring_bits - 2) // given.cohort, LARGEST_NUMBER),
         cohort=given.cohort,
-        min_cohort=2,
     )
 
 

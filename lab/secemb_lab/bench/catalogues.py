@@ -12,6 +12,7 @@ from secemb_shared import reading, writing
 from secemb_shared.dpf import RingArray, default_backend
 from secemb_shared.layout import Geometry, Placement, plan
 from secemb_tools.catalogues import WIDTH, Catalogue
+from secemb_tools.specification import direct_geometry
 from secemb_tools.stopwatch import fastest
 
 BATCH = 32  # sessions that a server adds up together in the binned layout
@@ -75,7 +76,7 @@ def _figure(catalogue: Catalogue, name: str, kind: type[Construction], binned: b
 def _geometry(catalogue: Catalogue, *, binned: bool) -> Geometry:
     if binned:
         return plan(items=catalogue.items, capacity=catalogue.capacity, row_width=WIDTH).geometry
-    return Geometry(items=catalogue.items, tables=1, bins=1, slots_per_bin=catalogue.capacity)
+    return direct_geometry(catalogue.items, catalogue.capacity)
 
 
 class Case:

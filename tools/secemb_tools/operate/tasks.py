@@ -10,7 +10,7 @@ from secemb_party.accountant import epsilon_known
 from secemb_party.budget import lines_of
 from secemb_party.storage import check_scale
 from secemb_server0.reconstruct import make_optimiser
-from secemb_shared.layout import loss_bound, plan
+from secemb_shared.layout import Geometry, loss_bound
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.ring import Ring
@@ -18,6 +18,7 @@ from secemb_tools.errors import OperationError
 from secemb_tools.operate.home import PUBLIC, SECRET, write_new
 from secemb_tools.operate.pairing import read_pair
 from secemb_tools.operate.privacy import read_privacy
+from secemb_tools.specification import build_task, direct_geometry
 
 LAYOUTS = ("binned", "direct")
 BYTES_ARE = "messages of a round, without HTTP headers: those are less than 1,024 a request, each way"
@@ -53,16 +54,15 @@ class Wishes:
 
 def make_task(wishes: Wishes) -> TaskSpec:
     """Return the task; a combination that is not safe is refused with the reason."""
-    tables, bins = _layout(wishes)
     ring = Ring(bits=wishes.ring_bits, fraction_bits=wishes.fraction_bits)
-    task = TaskSpec(
+    task = build_task(
         name=wishes.name,
         items=wishes.items,
         row_width=wishes.width,
         dense_size=wishes.dense_size,
         capacity=wishes.capacity,
-        tables=tables,
-        bins=bins,
+        geometry=_geometry(wishes),
+        loss=wishes.loss,
         ring_bits=wishes.ring_bits,
         fraction_bits=wishes.fraction_bits,
         bound=ring.units(wishes.clip),
@@ -205,21 +205,15 @@ def relay_key_of(pair_file: Path) -> str:
     return pair.relay_key
 
 
-def _layout(wishes: Wishes) -> tuple[int, int]:
+def _geometry(wishes: Wishes) -> Geometry | None:
+    """Return the layout that was asked for; None for the binned one, which is planned."""
     if wishes.layout == "direct":
-        return 1, 1
+        return direct_geometry(wishes.items, wishes.capacity)
     if wishes.layout != "binned":
         raise OperationError(f"--layout must be one of {', '.join(LAYOUTS)}")
     if wishes.capacity > wishes.items:
         raise OperationError("--capacity must be at most --items: a device cannot hold more items than there are")
-    planned = plan(
-        items=wishes.items,
-        capacity=wishes.capacity,
-        row_width=wishes.width,
-        ring_bits=wishes.ring_bits,
-        loss=wishes.loss,
-    )
-    return planned.geometry.tables, planned.geometry.bins
+    return None
 
 
 def _describe_layout(task: TaskSpec) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 
 from secemb_sdk.models import Model, registry
 from secemb_sdk.models.registry import KnownFeatures
-from secemb_shared.layout import plan
 from secemb_shared.messages import TaskSpec
 from secemb_tools.datasets import RatingSet
+from secemb_tools.specification import build_task
 
 MakeModel = Callable[[int], Model]  # person → the model as this person's device has it
 
@@ -40,20 +40,15 @@ class Recipe:
         """Return the task that two servers would be given."""
         model = self.models(ratings)(0)
         capacity = min(self.capacity, ratings.item_count)
-        geometry = plan(items=ratings.item_count, capacity=capacity, row_width=model.row_width).geometry
-        return TaskSpec(
+        return build_task(
             name=f"{self.model} on {ratings.name}",
             items=ratings.item_count,
             row_width=model.row_width,
             dense_size=model.dense_size,
             capacity=capacity,
-            tables=geometry.tables,
-            bins=geometry.bins,
-            ring_bits=32,
             fraction_bits=self.fraction_bits,
             bound=self.bound,
             cohort=self.cohort,
-            min_cohort=2,
             rounds=self.rounds,
             row_rate=self.rate,
             dense_rate=self.dense_rate,

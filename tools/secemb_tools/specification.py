@@ -1,0 +1,47 @@
+"""The one builder of task specifications: `secemb task create`, plans, simulations and measurements all use it."""
+
+from typing import Any
+
+from secemb_shared.layout import DEFAULT_LOSS, Geometry, plan
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.spec import SMALLEST_COHORT
+
+RING_BITS = 32
+
+
+def build_task(
+    *,
+    name: str,
+    items: int,
+    row_width: int,
+    capacity: int,
+    geometry: Geometry | None = None,
+    loss: float = DEFAULT_LOSS,
+    dense_size: int = 0,
+    ring_bits: int = RING_BITS,
+    min_cohort: int = SMALLEST_COHORT,
+    **rest: Any,
+) -> TaskSpec:
+    """Return a task. Its layout is the planned one for `loss` unless a geometry is given.
+
+    `rest` are the other fields of `TaskSpec`: it checks them all, and has defaults for those about time and training.
+    """
+    if geometry is None:
+        geometry = plan(items=items, capacity=capacity, row_width=row_width, ring_bits=ring_bits, loss=loss).geometry
+    return TaskSpec(
+        name=name,
+        items=items,
+        row_width=row_width,
+        dense_size=dense_size,
+        capacity=capacity,
+        tables=geometry.tables,
+        bins=geometry.bins,
+        ring_bits=ring_bits,
+        min_cohort=min_cohort,
+        **rest,
+    )
+
+
+def direct_geometry(items: int, capacity: int) -> Geometry:
+    """Return the paper's direct layout: every key of a device spans the whole catalogue."""
+    return Geometry(items=items, tables=1, bins=1, slots_per_bin=capacity)
