@@ -16,6 +16,7 @@ from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.privacy import RECORD
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
+DIRECT, RELAYED = "direct", "relayed"  # the transports
 _KEYS_PACE = 0.1  # of the pace
 _SMALL_CHANGE = 8192  # bytes of what is no message: the task, the round, the ticket, receipts
 
@@ -93,11 +94,15 @@ class Context:
             )
         return model
 
-    def relays(self, task: TaskSpec) -> bool:
-        """Return whether rounds of this task go through server 0 alone."""
-        if self.transport == "relayed" and not task.relays:
+    def transport_for(self, task: TaskSpec) -> str:
+        """Return how the messages of this task's rounds travel."""
+        if self.transport == RELAYED and not task.relays:
             raise PolicyError("this task is not relayed; open the device with transport=None or transport='direct'")
-        return task.relays and self.transport != "direct"
+        return RELAYED if task.relays and self.transport != DIRECT else DIRECT
+
+    def check_bytes(self, task: TaskSpec) -> None:
+        """Raise if the policy's budget is below what a round needs."""
+        self.policy.check_bytes(task, relayed=self.transport_for(task) == RELAYED)
 
     def rate_for(self, task: TaskSpec) -> float:
         """Return the rate at which the private part learns."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, ClassVar, Literal
 
-from secemb_sdk.context import Clock, Context, Policy
+from secemb_sdk.context import DIRECT, RELAYED, Clock, Context, Policy
 from secemb_sdk.errors import AddressError, EnrolmentError, PinError, PolicyError
 from secemb_sdk.home.detections import Detection
 from secemb_sdk.home.encryption import FileCipher
@@ -23,10 +23,8 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import Model
-from secemb_sdk.recommend import Scored, TableFormat
-from secemb_sdk.recommend.advice import rank_candidates, recommend_items
+from secemb_sdk.recommend import Scored, TableFormat, rank_candidates, recommend_items
 from secemb_sdk.round.contribute import Outcome, contribute
-from secemb_sdk.round.route import DIRECT, RELAYED
 from secemb_sdk.steps import AsyncTransport, BlockingTransport, drive_async, drive_blocking
 from secemb_sdk.trust import Pins, Trust, check_address
 from secemb_shared.randomness import RandomBytes, secure_bytes

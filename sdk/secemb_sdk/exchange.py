@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 from secemb_sdk.context import Context
 from secemb_sdk.errors import (
@@ -72,6 +73,15 @@ _REDIRECTED: Entry = (UnavailableError, "server {server} answers with a redirect
 _REFUSED: Entry = (RefusedError, "server {server} refuses the message; update this app or the server")
 
 
+def json_object(body: bytes) -> dict[str, Any]:
+    """Return the JSON object in an answer; an empty one if there is none."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def error_for(server: int, answer: Answer) -> DeviceError:
     """Return the error that an answer of another status than 2xx or 304 stands for."""
     document = _document(answer)
@@ -105,11 +115,7 @@ def _entry(answer: Answer, document: Mapping[str, object]) -> Entry:
 def _document(answer: Answer) -> Mapping[str, object]:
     if not answer.headers.get("content-type", "").startswith("application/problem+json"):
         return {}
-    try:
-        document = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
+    return json_object(answer.body)
 
 
 def _slug(document: Mapping[str, object]) -> str:
@@ -123,7 +129,6 @@ _OVER = "the time for this call is over"
 _ANSWERED = (200, 202, 206, 304)
 
 Accept = Callable[[Request, Answer], str | None]  # why an answer does not show what it must, in words
-Judge = Callable[[Request, Answer | Lost], UnavailableError | None]  # what stands against an answer, to ask again
 
 
 def anything(_request: Request, _answer: Answer) -> None:
@@ -134,17 +139,17 @@ class Exchange:
     """One run of a device's steps: how long it may take, and what it has moved."""
 
     def __init__(self, context: Context, *, most_bytes: int | None = None) -> None:
-        self._context, self._most_bytes = context, most_bytes
+        self.context, self._most_bytes = context, most_bytes
         self._ends = context.clock() + context.policy.seconds
         self.traffic = Traffic()
 
     def end_within(self, seconds: float) -> None:
         """End earlier than the policy says."""
-        self._ends = min(self._ends, self._context.clock() + seconds)
+        self._ends = min(self._ends, self.context.clock() + seconds)
 
     def wait_until(self, time: float) -> Steps[None]:
         """Let time pass until the clock shows `time`; where that is after the end, end now."""
-        seconds = time - self._context.clock()
+        seconds = time - self.context.clock()
         if seconds > 0 and time >= self._ends:
             raise UnavailableError(_OVER, seconds=max(seconds, _FIRST_PAUSE))
         if seconds > 0:
@@ -152,7 +157,7 @@ class Exchange:
 
     def note(self, misconduct: Misconduct) -> Steps[None]:
         """Count what a server does against the protocol."""
-        yield from work(lambda: self._context.note(misconduct))
+        yield from work(lambda: self.context.note(misconduct))
 
     def noting(self, steps: Steps[Result]) -> Steps[Result]:
         """Carry on with steps; count what they end with if a server is to blame."""
@@ -165,25 +170,6 @@ class Exchange:
 
     def ask(self, *requests: Request, accept: Accept = anything) -> Steps[list[Answer]]:
         """Send requests at the same time, each until it is answered; raise what the first refusal stands for."""
-
-        def judge(request: Request, found: Answer | Lost) -> UnavailableError | None:
-            error = _trouble(request, found, accept)
-            if error is None or isinstance(error, UnavailableError):
-                return error
-            raise error
-
-        return (yield from self._ask(requests, judge))
-
-    def ask_any(self, *requests: Request) -> Steps[list[Answer]]:
-        """Send requests at the same time, each until its answer is final, be it a refusal."""
-
-        def judge(request: Request, found: Answer | Lost) -> UnavailableError | None:
-            error = _trouble(request, found, anything)
-            return error if isinstance(error, UnavailableError) else None
-
-        return (yield from self._ask(requests, judge))
-
-    def _ask(self, requests: tuple[Request, ...], judge: Judge) -> Steps[list[Answer]]:
         answers: dict[int, Answer] = {}
         tries = 0
         while True:
@@ -191,11 +177,13 @@ class Exchange:
             found = yield from self._send([requests[index] for index in waiting])
             troubles: list[UnavailableError] = []
             for index, one in zip(waiting, found, strict=True):
-                trouble = judge(requests[index], one)
-                if trouble is not None:
+                trouble = _trouble(requests[index], one, accept)
+                if isinstance(trouble, UnavailableError):
                     troubles.append(trouble)
                     if trouble.noticed is not None:
                         yield from self.note(trouble.noticed)
+                elif trouble is not None:
+                    raise trouble
                 elif isinstance(one, Answer):
                     answers[index] = one
             if not troubles:
@@ -204,9 +192,9 @@ class Exchange:
             tries += 1
 
     def _send(self, requests: list[Request]) -> Steps[list[Answer | Lost]]:
-        if not self._context.policy.allowed():
+        if not self.context.policy.allowed():
             raise UnavailableError("the policy does not allow it now", seconds=_POLICY_SECONDS)
-        left = self._ends - self._context.clock()
+        left = self._ends - self.context.clock()
         if left <= 0:
             raise UnavailableError(_OVER, seconds=_FIRST_PAUSE)
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
@@ -230,8 +218,8 @@ class Exchange:
         """Wait as long as the servers ask for, and a random part of an ever longer time, so that crowds dissolve."""
         asked = max(error.seconds or 0.0 for error in troubles)
         ceiling = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries, 10))
-        wait = asked + ceiling * int.from_bytes(self._context.random_bytes(4), "little") / 2**32
-        if self._context.clock() + wait >= self._ends:
+        wait = asked + ceiling * int.from_bytes(self.context.random_bytes(4), "little") / 2**32
+        if self.context.clock() + wait >= self._ends:
             raise UnavailableError(str(troubles[0]), seconds=max(asked, _FIRST_PAUSE))
         yield from pause(wait)
 

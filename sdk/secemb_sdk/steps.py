@@ -89,13 +89,6 @@ def work(function: Callable[[], Result]) -> Steps[Result]:
     return result
 
 
-class Ask(Protocol):
-    """Sends requests at the same time, again if they were lost, and returns one answer for each, of whatever status."""
-
-    def __call__(self, *requests: Request) -> Steps[list[Answer]]:
-        """Return the answers in the order of the requests."""
-
-
 class AsyncTransport(Protocol):
     """Carries requests on an event loop."""
 

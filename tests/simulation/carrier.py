@@ -1,8 +1,10 @@
 """Carries what the steps of a device ask for to the pair of servers, and does to it what a test plants."""
 
 import hashlib
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from tempfile import mkdtemp
 from typing import TypeVar
 
 import httpx
@@ -10,12 +12,15 @@ import numpy as np
 from tests.simulation.device import a_device
 from tests.simulation.pair import Pair
 
-from secemb_sdk.errors import UnavailableError
+from secemb_sdk.context import Context, Policy
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.home.encryption import FileCipher
+from secemb_sdk.home.files import Home
+from secemb_sdk.home.vault import Vault
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
-from secemb_sdk.recommend import Published
-from secemb_sdk.steps import Answer, Lost, Request, Steps, drive_async, pause, send
-from secemb_shared.messages import RoundSpec
-from secemb_shared.randomness import Indices
+from secemb_sdk.round.join import Published
+from secemb_sdk.steps import Answer, Lost, Request, Steps, drive_async
+from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 Result = TypeVar("Result")
 Tamper = Callable[[Request, Answer], Answer | Lost]
@@ -26,21 +31,7 @@ def honest(_: Request, answer: Answer) -> Answer:
     return answer
 
 
-def ask(*requests: Request) -> Steps[list[Answer]]:
-    """Send requests, and those that were lost or came too early again, for a while."""
-    answered: dict[int, Answer] = {}
-    for _ in range(5):
-        missing = [at for at in range(len(requests)) if at not in answered]
-        for at, answer in zip(missing, (yield from send(*(requests[at] for at in missing))), strict=True):
-            if isinstance(answer, Answer) and answer.status not in (429, 503):
-                answered[at] = answer
-        if len(answered) == len(requests):
-            return [answered[at] for at in range(len(requests))]
-        yield from pause(1.0)
-    raise UnavailableError("a server does not answer")
-
-
-@dataclass
+@dataclass(eq=False)
 class Carrier:
     """A device's transport to both servers, with a record of what passed."""
 
@@ -60,6 +51,20 @@ class Carrier:
             return Lost("no answer, or one longer than it may be")
         self.received += len(found.content)
         return self.tamper(request, Answer(status=found.status_code, headers=dict(found.headers), body=found.content))
+
+    def exchange(self, token: str | None = None, random_bytes: RandomBytes = secure_bytes) -> Exchange:
+        """Return what a device's steps ask through; its time is what they have waited."""
+        vault = Vault(Home(mkdtemp(dir=self.pair.folder), FileCipher()))
+        weakref.finalize(self, vault.close)
+        context = Context(
+            vault=vault,
+            task_id=self.pair.task.task_id,
+            token=token,
+            policy=Policy(pace_seconds=0, seconds=10),
+            clock=lambda: self.waited,
+            random_bytes=random_bytes,
+        )
+        return Exchange(context)
 
     async def run(self, steps: Steps[Result]) -> Result:
         """Carry out steps; pauses take no time."""
@@ -96,14 +101,6 @@ def taste_of(pair: Pair) -> tuple[Taste, Floats]:
     """Return a model of the pair's task and somebody's private part."""
     model = Taste(pair.task.row_width, pair.task.dense_size)
     return model, model.first_private(np.random.default_rng(5))
-
-
-def dense_of(round_: RoundSpec) -> Steps[Floats | None]:
-    """Return the dense part that a round reads, from server 0."""
-    path = f"/v1/tasks/{round_.task.task_id.hex()}/dense/{round_.model_version}"
-    (answer,) = yield from send(Request(server=0, method="GET", path=path))
-    assert isinstance(answer, Answer)
-    return np.frombuffer(answer.body, "<f4").astype(np.float32)
 
 
 async def published(pair: Pair) -> Published:

@@ -13,8 +13,7 @@ from tests.simulation.phone import Phone, a_phone
 
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.recommend import Scored, TableFormat
-from secemb_sdk.recommend.advice import rank_candidates, recommend_items
+from secemb_sdk.recommend import Scored, TableFormat, rank_candidates, recommend_items
 from secemb_sdk.steps import Answer, Pause, Request, Send, Work
 
 pytestmark = pytest.mark.asyncio

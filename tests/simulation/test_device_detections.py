@@ -6,12 +6,11 @@ import pytest
 from tests.simulation.pair import RELAYED, a_pair
 from tests.simulation.phone import Phone, a_phone, contributed, noticed
 
-from secemb_sdk.errors import HomeError, UnavailableError
+from secemb_sdk.errors import CopyError, HomeError, UnavailableError
 from secemb_sdk.home.detections import Detection, Misconduct
 from secemb_sdk.home.receipts import date_of
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.recommend import CopyError, Scored, TableFormat
-from secemb_sdk.recommend.advice import rank_candidates, recommend_items
+from secemb_sdk.recommend import Scored, TableFormat, rank_candidates, recommend_items
 from secemb_sdk.round.contribute import Contributed
 from secemb_sdk.steps import Answer, Request
 from secemb_shared.errors import RowTagError

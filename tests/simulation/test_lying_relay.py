@@ -58,7 +58,7 @@ KEYS = {
     "no receipt": (without_receipt, "server 0 does not show server 1's receipt for the keys"),
     "no answer": (
         lambda answer: replace(answer, body=answer.body[:-1]),
-        "server 0 answers the keys with something that is no answer to them",
+        "server 0's answer to the keys cannot be read",
     ),
 }
 

@@ -10,18 +10,20 @@ import httpx
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.simulation.carrier import Carrier, ask, dense, dense_of, published, taste_of, train
+from tests.simulation.carrier import Carrier, dense, published, taste_of, train
 from tests.simulation.device import KEYS, UPDATE, RandomStream, a_device, flipped
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
 
 from secemb_party.tickets import READ_DOMAIN, issue_ticket
 from secemb_sdk.errors import EnrolmentError, GoneError, UnavailableError
-from secemb_sdk.recommend import Scored, Shelf, TableFormat, rank_steps, read_steps, recommend, sync_steps
-from secemb_sdk.recommend.private_read import ReadSession, RowsRead
+from secemb_sdk.recommend.copy import Shelf, sync
+from secemb_sdk.recommend.private_read import ReadSession, RowsRead, read_rows
+from secemb_sdk.recommend.rank import Scored, rank_privately, recommend
 from secemb_sdk.steps import Answer, Request
 from secemb_shared.errors import RowTagError
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.table import TableFormat
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 pytestmark = pytest.mark.asyncio
@@ -39,22 +41,13 @@ async def a_catalogue(*, open_enrolment: bool = True, rounds_open: bool = True) 
 
 
 async def read(carrier: Carrier, items: Indices = CANDIDATES, token: str | None = None) -> RowsRead:
-    return await carrier.run(read_steps(carrier.pair.task, items, token=token, ask=ask))
+    return await carrier.run(read_rows(carrier.exchange(token), carrier.pair.task, items))
 
 
 async def rank(carrier: Carrier, candidates: Indices, random_bytes: RandomBytes = secure_bytes) -> Scored:
     model, private = taste_of(carrier.pair)
-    steps = rank_steps(
-        carrier.pair.task,
-        model,
-        candidates,
-        private=private,
-        dense_of=dense_of,
-        token=None,
-        ask=ask,
-        random_bytes=random_bytes,
-    )
-    return await carrier.run(steps)
+    exchange = carrier.exchange(random_bytes=random_bytes)
+    return await carrier.run(rank_privately(exchange, carrier.pair.task, model, candidates, private=private))
 
 
 async def leave(pair: Pair, session: bytes) -> tuple[RoundSpec, str]:
@@ -105,10 +98,9 @@ async def test_ranking_candidates_is_recommending_restricted_to_them(tmp_path: P
     async with a_catalogue() as pair:
         model, private = taste_of(pair)
         part = dense(pair, 0)
-        steps = sync_steps(
-            Shelf(tmp_path, pair.task), await published(pair), dense=part, format_=TableFormat.FLOAT32, ask=ask
-        )
-        copy = await Carrier(pair).run(steps)
+        carrier, shelf, now = Carrier(pair), Shelf(tmp_path, pair.task), await published(pair)
+        steps = sync(carrier.exchange(), shelf, now, dense=part, format_=TableFormat.FLOAT32)
+        copy = await carrier.run(steps)
         everything = recommend(model, copy, private=private, dense=part, k=150)
         expected = [(item, score) for item, score in everything if item in CANDIDATES]
         assert await rank(Carrier(pair), CANDIDATES) == expected, "the same scores to the last bit"
@@ -311,7 +303,7 @@ async def test_a_round_that_server_1_has_not_heard_of_is_not_read_in() -> None:
 async def test_rows_of_two_versions_are_never_mixed() -> None:
     async with a_catalogue() as pair:
         carrier = Carrier(pair)
-        steps = read_steps(pair.task, CANDIDATES, token=None, ask=ask)
+        steps = read_rows(carrier.exchange(), pair.task, CANDIDATES)
         moved = False
 
         async def send_and_move(request: Request) -> object:

@@ -9,15 +9,18 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from tests.simulation.carrier import Carrier, ask, dense, published, taste_of, train
+from tests.simulation.carrier import Carrier, dense, published, taste_of, train
 from tests.simulation.device import flipped
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
 
 from secemb_party.storage import Model
-from secemb_sdk.errors import UnavailableError
+from secemb_sdk.errors import CopyError, RefusedError, UnavailableError
 from secemb_sdk.home.records import Record
-from secemb_sdk.recommend import CopyError, Published, Shelf, TableCopy, recommend, sync_steps
+from secemb_sdk.recommend import copy as table_copy
+from secemb_sdk.recommend.copy import Shelf, TableCopy
+from secemb_sdk.recommend.rank import recommend
+from secemb_sdk.round.join import Published
 from secemb_sdk.steps import Answer, Lost, Request, Send, Steps, Work
 from secemb_shared.messages.table import CopyShape, TableFormat
 
@@ -46,7 +49,7 @@ async def sync(carrier: Carrier, shelf: Shelf, format_: TableFormat, *, chunk: i
     """Let a device fetch what is published now."""
     now = await published(carrier.pair)
     part = dense(carrier.pair, now.version)
-    return await carrier.run(sync_steps(shelf, now, dense=part, format_=format_, chunk=chunk, ask=ask))
+    return await carrier.run(table_copy.sync(carrier.exchange(), shelf, now, dense=part, format_=format_, chunk=chunk))
 
 
 def model_of(pair: Pair, version: int, role: int = 0) -> Model:
@@ -256,7 +259,10 @@ async def test_a_download_goes_on_after_a_cut_at_any_byte(format_: TableFormat, 
             empty(tmp_path)
             if since:
                 first = Published(0, model_of(pair, 0).digest)
-                await Carrier(pair).run(sync_steps(shelf, first, dense=dense(pair, 0), format_=format_, ask=ask))
+                carrier = Carrier(pair)
+                await carrier.run(
+                    table_copy.sync(carrier.exchange(), shelf, first, dense=dense(pair, 0), format_=format_)
+                )
 
 
 class Losing:
@@ -279,9 +285,11 @@ async def test_an_app_that_is_killed_between_any_two_steps_goes_on(since: bool, 
         for count in range(100):
             shelf = Shelf(tmp_path / str(count), pair.task)
             if since:
-                await Carrier(pair).run(sync_steps(shelf, old, dense=dense(pair, 0), format_=TableFormat.INT8, ask=ask))
-            steps = sync_steps(shelf, now, dense=dense(pair, 1), format_=TableFormat.INT8, chunk=100, ask=ask)
-            ends.add(await run_some(Carrier(pair), steps, count))
+                carrier, part = Carrier(pair), dense(pair, 0)
+                await carrier.run(table_copy.sync(carrier.exchange(), shelf, old, dense=part, format_=TableFormat.INT8))
+            carrier, part = Carrier(pair), dense(pair, 1)
+            steps = table_copy.sync(carrier.exchange(), shelf, now, dense=part, format_=TableFormat.INT8, chunk=100)
+            ends.add(await run_some(carrier, steps, count))
             copy = await sync(Carrier(pair), Shelf(tmp_path / str(count), pair.task), TableFormat.INT8)
             assert copy.path.read_bytes() == encoded(pair, 1, TableFormat.INT8)
             if True in ends:
@@ -317,6 +325,25 @@ async def test_one_wrong_byte_in_any_piece_is_noticed(format_: TableFormat, piec
         assert shelf.table(format_) is None
         assert files(tmp_path) == set(), "nothing of it is taken up again"
         assert (await sync(Carrier(pair), shelf, format_)).path.read_bytes() == encoded(pair, 0, format_)
+
+
+@pytest.mark.parametrize("since", [False, True], ids=["full", "delta"])
+async def test_a_piece_that_server_0_refuses_does_not_stand_in_the_way_of_the_next_sync(
+    since: bool, tmp_path: Path
+) -> None:
+    def refuses(request: Request, answer: Answer) -> Answer:
+        return answer if request.headers.get("range", "").startswith("bytes=0-") else Answer(status=416)
+
+    async with a_catalogue(items=24, row_width=2, bins=4) as pair:
+        shelf = Shelf(tmp_path, pair.task)
+        if since:
+            await sync(Carrier(pair), shelf, TableFormat.INT8)
+        await train(pair)
+        with pytest.raises(RefusedError):
+            await sync(Carrier(pair, tamper=refuses), shelf, TableFormat.INT8, chunk=10)
+        assert files(tmp_path) == ({"table"} if since else set()), "the download begins again"
+        copy = await sync(Carrier(pair), shelf, TableFormat.INT8)
+        assert copy.path.read_bytes() == encoded(pair, 1, TableFormat.INT8)
 
 
 @FORMATS
@@ -368,8 +395,10 @@ async def test_a_table_that_server_1_does_not_have_is_not_used(
 
         monkeypatch.setattr(models, "load", another)
         now, part = await published(pair), dense(pair, 1)
+        carrier = Carrier(pair)
+        steps = table_copy.sync(carrier.exchange(), shelf, now, dense=part, format_=format_, chunk=CHUNK)
         with pytest.raises(CopyError, match="different tables"):
-            await Carrier(pair).run(sync_steps(shelf, now, dense=part, format_=format_, chunk=CHUNK, ask=ask))
+            await carrier.run(steps)
         kept = shelf.table(format_)
         assert (kept.version if kept else None) == (0 if since else None)
         assert files(tmp_path) == ({"table"} if since else set()), "refused copies do not fill the disk"
@@ -383,9 +412,10 @@ async def test_a_float32_copy_must_be_the_announced_model(tmp_path: Path) -> Non
             (now, part + 1),  # the table alone is right
         ]
         for announced, given in wrong:
-            steps = sync_steps(Shelf(tmp_path, pair.task), announced, dense=given, format_=TableFormat.FLOAT32, ask=ask)
+            carrier, shelf = Carrier(pair), Shelf(tmp_path, pair.task)
+            steps = table_copy.sync(carrier.exchange(), shelf, announced, dense=given, format_=TableFormat.FLOAT32)
             with pytest.raises(CopyError, match="announced"):
-                await Carrier(pair).run(steps)
+                await carrier.run(steps)
         assert Shelf(tmp_path, pair.task).table(TableFormat.FLOAT32) is None
 
 

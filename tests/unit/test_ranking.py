@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from secemb_sdk.models import MatrixFactorisation
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
-from secemb_sdk.recommend import TableCopy, TableFormat, recommend
-from secemb_sdk.recommend.rank import best, block_rows, score
-from secemb_shared.messages.table import CopyShape
+from secemb_sdk.recommend.copy import TableCopy
+from secemb_sdk.recommend.rank import best, block_rows, recommend, score
+from secemb_shared.messages.table import CopyShape, TableFormat
 from secemb_shared.randomness import Indices
 
 NO_DENSE = np.zeros(0, dtype=np.float32)

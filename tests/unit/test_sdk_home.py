@@ -55,7 +55,14 @@ PRIVATE = PrivateState(
     second=np.array([3, 4], np.float32),
     steps=7,
 )
-TICKET = Ticket(round=b'{"round":3}', ticket="ticket", truncated=1, traffic=Traffic([5, 6], [7, 8]), receipts=0)
+TICKET = Ticket(
+    round=b'{"round":3}',
+    ticket="ticket",
+    truncated=1,
+    traffic=Traffic([5, 6], [7, 8]),
+    receipts=0,
+    transport="direct",
+)
 UPLOAD: dict[str, Any] = {
     "session_id": bytes(16),
     "update": (b"zero", b"one"),
@@ -66,7 +73,7 @@ STAGES: list[Stage] = [
     Intent(bytes(32)),
     Keyed(ticket=TICKET, seed=bytes(32), selection=SELECTION, keys_digest=KEY),
     Written(ticket=TICKET, **UPLOAD, private=PRIVATE, trouble="RowTagError"),
-    Written(ticket=replace(TICKET, relay=b"announced"), **UPLOAD, private=None),
+    Written(ticket=replace(TICKET, transport="relayed", route_state=b"announced"), **UPLOAD, private=None),
 ]
 
 

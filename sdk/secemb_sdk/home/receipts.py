@@ -64,7 +64,7 @@ class Receipt:
 
 
 def make_receipt(
-    round_: RoundSpec, traffic: Traffic, *, truncated: int, complete: bool, wall_time: float, transport: str = "direct"
+    round_: RoundSpec, traffic: Traffic, *, truncated: int, complete: bool, wall_time: float, transport: str
 ) -> Receipt:
     """Return the receipt of a session that ended."""
     return Receipt(

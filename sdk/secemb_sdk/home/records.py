@@ -71,6 +71,7 @@ def export_private(state: PrivateState) -> Mapping[str, Any]:
     return {"steps": state.steps, **{name: getattr(state, name).tolist() for name in _ARRAYS}}
 
 
+_ROUTE = "relay"  # the part with the route's state
 _PRIVATE = "private "  # before the names of the parts that belong to the private state
 
 
@@ -90,7 +91,8 @@ class Ticket:
     truncated: int  # items that have no place in the round, or none in the catalogue
     traffic: Traffic
     receipts: int  # how many there were: so that this session leaves one, however often it is finished
-    relay: bytes | None = None  # server 1's relay key as it was announced; None where both servers are talked to
+    transport: str  # of all its messages
+    route_state: bytes = b""  # what the transport's route needs to send them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -126,13 +128,13 @@ def encode_stage(stage: Stage) -> Record:
         case Keyed():
             fields = {"stage": "keyed", **_ticket_fields(stage.ticket)}
             items, values = stage.selection.items.astype("<i8"), stage.selection.values.astype("<f4")
-            parts = {"seed": stage.seed, "digest": stage.keys_digest, **_relay_part(stage.ticket)}
+            parts = {"seed": stage.seed, "digest": stage.keys_digest, _ROUTE: stage.ticket.route_state}
             return Record(fields, parts | {"items": items.tobytes(), "values": values.tobytes()})
         case Written():
             fields = {"stage": "written", **_ticket_fields(stage.ticket), "trouble": stage.trouble}
             parts = {"session": stage.session_id, "update 0": stage.update[0], "update 1": stage.update[1]}
             parts |= {"proof 0": stage.marks.macs[0], "proof 1": stage.marks.macs[1]}
-            parts |= {"receipt": stage.marks.receipt, **_relay_part(stage.ticket)}
+            parts |= {"receipt": stage.marks.receipt, _ROUTE: stage.ticket.route_state}
             if stage.private is not None:
                 private = encode_private(stage.private)
                 fields |= {"private": dict(private.fields)}
@@ -184,10 +186,6 @@ def _decode_written(record: Record) -> Written:
     )
 
 
-def _relay_part(ticket: Ticket) -> dict[str, bytes]:
-    return {} if ticket.relay is None else {"relay": ticket.relay}
-
-
 def _ticket_fields(ticket: Ticket) -> dict[str, object]:
     return {
         "round": ticket.round.decode("ascii"),
@@ -196,6 +194,7 @@ def _ticket_fields(ticket: Ticket) -> dict[str, object]:
         "sent": ticket.traffic.sent,
         "received": ticket.traffic.received,
         "receipts": ticket.receipts,
+        "transport": ticket.transport,
     }
 
 
@@ -207,5 +206,6 @@ def _decode_ticket(record: Record) -> Ticket:
         truncated=fields["truncated"],
         traffic=Traffic(list(fields["sent"]), list(fields["received"])),
         receipts=fields["receipts"],
-        relay=record.parts.get("relay"),
+        transport=fields["transport"],
+        route_state=record.parts[_ROUTE],
     )

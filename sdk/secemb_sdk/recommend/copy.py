@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from secemb_sdk.errors import CopyError, DamagedError, GoneError
-from secemb_sdk.exchange import error_for
+from secemb_sdk.errors import CopyError, DamagedError, GoneError, RefusedError
+from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.files import make_folder, read_file, remove_file, write_file
 from secemb_sdk.home.records import Record
 from secemb_sdk.models.interface import Floats
-from secemb_sdk.steps import Answer, Ask, Request, Steps, work
+from secemb_sdk.round.join import Published
+from secemb_sdk.steps import Answer, Request, Steps, work
 from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.table import COUNT_BYTES, CopyShape, Encoded, TableFormat, model_digest
@@ -52,7 +53,7 @@ def apply_delta(older: Path, delta: Path, newer: Path, shape: CopyShape) -> None
     try:
         numbers, rows = shape.read_delta(np.memmap(delta, dtype=np.uint8, mode="r"))
     except MessageError:
-        raise CopyError("what came is no delta of this table") from None
+        raise CopyError("server 0's delta is not one of this table; sync again") from None
     with newer.open("wb") as file:
         for block in read_blocks(older):
             file.write(block)
@@ -139,7 +140,7 @@ class Shelf:
     def assemble(self, download: Download) -> TableCopy:
         """Return the copy that a complete download leads to, not yet in use; raise if it is not what it should be."""
         if file_digest(self._part) != download.sha256:
-            raise CopyError("the copy of the table was damaged on its way; sync again to fetch it anew")
+            raise CopyError("the copy of the table was damaged on its way; sync again")
         path = self._part if download.since is None else self._apply_delta(download)
         shape = self.shape(download.format)
         return TableCopy(path=path, shape=shape, version=download.version, sha256=download.whole)
@@ -148,10 +149,10 @@ class Shelf:
         """Return the file that a delta makes of the copy in use."""
         held = self.table(download.format)
         if held is None or held.version != download.since:
-            raise CopyError("the copy that the delta starts from is gone; sync again to fetch it anew")
+            raise CopyError("the copy that the delta starts from is gone; sync again")
         apply_delta(held.path, self._part, self._whole, held.shape)
         if file_digest(self._whole) != download.whole:
-            raise CopyError("the delta does not lead to the copy that it should lead to; sync again")
+            raise CopyError("the delta does not produce the announced copy; sync again")
         return self._whole
 
     def install(self, copy: TableCopy) -> TableCopy:
@@ -188,18 +189,11 @@ class Shelf:
 
 
 CHUNK = 2**20
+_SAME = 304
 _PIECE_SECONDS = 300.0  # half a piece is lost: slow networks must be able to finish one
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ETAG = re.compile(r'"([0-9a-f]{64})"')
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """The version of the model that both servers have announced, and its digest."""
-
-    version: int
-    digest: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,14 +208,8 @@ class _Target:
         return (download.version, download.format, download.since) == (self.version, self.format, self.since)
 
 
-def sync_steps(
-    shelf: Shelf,
-    published: Published,
-    *,
-    dense: Floats,
-    format_: TableFormat,
-    chunk: int = CHUNK,
-    ask: Ask,
+def sync(
+    exchange: Exchange, shelf: Shelf, published: Published, *, dense: Floats, format_: TableFormat, chunk: int = CHUNK
 ) -> Steps[TableCopy]:
     """Return a copy of the published table, fetched only if it is not here; `dense` is of the same version."""
     held = yield from work(lambda: shelf.table(format_))
@@ -229,55 +217,51 @@ def sync_steps(
         return held
     copy = None
     if held is not None and held.version < published.version:
-        copy = yield from _delta_steps(shelf, _Target(published.version, format_, held.version), chunk, ask)
+        copy = yield from _fetch_delta(exchange, shelf, _Target(published.version, format_, held.version), chunk)
     if copy is None:
-        copy = yield from _fetch_steps(shelf, _Target(published.version, format_), chunk, ask)
-    yield from _check_steps(shelf, copy, dense, published.digest, ask)
+        copy = yield from _fetch(exchange, shelf, _Target(published.version, format_), chunk)
+    yield from _check(exchange, shelf, copy, dense, published.digest)
     return (yield from work(lambda: shelf.install(copy)))
 
 
-def _delta_steps(shelf: Shelf, target: _Target, chunk: int, ask: Ask) -> Steps[TableCopy | None]:
-    """Return the new copy by way of a delta, or nothing: the full copy is always another way."""
+def _fetch_delta(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> Steps[TableCopy | None]:
+    """Return the new copy by way of a delta, or nothing: the full copy can always be fetched instead."""
     try:
-        return (yield from _fetch_steps(shelf, target, chunk, ask))
-    except (CopyError, GoneError):
+        return (yield from _fetch(exchange, shelf, target, chunk))
+    except (CopyError, GoneError, RefusedError):
         return None
 
 
-def _fetch_steps(shelf: Shelf, target: _Target, chunk: int, ask: Ask) -> Steps[TableCopy]:
-    """Return what the servers call this copy, complete and undamaged, but not yet in use."""
+def _fetch(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> Steps[TableCopy]:
+    """Return the copy that server 0 has, complete and undamaged, but not yet in use."""
     try:
-        download = yield from _download_steps(shelf, target, chunk, ask)
+        download = yield from _download(exchange, shelf, target, chunk)
         return (yield from work(lambda: shelf.assemble(download)))
-    except CopyError:
+    except (CopyError, RefusedError):  # refused: the piece begins after the end of what server 0 has now
         yield from work(shelf.drop_download)
         raise
 
 
-def _download_steps(shelf: Shelf, target: _Target, chunk: int, ask: Ask) -> Steps[Download]:
+def _download(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> Steps[Download]:
     found = yield from work(shelf.download)
     download, have = found if found is not None and target.is_of(found[0]) else (None, 0)
     while download is None or have < download.size:
-        (answer,) = yield from ask(_piece_of(shelf.task, target, have, chunk))
-        if answer.status in (404, 410) and target.since is not None:
-            raise GoneError("no server knows a way from the copy that is here to the new one")
-        if answer.status not in (200, 206, 416):
-            raise error_for(0, answer)
+        (answer,) = yield from exchange.ask(_piece_of(shelf.task, target, have, chunk))
         same = _read_piece(shelf, target, answer, have)
         if download is None:
             download = same
             yield from work(partial(shelf.begin, same))
         elif same != download:
-            raise CopyError("server 0 has another copy under the same name now; sync again")
+            raise CopyError("server 0 has replaced the copy during the download; sync again")
         yield from work(partial(shelf.append, answer.body))
         have += len(answer.body)
     return download
 
 
-def _check_steps(shelf: Shelf, copy: TableCopy, dense: Floats, digest: bytes, ask: Ask) -> Steps[None]:
+def _check(exchange: Exchange, shelf: Shelf, copy: TableCopy, dense: Floats, digest: bytes) -> Steps[None]:
     """Raise, and let nothing of it be used, unless server 1 has the same copy and it is the announced model."""
     try:
-        yield from _same_steps(shelf.task, copy, ask)
+        yield from _compare(exchange, shelf.task, copy)
         if copy.shape.format is TableFormat.FLOAT32:
             yield from work(lambda: check_model(shelf.task, copy, dense, digest))
     except CopyError:
@@ -285,17 +269,15 @@ def _check_steps(shelf: Shelf, copy: TableCopy, dense: Floats, digest: bytes, as
         raise
 
 
-def _same_steps(task: TaskSpec, copy: TableCopy, ask: Ask) -> Steps[None]:
-    """Raise unless server 1 has these very bytes; if it has others, one byte of them is all that comes."""
+def _compare(exchange: Exchange, task: TaskSpec, copy: TableCopy) -> Steps[None]:
+    """Raise unless server 1 has the same bytes; if it has others, it sends only one byte of them."""
     path = _path(task, _Target(copy.version, copy.shape.format))
     headers = {"if-none-match": f'"{copy.sha256}"', "range": "bytes=0-0"}
-    (answer,) = yield from ask(Request(server=1, method="GET", path=path, headers=headers))
-    if answer.status in (200, 206):
+    (answer,) = yield from exchange.ask(Request(server=1, method="GET", path=path, headers=headers))
+    if answer.status != _SAME:
         raise CopyError(
             "the two servers publish different tables; use neither, and tell both operators", noticed=Misconduct.TABLE
         )
-    if answer.status != 304:
-        raise error_for(1, answer)
 
 
 def check_model(task: TaskSpec, copy: TableCopy, dense: Floats, digest: bytes) -> None:
@@ -335,7 +317,7 @@ def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Do
     shape = shelf.shape(target.format)
     least, most = (COUNT_BYTES, shape.longest_delta) if target.since is not None else (shape.copy_bytes,) * 2
     if not sha256 or not _DIGEST.fullmatch(whole) or not least <= size <= most:
-        raise CopyError("server 0's copy is not one of this task's table; sync again")
+        raise CopyError("server 0's copy does not have the size or digest of this task's table; sync again")
     return Download(
         version=target.version, format=target.format, since=target.since, sha256=sha256, whole=whole, size=size
     )
@@ -348,5 +330,5 @@ def _full_size(answer: Answer, first: int) -> int:
         return count  # something in between takes no notice of ranges
     found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "")) if answer.status == 206 else None
     if not count or found is None or (int(found[1]), int(found[2])) != (first, first + count - 1):
-        raise CopyError("server 0 sent another piece than it was asked for; sync again")
+        raise CopyError("server 0 sent a different piece than this device asked for; sync again")
     return int(found[3])

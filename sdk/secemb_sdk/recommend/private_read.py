@@ -1,33 +1,29 @@
 """Private reads: rows of some items from both servers, neither of which learns which.
 
-    ask server 0 for a ticket    →  a round, and leave to read in it
+    ask server 0 for a place     →  a round, and a ticket to read in it
     KEYS to both                 →  an ANSWER from each, which together are the rows
 
-Nothing is written and nothing kept. Each read has a session of its own, with its own id and seeds. What a server sees
-is that a device reads, and how many times.
+Nothing is written and nothing kept. Each read has its own session, with its own id and seeds. What a server sees is
+that a device reads, and how many times.
 """
 
-import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from secemb_sdk.errors import RefusedError, UnavailableError
-from secemb_sdk.exchange import error_for, retry_after
+from secemb_sdk.errors import UnavailableError
+from secemb_sdk.exchange import Exchange
 from secemb_sdk.models.interface import Floats
-from secemb_sdk.round.join import read_ticket
+from secemb_sdk.round.join import ask_place, decode_round
+from secemb_sdk.round.route import Joined, carry
 from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages, SeededBytes, session_id_of
-from secemb_sdk.steps import Ask, Request, Steps, work
-from secemb_shared.errors import MessageError, RowTagError, SpecError
+from secemb_sdk.steps import Steps, work
+from secemb_shared.errors import MessageError, RowTagError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
-from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
+from secemb_shared.randomness import Indices
 
 Found = tuple[Indices, Floats]  # items and their rows
-# Called when a ticket has come; its steps let the rest of a fixed time pass, so that the time until keys are sent says
-# nothing about how many items were to be placed.
-WaitSince = Callable[[], Steps[None]]
 
 _ATTEMPTS = 3  # to read everything from one version
 
@@ -39,7 +35,7 @@ class RowsRead:
     round: RoundSpec | None  # None: nothing was read
     items: Indices = field(repr=False)
     rows: Floats = field(repr=False)  # (n, width)
-    wrong: bool = field(default=False, repr=False)  # some answer did not check out
+    wrong: bool = field(default=False, repr=False)  # an answer failed its check
 
     def joined(self, round_: RoundSpec, found: Found | None) -> "RowsRead":
         """Return these rows and those of one more read, which failed if there is nothing."""
@@ -51,12 +47,7 @@ class RowsRead:
     def check(self) -> None:
         """Raise `RowTagError` if an answer was wrong; to be called once everything that would be sent is sent."""
         if self.wrong:
-            raise RowTagError("a server answered wrongly; nothing of it is used. Try again, and tell the operators")
-
-
-def at_once() -> Steps[None]:
-    """Wait for nothing."""
-    yield from ()
+            raise RowTagError("a server sent wrong rows, and none of them are used; try again, and tell the operators")
 
 
 class ReadSession:
@@ -80,54 +71,50 @@ class ReadSession:
         return self._session.read(answers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Leave:
-    """Server 0's leave to read."""
-
-    seed: bytes = field(repr=False)  # of the session that it is for
-    round: RoundSpec
-    ticket: str = field(repr=False)
-
-
-def read_steps(
-    task: TaskSpec,
-    items: Indices,
-    *,
-    token: str | None,
-    ask: Ask,
-    wait_since: WaitSince = at_once,
-    random_bytes: RandomBytes = secure_bytes,
-) -> Steps[RowsRead]:
+def read_rows(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsRead]:
     """Return the rows of different items of the catalogue, all from one version of the model.
 
     A wrong answer changes nothing in what is sent: whatever was to be read is read, and the result says so. A device
     that stopped in the middle would tell a server whether it had guessed an item right. See `RowsRead.check`.
     """
     for _ in range(_ATTEMPTS):
-        found = yield from _read_all_steps(task, items, token, ask, wait_since, random_bytes)
+        found = yield from _read_all(exchange, task, items)
         if found is not None:
             return found
-    raise UnavailableError("the model moved on while its rows were being read; try again")
+    raise UnavailableError("the model changed while its rows were being read; try again")
 
 
-def _read_all_steps(
-    task: TaskSpec, items: Indices, token: str | None, ask: Ask, wait_since: WaitSince, random_bytes: RandomBytes
-) -> Steps[RowsRead | None]:
+def _read_all(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsRead | None]:
     """Return all rows, or nothing if the version changed on the way."""
-    read = _nothing(task)
+    context, read = exchange.context, _nothing(task)
     while items.size:
         chunk, rest = items[: task.capacity], items[task.capacity :]
-        leave = yield from _leave_steps(task, token, ask, random_bytes)
-        if read.round is not None and read.round.model_version != leave.round.model_version:
+        seed = context.random_bytes(SESSION_SEED_BYTES)
+        place = yield from ask_place(exchange, session_id_of(seed), "read")
+        joined = Joined(round=decode_round(place.round, task), ticket=place.ticket)
+        if read.round is not None and read.round.model_version != joined.round.model_version:
             return None
-        rest_of_pace = wait_since()
-        session = yield from work(partial(ReadSession, leave.round, chunk, leave.seed))
-        yield from rest_of_pace
-        answers = yield from _answer_steps(leave, session.keys, ask)
+        # The time until keys are sent must not tell how many items were to be placed.
+        keys_at = context.clock() + context.policy.keys_seconds
+        session = yield from work(partial(ReadSession, joined.round, chunk, seed))
+        yield from exchange.wait_until(keys_at)
+        answers = yield from _send_keys(exchange, joined, session_id_of(seed), session.keys)
         found, missing = yield from work(partial(_understand, session, chunk, answers))
-        read = read.joined(leave.round, found)
+        read = read.joined(joined.round, found)
         items = np.concatenate([missing, rest])
     return read
+
+
+def _send_keys(exchange: Exchange, joined: Joined, session_id: bytes, keys: Messages) -> Steps[Messages]:
+    """Return both servers' answers."""
+    round_, most = joined.round, Sizes.of(joined.round.task).answer
+    first, second = yield from exchange.ask(
+        *(
+            carry(round_, session_id, joined.ticket, "rows", body, server=server, method="POST", most=most)
+            for server, body in enumerate(keys)
+        )
+    )
+    return first.body, second.body
 
 
 def _understand(session: ReadSession, chunk: Indices, answers: Messages) -> tuple[Found | None, Indices]:
@@ -141,37 +128,3 @@ def _understand(session: ReadSession, chunk: Indices, answers: Messages) -> tupl
 
 def _nothing(task: TaskSpec) -> RowsRead:
     return RowsRead(None, np.empty(0, dtype=np.int64), np.empty((0, task.row_width), dtype=np.float32))
-
-
-def _leave_steps(task: TaskSpec, token: str | None, ask: Ask, random_bytes: RandomBytes) -> Steps[_Leave]:
-    """Return server 0's leave to read in a new session."""
-    seed = random_bytes(SESSION_SEED_BYTES)
-    headers = {"content-type": "application/json"} | ({} if token is None else {"authorization": f"Bearer {token}"})
-    body = json.dumps({"session": session_id_of(seed).hex()}).encode()
-    path = f"/v1/tasks/{task.task_id.hex()}/read"
-    (answer,) = yield from ask(Request(server=0, method="POST", path=path, headers=headers, body=body))
-    if answer.status == 202:
-        raise UnavailableError("there was no round to read in yet; try again later", seconds=retry_after(answer))
-    if answer.status != 200:
-        raise error_for(0, answer)
-    try:
-        found = json.loads(answer.body)
-        return _Leave(seed, RoundSpec.decode(found["round"].encode(), task), read_ticket(found["ticket"]))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, SpecError, MessageError):
-        raise RefusedError("server 0 gave no leave that can be read; update this app or the server") from None
-
-
-def _answer_steps(leave: _Leave, keys: Messages, ask: Ask) -> Steps[Messages]:
-    """Return both servers' answers."""
-    path = f"/v1/rounds/{leave.round.digest.hex()}/sessions/{session_id_of(leave.seed).hex()}/rows"
-    headers = {"content-type": "application/octet-stream", "secemb-ticket": leave.ticket}
-    most = max(Sizes.of(leave.round.task).answer, 2**16)
-    requests = [
-        Request(server=server, method="POST", path=path, headers=headers, body=body, most=most)
-        for server, body in enumerate(keys)
-    ]
-    answers = yield from ask(*requests)
-    for server, answer in enumerate(answers):
-        if answer.status != 200:
-            raise error_for(server, answer)
-    return answers[0].body, answers[1].body

@@ -1,50 +1,77 @@
-"""Scores of items: from the device's own copy of the table, or for candidates whose rows are read privately."""
+"""What the owner may like: over the whole catalogue from a copy of the table, or among candidates read privately."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
-from secemb_sdk.errors import CopyError
+from secemb_sdk.context import Context
+from secemb_sdk.errors import CopyError, UnavailableError
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models.interface import Floats, Model
-from secemb_sdk.recommend.copy import TableCopy
-from secemb_sdk.recommend.private_read import RowsRead, WaitSince, at_once, read_steps
-from secemb_sdk.steps import Ask, Steps, work
-from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
+from secemb_sdk.recommend.copy import Shelf, TableCopy, sync
+from secemb_sdk.recommend.private_read import RowsRead, read_rows
+from secemb_sdk.round.dense import ROUNDS, TABLES, ask_server1, read_dense
+from secemb_sdk.round.join import find_published, find_task
+from secemb_sdk.round.upload import current_private
+from secemb_sdk.steps import Steps, work
+from secemb_shared.errors import RowTagError
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.table import TableFormat
+from secemb_shared.randomness import Indices
 
 Scored = list[tuple[int, float]]  # items and their scores, best first
 
 _MOST_NUMBERS = 2**18  # of a block: a megabyte
 _MOST_ROWS = 4096
-
-
-def block_rows(width: int) -> int:
-    """Return how many rows a model sees at once."""
-    return max(16, min(_MOST_ROWS, _MOST_NUMBERS // width))
-
-
-def score(model: Model, items: Indices, rows: Floats, *, dense: Floats, private: Floats) -> Floats:
-    """Return one number for each of at most `block_rows` items; `rows[i]` is the row of `items[i]`."""
-    filled = np.resize(np.arange(items.size), block_rows(rows.shape[1]))
-    return model.scores(rows[filled], dense, private, items[filled])[: items.size]
-
-
-def best(items: Indices, scores: Floats, k: int) -> tuple[Indices, Floats]:
-    """Return the k items of the highest scores, best first; of equal ones the lower number comes first."""
-    scores = np.where(np.isnan(scores), np.float32(-np.inf), scores)  # a model that does not know says no
-    if items.size > k:
-        least = np.partition(scores, items.size - k)[items.size - k]
-        items, scores = items[scores >= least], scores[scores >= least]
-    order = np.lexsort((items, -scores))[:k]
-    return items[order], scores[order]
-
-
-def pairs(items: Indices, scores: Floats) -> Scored:
-    """Return items and scores as an app reads them."""
-    return list(zip(items.tolist(), scores.tolist(), strict=True))
-
-
 _NONE = np.empty(0, dtype=np.int64)
+
+
+def recommend_items(context: Context, *, k: int, table: TableFormat, include_rated: bool) -> Steps[Scored]:
+    """Return the k best items of the catalogue; where there is no network, by the copy that is here."""
+    exchange = Exchange(context)
+    task = yield from exchange.noting(find_task(exchange))
+    shelf = Shelf(context.vault.public_folder, task)
+    try:
+        copy, dense = yield from exchange.noting(_sync(exchange, shelf, table))
+    except UnavailableError:
+        kept = yield from work(lambda: shelf.table(table))
+        if kept is None:
+            raise
+        copy, dense = kept, (yield from _table_dense(exchange, task, kept.version))
+    return (yield from work(lambda: _recommend(context, task, copy, dense, k, include_rated)))
+
+
+def rank_candidates(context: Context, candidates: Iterable[int], *, include_rated: bool) -> Steps[Scored]:
+    """Return candidates with their scores, best first; neither server learns which they are."""
+    exchange = Exchange(context)
+    task = yield from exchange.noting(find_task(exchange))
+    model, private = yield from work(lambda: _own(context, task))
+    items = np.fromiter(candidates, dtype=np.int64)
+    try:
+        ranked = yield from exchange.noting(rank_privately(exchange, task, model, items, private=private))
+    except RowTagError:
+        yield from exchange.note(Misconduct.ROWS)
+        raise
+    # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
+    rated = set((yield from work(lambda: _rated(context, include_rated=include_rated))).tolist())
+    return [(item, score) for item, score in ranked if item not in rated]
+
+
+def rank_privately(
+    exchange: Exchange, task: TaskSpec, model: Model, candidates: Indices, *, private: Floats
+) -> Steps[Scored]:
+    """Return the candidates with their scores, best first, but for those that the catalogue does not have."""
+    items = np.unique(candidates)
+    items = items[(items >= 0) & (items < task.items)]
+    found = yield from read_rows(exchange, task, items)
+    if found.round is None:
+        return []
+    dense = yield from _read_dense(exchange, task, found.round.model_version)
+    found.check()  # only now: a wrong answer must not change what is sent
+    both = _agreed(dense)
+    return (yield from work(lambda: _rank(model, found, both, private)))
 
 
 def recommend(
@@ -63,35 +90,66 @@ def recommend(
         found = score(model, block, copy.rows(block), dense=dense, private=private)
         wanted = ~np.isin(block, exclude)
         items, scores = best(np.append(items, block[wanted]), np.append(scores, found[wanted]), k)
-    return pairs(items, scores)
+    return _pairs(items, scores)
 
 
-DenseOf = Callable[[RoundSpec], Steps[Floats | None]]  # the dense part that a round reads; None if the servers disagree
+def block_rows(width: int) -> int:
+    """Return how many rows a model sees at once."""
+    return max(16, min(_MOST_ROWS, _MOST_NUMBERS // width))
 
 
-def rank_steps(
-    task: TaskSpec,
-    model: Model,
-    candidates: Indices,
-    *,
-    private: Floats,
-    dense_of: DenseOf,
-    token: str | None,
-    ask: Ask,
-    wait_since: WaitSince = at_once,
-    random_bytes: RandomBytes = secure_bytes,
-) -> Steps[Scored]:
-    """Return the candidates with their scores, best first, but for those that the catalogue does not have."""
-    items = np.unique(candidates)
-    items = items[(items >= 0) & (items < task.items)]
-    found = yield from read_steps(task, items, token=token, ask=ask, wait_since=wait_since, random_bytes=random_bytes)
-    if found.round is None:
-        return []
-    dense = yield from dense_of(found.round)
-    found.check()
+def score(model: Model, items: Indices, rows: Floats, *, dense: Floats, private: Floats) -> Floats:
+    """Return one number for each of at most `block_rows` items; `rows[i]` is the row of `items[i]`."""
+    filled = np.resize(np.arange(items.size), block_rows(rows.shape[1]))
+    return model.scores(rows[filled], dense, private, items[filled])[: items.size]
+
+
+def best(items: Indices, scores: Floats, k: int) -> tuple[Indices, Floats]:
+    """Return the k items of the highest scores, best first; of equal ones the lower number comes first."""
+    scores = np.where(np.isnan(scores), np.float32(-np.inf), scores)  # what a model cannot score comes last
+    if items.size > k:
+        least = np.partition(scores, items.size - k)[items.size - k]
+        items, scores = items[scores >= least], scores[scores >= least]
+    order = np.lexsort((items, -scores))[:k]
+    return items[order], scores[order]
+
+
+def _sync(exchange: Exchange, shelf: Shelf, table: TableFormat) -> Steps[tuple[TableCopy, Floats]]:
+    published = yield from find_published(exchange)
+    held = yield from work(lambda: shelf.table(table))
+    dense = yield from _table_dense(exchange, shelf.task, published.version, beside=held)
+    copy = yield from sync(exchange, shelf, published, dense=dense, format_=table)
+    return copy, dense
+
+
+def _table_dense(exchange: Exchange, task: TaskSpec, version: int, *, beside: TableCopy | None = None) -> Steps[Floats]:
+    """Return the dense part of a version, and keep it; that of the copy which is still in use stays as well."""
+    name = yield from work(lambda: _free_name(exchange.context, version, beside))
+    return _agreed((yield from _read_dense(exchange, task, version, keep=name)))
+
+
+def _read_dense(exchange: Exchange, task: TaskSpec, version: int, *, keep: str = ROUNDS) -> Steps[Floats | None]:
+    confirm = partial(ask_server1, exchange, task, version)
+    return (yield from read_dense(exchange, task, version, confirm=confirm, keep=keep))
+
+
+def _agreed(dense: Floats | None) -> Floats:
     if dense is None:
         raise CopyError("the two servers publish different dense parts; use neither, and tell both operators")
-    return (yield from work(lambda: _rank(model, found, dense, private)))
+    return dense
+
+
+def _free_name(context: Context, version: int, beside: TableCopy | None) -> str:
+    """Return under which name a dense part is kept, or may be without taking the place of one that is in use."""
+    held = [name for name in TABLES if context.vault.dense(name, version) is not None]
+    free = [name for name in TABLES if beside is None or context.vault.dense(name, beside.version) is None]
+    return (held or free)[0]
+
+
+def _recommend(context: Context, task: TaskSpec, copy: TableCopy, dense: Floats, k: int, include_rated: bool) -> Scored:
+    model, private = _own(context, task)
+    exclude = _rated(context, include_rated=include_rated)
+    return recommend(model, copy, private=private, dense=dense, k=k, exclude=exclude)
 
 
 def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats) -> Scored:
@@ -100,4 +158,17 @@ def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats) -> Scor
         score(model, found.items[first : first + step], found.rows[first : first + step], dense=dense, private=private)
         for first in range(0, found.items.size, step)
     ]
-    return pairs(*best(found.items, np.concatenate(scores), found.items.size))
+    return _pairs(*best(found.items, np.concatenate(scores), found.items.size))
+
+
+def _own(context: Context, task: TaskSpec) -> tuple[Model, Floats]:
+    model = context.model_for(task)
+    return model, current_private(context, model, context.random_bytes).values
+
+
+def _rated(context: Context, *, include_rated: bool) -> Indices:
+    return np.array([] if include_rated else list(context.vault.ratings()), dtype=np.int64)
+
+
+def _pairs(items: Indices, scores: Floats) -> Scored:
+    return list(zip(items.tolist(), scores.tolist(), strict=True))

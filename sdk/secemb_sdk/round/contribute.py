@@ -1,6 +1,7 @@
 """One round, as a device goes through it: join, send keys, read rows, train, send the update. No I/O of its own."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -20,10 +21,11 @@ from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import Receipt, Traffic, make_receipt
 from secemb_sdk.home.records import Intent, Keyed, Ticket, Written
-from secemb_sdk.round.join import Joined, find_task, join
-from secemb_sdk.round.route import DIRECT, RELAYED, Way
-from secemb_sdk.round.route_direct import DirectWay
-from secemb_sdk.round.route_relayed import RelayedWay
+from secemb_sdk.round.dense import read_dense
+from secemb_sdk.round.join import check_privacy, find_task
+from secemb_sdk.round.route import Joined, Route
+from secemb_sdk.round.route_direct import DirectRoute
+from secemb_sdk.round.route_relayed import RelayedRoute
 from secemb_sdk.round.selection import select
 from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages, SeededBytes
 from secemb_sdk.round.upload import kept_private, make_upload
@@ -61,6 +63,7 @@ Outcome: TypeAlias = Contributed | NotNow | Dropped
 
 _UNTIL_NEXT = 5.0  # seconds to wait where nobody has said how many
 
+ROUTES = (DirectRoute, RelayedRoute)
 Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on drawing from
 
 
@@ -76,20 +79,20 @@ def contribute(context: Context) -> Steps[Outcome]:
 
 
 def _contribute(context: Context, exchange: Exchange) -> Steps[Outcome]:
-    task = yield from find_task(context, exchange)
-    context.policy.check_bytes(task, relayed=context.relays(task))
+    task = yield from find_task(exchange)
+    context.check_bytes(task)
     yield from work(lambda: kept_private(context, context.model_for(task)))  # raises unless the model fits both
-    return (yield from Participation(context, exchange, task).run())
+    return (yield from Participation(exchange, task).run())
 
 
 class Participation:
     """A device's way through one round, or through the rest of one that was cut short."""
 
-    def __init__(self, context: Context, exchange: Exchange, task: TaskSpec) -> None:
-        self._context, self._exchange, self._task = context, exchange, task
-        self._vault, self._forgotten = context.vault, context.vault.forgotten
+    def __init__(self, exchange: Exchange, task: TaskSpec) -> None:
+        self._context, self._exchange, self._task = exchange.context, exchange, task
+        self._vault, self._forgotten = self._context.vault, self._context.vault.forgotten
         self._stage: Keyed | Written | None = None  # as it is stored
-        self._direct, self._relayed = DirectWay(context, exchange), RelayedWay(context, exchange)
+        self._routes: Mapping[str, Route] = {route.transport: route(exchange, task) for route in ROUTES}
 
     def run(self) -> Steps[Outcome]:
         """Go on with the session that is stored; where there is none, or its round is over, begin one."""
@@ -104,7 +107,7 @@ class Participation:
                 return (yield from self._guarded(self._resume(stage, elsewhere=elsewhere), resumed=True))
             except GoneError:
                 self._exchange.traffic = Traffic()
-        seed = stage.seed if isinstance(stage, Intent) and not elsewhere else (yield from self._wish())
+        seed = stage.seed if isinstance(stage, Intent) and not elsewhere else (yield from self._draw_seed())
         return (yield from self._guarded(self._begin(seed), resumed=False))
 
     def _guarded(self, steps: Steps[Outcome], *, resumed: bool) -> Steps[Outcome]:
@@ -127,16 +130,18 @@ class Participation:
             return Dropped(str(error), _UNTIL_NEXT)
 
     def _begin(self, seed: bytes) -> Steps[Outcome]:
+        route = self._routes[self._context.transport_for(self._task)]
         try:
-            joined = yield from join(self._context, self._exchange, self._task, seed)
-        except ConflictError:  # this session was let in to a round that has passed
-            seed = yield from self._wish()
-            joined = yield from join(self._context, self._exchange, self._task, seed)
+            joined = yield from route.join(seed)
+        except ConflictError:  # this session has a place in an earlier round
+            seed = yield from self._draw_seed()
+            joined = yield from route.join(seed)
+        yield from check_privacy(self._exchange, joined.round, seed)  # server 0 may have opened the next one meanwhile
         joined_at = self._context.clock()
-        keyed, opened = yield from work(lambda: self._open(joined, seed))
+        keyed, opened = yield from work(lambda: self._open(route, joined, seed))
         yield from self._keep(keyed)
         yield from self._exchange.wait_until(joined_at + self._context.policy.keys_seconds)
-        return (yield from self._send_keys(keyed, opened))
+        return (yield from self._send_keys(route, keyed, opened))
 
     def _resume(self, stage: Keyed | Written, *, elsewhere: bool) -> Steps[Outcome]:
         self._stage = stage
@@ -149,20 +154,21 @@ class Participation:
             if left.complete and isinstance(stage, Written):
                 return Contributed(left, stage.trouble)
             raise GoneError("the session was given up before")
+        route = self._routes[stage.ticket.transport]
         if isinstance(stage, Written):
-            return (yield from self._send_update(stage))
+            return (yield from self._send_update(route, stage))
         opened = yield from work(lambda: _build(self._round(stage.ticket), stage))
         if opened is None:
             raise RefusedError("the app was updated in the middle of a session")
-        return (yield from self._send_keys(stage, opened))
+        return (yield from self._send_keys(route, stage, opened))
 
-    def _wish(self) -> Steps[bytes]:
+    def _draw_seed(self) -> Steps[bytes]:
         """Draw a new session, and remember it before anybody hears of it."""
         seed = self._context.random_bytes(SESSION_SEED_BYTES)
         yield from work(lambda: self._vault.keep_session(Intent(seed), forgotten=self._forgotten))
         return seed
 
-    def _open(self, joined: Joined, seed: bytes) -> tuple[Keyed, Opened]:
+    def _open(self, route: Route, joined: Joined, seed: bytes) -> tuple[Keyed, Opened]:
         """Choose the items, place them and make the keys."""
         context, drawn = self._context, SeededBytes(seed)
         selection = select(joined.round, self._vault.ratings(), context.held_out(), context.random_bytes)
@@ -173,20 +179,22 @@ class Participation:
             truncated=session.truncated + selection.unknown,
             traffic=self._exchange.traffic.copy(),
             receipts=len(self._vault.receipts()),
-            relay=joined.relay,
+            transport=route.transport,
+            route_state=joined.route_state,
         )
         digest = _digest(session.keys)
         return Keyed(ticket=ticket, seed=seed, selection=selection, keys_digest=digest), (session, drawn)
 
-    def _send_keys(self, keyed: Keyed, opened: Opened) -> Steps[Outcome]:
-        context, (session, drawn), way = self._context, opened, self._way(keyed.ticket)
-        answers = yield from way.send_keys(session, keyed.ticket)
+    def _send_keys(self, route: Route, keyed: Keyed, opened: Opened) -> Steps[Outcome]:
+        context, (session, drawn) = self._context, opened
+        answers = yield from route.send_keys(session, keyed.ticket)
         dense = None
         if session.round.kind != SURVEY:
-            dense = yield from way.read_dense(session, answers)
+            version = session.round.model_version
+            dense = yield from read_dense(self._exchange, self._task, version, confirm=answers.confirm_dense)
         read_at = context.clock()  # counted from here, a server that answers late cannot use the pace up
         update, private, trouble = yield from work(
-            lambda: make_upload(context, session, keyed.selection, answers, dense, drawn)
+            lambda: make_upload(context, session, keyed.selection, answers.read_rows, dense, drawn)
         )
         written = Written(
             ticket=self._spent(keyed.ticket),
@@ -198,10 +206,10 @@ class Participation:
         )
         yield from self._keep(written)
         yield from self._exchange.wait_until(read_at + context.policy.pace_seconds)
-        return (yield from self._send_update(written))
+        return (yield from self._send_update(route, written))
 
-    def _send_update(self, written: Written) -> Steps[Outcome]:
-        yield from self._way(written.ticket).send_update(self._round(written.ticket), written)
+    def _send_update(self, route: Route, written: Written) -> Steps[Outcome]:
+        yield from route.send_update(self._round(written.ticket), written)
         receipt = yield from self._end(written, complete=True)
         return Contributed(receipt, written.trouble)
 
@@ -219,7 +227,7 @@ class Participation:
             truncated=stage.ticket.truncated,
             complete=complete,
             wall_time=self._context.wall_clock(),
-            transport=DIRECT if stage.ticket.relay is None else RELAYED,
+            transport=stage.ticket.transport,
         )
         yield from self._finish(stage, receipt)
         return receipt
@@ -232,10 +240,6 @@ class Participation:
             )
         )
         self._stage = None
-
-    def _way(self, ticket: Ticket) -> Way:
-        """Return how the messages of a session travel."""
-        return self._direct if ticket.relay is None else self._relayed
 
     def _round(self, ticket: Ticket) -> RoundSpec:
         return RoundSpec.decode(ticket.round, self._task)

@@ -1,50 +1,88 @@
-"""How a session's messages travel: directly to both servers, or all of them through server 0."""
+"""How a session's messages travel. Each transport is one `Route`; the code that runs a round knows no more than this.
 
-from typing import Protocol, TypeAlias
+    join      → a place in a round that both servers run
+    keys      → the rows of the session's items, and a way to have server 1 confirm the dense part
+    update    → both servers show that they hold it
 
+A new transport is a subclass, and one entry in `ROUTES` of `secemb_sdk.round.contribute`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.records import Ticket, Written
 from secemb_sdk.models import Floats
-from secemb_sdk.round.session import DeviceSession, Messages
+from secemb_sdk.round.session import DeviceSession
 from secemb_sdk.steps import Request, Steps
-from secemb_shared.messages import RoundSpec
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.randomness import Indices
 
-DIRECT, RELAYED = "direct", "relayed"
-MOST_WORDS = 1 << 16  # bytes of an answer that is no message
+_SHORT_ANSWER = 1 << 16  # bytes of an answer that is not a message of the protocol
 
-Answers: TypeAlias = Messages | bytes  # both servers' ANSWERs, or the one RELAYED_ANSWER
+ReadRows = Callable[[], tuple[Indices, Floats]]  # items that found a place and their rows; raises if a tag is wrong
+Confirm = Callable[[bytes], Steps[bool]]  # whether server 1 publishes the same dense part
 
 
-class Way(Protocol):
-    """What differs between the two."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A place in a round."""
 
+    round: RoundSpec
+    ticket: str = field(repr=False)
+    route_state: bytes = field(default=b"", repr=False)  # what the route needs for the messages; kept with the ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the servers answered to a session's keys."""
+
+    read_rows: ReadRows = field(repr=False)
+    confirm_dense: Confirm = field(repr=False)
+
+
+class Route(ABC):
+    """One transport, for one call of the device."""
+
+    transport: ClassVar[str]
+
+    def __init__(self, exchange: Exchange, task: TaskSpec) -> None:
+        self._exchange, self._task = exchange, task
+
+    @abstractmethod
+    def join(self, seed: bytes) -> Steps[Joined]:
+        """Take a place in a round for the session of this seed."""
+
+    @abstractmethod
     def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
-        """Send the session's keys until they are answered."""
+        """Send the session's keys until both servers have answered."""
 
-    def read_dense(self, session: DeviceSession, answers: Answers) -> Steps[Floats | None]:
-        """Return the dense part that both servers publish, or nothing if they do not agree."""
-
+    @abstractmethod
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
-        """Send the update until both servers have acknowledged it."""
+        """Send the update until both servers have shown that they hold it."""
 
 
-def put(
+def carry(
     round_: RoundSpec,
     session_id: bytes,
-    ticket: Ticket,
+    ticket: str,
     what: str,
     body: bytes,
-    server: int,
     *,
+    server: int,
+    method: str = "PUT",
     most: int = 0,
     mac: bytes = b"",
 ) -> Request:
     """Return the request that carries one message, with the MAC that goes with an upload."""
-    headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket.ticket}
+    headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket}
     return Request(
         server=server,
-        method="PUT",
+        method=method,
         path=f"/v1/rounds/{round_.digest.hex()}/sessions/{session_id.hex()}/{what}",
         headers=headers | ({"secemb-proof": mac.hex()} if mac else {}),
         body=body,
-        most=max(most, MOST_WORDS),
+        most=max(most, _SHORT_ANSWER),
     )

@@ -1,51 +1,61 @@
-"""The direct way: each server gets its own messages."""
+"""The direct transport: each server gets its own messages."""
 
 import hashlib
-import json
+from functools import partial
 
-from secemb_sdk.context import Context
-from secemb_sdk.exchange import Exchange
+from secemb_sdk.context import DIRECT
+from secemb_sdk.errors import UnavailableError
+from secemb_sdk.exchange import json_object
+from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.records import Ticket, Written
-from secemb_sdk.models import Floats
-from secemb_sdk.round.dense import read_dense
-from secemb_sdk.round.route import Answers, put
-from secemb_sdk.round.session import DeviceSession
+from secemb_sdk.round.dense import ask_server1
+from secemb_sdk.round.join import BETWEEN_ROUNDS, announced_round, ask_place, decode_round, find_round
+from secemb_sdk.round.route import Answers, Joined, Route, carry
+from secemb_sdk.round.session import DeviceSession, session_id_of
 from secemb_sdk.steps import Answer, Request, Steps
 from secemb_shared.messages import RoundSpec, Sizes
 
 
-class DirectWay:
+class DirectRoute(Route):
     """Talks to both servers."""
 
-    def __init__(self, context: Context, exchange: Exchange) -> None:
-        self._context, self._exchange = context, exchange
+    transport = DIRECT
+
+    def join(self, seed: bytes) -> Steps[Joined]:
+        """Take a place in the round that both servers announce."""
+        announced: str | None = yield from find_round(self._exchange, self._task, seed, server=1)
+        place = yield from ask_place(self._exchange, session_id_of(seed), "join")
+        if announced != place.round:
+            # Server 0 may have opened the next round between the two requests; then server 1 knows it by now.
+            announced = yield from announced_round(self._exchange, server=1)
+        if announced != place.round:
+            raise UnavailableError(
+                "the two servers announce different rounds", seconds=BETWEEN_ROUNDS, noticed=Misconduct.ROUND
+            )
+        return Joined(round=decode_round(place.round, self._task), ticket=place.ticket)
 
     def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
         """Send KEYS to both at the same time."""
-        round_, most = session.round, Sizes.of(session.round.task).answer
+        most = Sizes.of(self._task).answer
         first, second = yield from self._exchange.ask(
-            *(put(round_, session.session_id, ticket, "keys", session.keys[to], to, most=most) for to in (0, 1))
+            *(
+                carry(session.round, session.session_id, ticket.ticket, "keys", body, server=server, most=most)
+                for server, body in enumerate(session.keys)
+            )
         )
-        return first.body, second.body
-
-    def read_dense(self, session: DeviceSession, answers: Answers) -> Steps[Floats | None]:
-        """Read it from server 0, and ask server 1 whether it is the same."""
-        return (yield from read_dense(self._context, self._exchange, session.round.task, session.round.model_version))
+        confirm = partial(ask_server1, self._exchange, self._task, session.round.model_version)
+        return Answers(partial(session.read, (first.body, second.body)), confirm)
 
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
-        """Send to server 1 and then to server 0, which decides by what it holds itself when everybody is done."""
+        """Send to server 1 first: server 0 ends the round by what it holds itself."""
         for server in (1, 0):
-            message, mac = written.update[server], written.marks.macs[server]
-            request = put(round_, written.session_id, written.ticket, "update", message, server, mac=mac)
+            message, mac, ticket = written.update[server], written.marks.macs[server], written.ticket.ticket
+            request = carry(round_, written.session_id, ticket, "update", message, server=server, mac=mac)
             yield from self._exchange.ask(request, accept=_acknowledges)
 
 
 def _acknowledges(request: Request, answer: Answer) -> str | None:
     """Return None if a server says that it holds exactly what was sent."""
-    try:
-        found = json.loads(answer.body)
-    except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict) and found.get("sha256") == hashlib.sha256(request.body).hexdigest():
+    if json_object(answer.body).get("sha256") == hashlib.sha256(request.body).hexdigest():
         return None
     return f"server {request.server} does not show that it holds the update"

@@ -6,12 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.context import Context
-from secemb_sdk.errors import MisfitError, RefusedError
+from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
 from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
-from secemb_sdk.recommend import CopyError
-from secemb_sdk.round.route import Answers
+from secemb_sdk.round.route import ReadRows
 from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import DeviceSession, Messages, generator_seed
 from secemb_shared.errors import MessageError, RowTagError
@@ -57,13 +56,13 @@ def make_upload(
     context: Context,
     session: DeviceSession,
     selection: Selection,
-    answers: Answers,
+    read_rows: ReadRows,
     dense: Floats | None,
     random_bytes: RandomBytes,
 ) -> Upload:
     """Spend the session's path: on what the device has to say, or on zeros, because absence must not speak."""
     try:
-        return _say(context, session, selection, answers, dense, random_bytes)
+        return _say(context, session, selection, read_rows, dense, random_bytes)
     except Exception as error:
         # Whatever it is: a wrong tag, a model that fails, numbers that are none. The owner learns its name.
         if isinstance(error, RowTagError | MessageError):
@@ -75,14 +74,14 @@ def _say(
     context: Context,
     session: DeviceSession,
     selection: Selection,
-    answers: Answers,
+    read_rows: ReadRows,
     dense: Floats | None,
     random_bytes: RandomBytes,
 ) -> Upload:
     round_ = session.round
     if round_.kind == SURVEY:
         return session.write_sums(_cut_sums(round_, np.array([float(selection.items.size)]))), None, None
-    items, rows = session.read_relayed(answers) if isinstance(answers, bytes) else session.read(answers)
+    items, rows = read_rows()
     if dense is None:
         raise CopyError("the two servers do not agree on the dense part")
     if items.size == 0:

@@ -89,7 +89,7 @@ def _meet(home: Path, membership: Membership, ratings: Mapping[int, float]) -> T
             undo.callback(shutil.rmtree, home, ignore_errors=True)
         parts = opening.open_home()
         with closing(parts.vault):
-            task = drive_blocking(find_task(parts, Exchange(parts)), transport)
+            task = drive_blocking(find_task(Exchange(parts)), transport)
             if ratings:
                 parts.vault.log(ratings.items())
         undo.pop_all()

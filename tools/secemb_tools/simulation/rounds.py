@@ -1,6 +1,7 @@
 """How the updates of a round come together: through the protocol, or in the clear. Both give the same sum."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -59,7 +60,9 @@ def _take_part(round_: RoundSpec, servers: BothServers, model: Model, device: Si
     parts = device.parts
     selection = select(round_, parts.vault.ratings(), parts.held_out(), secure_bytes)
     session = DeviceSession(round_, selection.items)
-    messages, moved, _ = make_upload(parts, session, selection, servers.keys(session), model.dense, secure_bytes)
+    answers = servers.keys(session)
+    read_rows = partial(session.read, answers)
+    messages, moved, _ = make_upload(parts, session, selection, read_rows, model.dense, secure_bytes)
     servers.update(session, messages)
     if moved is not None:
         device.memory.keep_private(moved)
