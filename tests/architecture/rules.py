@@ -27,6 +27,7 @@ ARROWS: dict[str, set[str]] = {
         "secemb_tools",
     },
 }
+SERVICES = {"secemb_party", "secemb_server0", "secemb_server1"}
 # What the protocol has no use for.
 NETWORK = {"aiohttp", "anyio", "asyncio", "requests", "select", "selectors", "socket", "socketserver", "ssl", "urllib"}
 FRAMEWORKS = {"fastapi", "starlette", "uvicorn", "uvloop", "websockets"}
@@ -87,6 +88,15 @@ def torch_outside_the_models(module: str, source: str) -> list[str]:
     return [f"{module} imports {name}" for name in _imports(source) if _is_within(name, "torch")]
 
 
+def cores_that_know_of_http(module: str, source: str) -> list[str]:
+    last = module.rpartition(".")[2]
+    outer = any(_is_within(module, f"secemb_party.{room}") for room in ("http", "ui"))
+    if _top(module) not in SERVICES or outer or last in {"app", "routes"} or last.endswith("_routes"):
+        return []
+    faults = [n for n in _imports(source) if _is_within(n, "secemb_party.http") or _top(n) in FRAMEWORKS]
+    return [f"{module} imports {name}" for name in faults]
+
+
 def public_names_in_disorder(module: str, source: str) -> list[str]:
     declared = _declared_names(source)
     missing = [f"{module} has no {name}" for name in declared if name not in _bound_names(source)]
@@ -112,6 +122,7 @@ RULES: list[Rule] = [
     touches_of_the_outside_world,
     randomness_from_elsewhere,
     torch_outside_the_models,
+    cores_that_know_of_http,
     public_names_in_disorder,
     names_that_name_nothing,
     names_of_activities,

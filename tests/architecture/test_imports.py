@@ -126,6 +126,19 @@ def test_torch_is_found_outside_the_models() -> None:
     assert rules.torch_outside_the_models("secemb_sdk.models.mf", "import torch.nn") == []
 
 
+@pytest.mark.parametrize("source", ["from secemb_party.http.health import Check", "from fastapi import Request"])
+@pytest.mark.parametrize("module", ["secemb_party.service", "secemb_server0.relay", "secemb_server1.responder"])
+def test_a_core_that_knows_of_http_is_found(module: str, source: str) -> None:
+    assert len(rules.cores_that_know_of_http(module, source)) == 1
+
+
+@pytest.mark.parametrize(
+    "module", ["secemb_party.http.health", "secemb_party.ui.pages", "secemb_server0.relay_routes", "secemb_server1.app"]
+)
+def test_routes_pages_and_apps_may_know_of_http(module: str) -> None:
+    assert rules.cores_that_know_of_http(module, "from secemb_party.http import problems\nimport fastapi") == []
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -90,6 +90,32 @@ def test_what_uploads_are_refused_with_is_described(servers: Servers, role: int)
         assert {"400", "403", "404", "408", "409", "410", "415", "429", "503"} <= set(put["responses"])
 
 
+@pytest.mark.parametrize("role", [0, 1])
+def test_a_route_says_what_its_caller_must_show(servers: Servers, role: int) -> None:
+    description = httpx.get(f"{servers.pair[role].url}/openapi.json").json()
+    schemes = description["components"]["securitySchemes"]
+    assert (schemes["ticket"]["type"], schemes["ticket"]["name"]) == ("apiKey", "secemb-ticket")
+    assert all(
+        (schemes[name]["type"], schemes[name]["scheme"]) == ("http", "bearer") for name in set(schemes) - {"ticket"}
+    )
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            assert operation.get("security") == scheme_of(path), path
+
+
+def scheme_of(path: str) -> list[dict[str, list[str]]] | None:
+    """Return what the callers of a path must show, as OpenAPI writes it."""
+    for start, end, name in (
+        ("/v1/rounds/", "", "ticket"),
+        ("/v1/tasks/", "/join", "enrolment"),
+        ("/v1/tasks/", "/read", "enrolment"),
+        ("/v1/operator/", "", "operator"),
+    ):
+        if path.startswith(start) and path.endswith(end):
+            return [{name: []}]
+    return None
+
+
 # A session that has joined: what is generated for it goes beyond the check of its ticket.
 
 

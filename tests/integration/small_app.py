@@ -13,8 +13,8 @@ from starlette.responses import StreamingResponse
 
 from secemb_party.errors import BusyError, LedgerUnavailableError, RoundClosedError, UnauthorizedError
 from secemb_party.http.app import new_app
-from secemb_party.http.health import Check
 from secemb_party.http.problems import problem_responses
+from secemb_party.service import Check
 from secemb_party.telemetry import Metrics
 from secemb_shared.errors import SecEmbError
 
@@ -39,7 +39,7 @@ class Thing(BaseModel):
 
 
 def routes() -> APIRouter:
-    router = APIRouter(prefix="/things")
+    router = APIRouter(prefix="/v1/things")
 
     @router.get("/{thing}/errors/{name}", responses=problem_responses(RoundClosedError, BusyError))
     async def error(thing: str, name: str) -> None:
@@ -74,10 +74,9 @@ class SmallApp:
         self.log = log
         self.metrics = Metrics()
         self.checks: Sequence[Check] | Exception = CHECKS
-        self.app: FastAPI = new_app("Test", "An app for tests.", metrics=self.metrics, ready=self.ready)
-        inner = APIRouter(prefix="/v1")
-        inner.include_router(routes())
-        self.app.include_router(inner)
+        self.app: FastAPI = new_app(
+            "Test", "An app for tests.", metrics=self.metrics, routers=[routes()], ready=self.ready
+        )
 
     async def ready(self) -> Sequence[Check]:
         if isinstance(self.checks, Exception):

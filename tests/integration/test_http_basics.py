@@ -11,8 +11,8 @@ from starlette.types import Message
 from tests.integration.small_app import CHECKS, SECRET, SmallApp
 
 from secemb_party.http.app import new_app
-from secemb_party.http.health import Check
 from secemb_party.http.problems import MEDIA_TYPE
+from secemb_party.service import Check
 from secemb_party.telemetry import Metrics, configure_logs
 
 pytestmark = pytest.mark.asyncio
@@ -211,7 +211,7 @@ async def test_health_is_asked_too_often_to_be_logged_as_news(world: SmallApp) -
 
 
 async def test_a_listener_without_checks_has_no_metrics_to_show(world: SmallApp) -> None:
-    world.app = new_app("Peer", "A listener.", metrics=Metrics())
+    world.app = new_app("Peer", "A listener.", metrics=Metrics(), routers=[])
     statuses = [(await world.ask("GET", path)).status_code for path in ("/healthz", "/readyz", "/metrics")]
     assert statuses == [200, 404, 404]
 
@@ -235,7 +235,7 @@ async def test_the_description_shows_problems_and_not_what_fastapi_would_answer(
 
 async def test_fastapi_keeps_and_sends_nothing_by_itself(world: SmallApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
-    app = new_app("Test", "An app.", metrics=Metrics())
+    app = new_app("Test", "An app.", metrics=Metrics(), routers=[])
     switches = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")
     assert {name: dict(app._telemetry)[name] for name in switches} == dict.fromkeys(switches, False)
     assert not app._native_telemetry.enabled()

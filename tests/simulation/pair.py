@@ -31,9 +31,9 @@ from secemb_party.storage import Shape
 from secemb_server0.app import Server0, create_server0
 from secemb_server0.conductor import Decision, Wait
 from secemb_server0.leader import always_train
-from secemb_server0.peer import HttpPeer
+from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient
-from secemb_server0.relay import HttpRelayLine, Limits
+from secemb_server0.relay import Limits
 from secemb_server1.app import Server1, create_server1
 from secemb_server1.relay_keys import RelayKeys
 from secemb_shared.messages import TaskSpec

@@ -8,7 +8,8 @@ from tests.simulation.tampering import LONG, check_sum, comes_back, noting, read
 from secemb_party.relay_frames import Frame, Refusal
 from secemb_party.upload_macs import Sent
 from secemb_sdk.round.contribute import NotNow
-from secemb_server1.relay import RelayDesk
+from secemb_server1.relay import RelayReceiver
+from secemb_shared.messages import RoundSpec
 
 pytestmark = pytest.mark.asyncio
 
@@ -77,14 +78,14 @@ async def test_a_frame_that_fails_unexpectedly_fails_alone(monkeypatch: pytest.M
         await pair.step()
         replies: list[bytes] = []
         pair.line.tamper, pair.line.tamper_reply = lambda data: data + data, noting(replies)
-        failures, build = [RuntimeError("what nobody has thought of")], RelayDesk._build
+        failures, build = [RuntimeError("what nobody has thought of")], RelayReceiver._open
 
-        async def fail_once(desk: RelayDesk, frame: Frame) -> Sent:
+        async def fail_once(receiver: RelayReceiver, spec: RoundSpec, frame: Frame) -> Sent:
             if failures:
                 raise failures.pop()
-            return await build(desk, frame)
+            return await build(receiver, spec, frame)
 
-        monkeypatch.setattr(RelayDesk, "_build", fail_once)
+        monkeypatch.setattr(RelayReceiver, "_open", fail_once)
         await a_phone(pair, 0).contribute()
         bodies = [reply.body for reply in read_replies(replies[0])]
         assert Refusal("internal") in bodies

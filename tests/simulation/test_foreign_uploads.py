@@ -120,7 +120,7 @@ async def test_server_1_cannot_upload_at_server_0_for_a_device_that_goes_through
         await phones[0].contribute()
         (keys,) = caught
         caught.clear()
-        spec = await pair.parties[0].spec(bytes.fromhex(keys.path.split("/")[3]))
+        _, spec = await pair.parties[0].round(bytes.fromhex(keys.path.split("/")[3]))
         session = bytes.fromhex(keys.path.split("/")[5])
         body = made_up(spec, session, 0)
         if what == "relayed-update":

@@ -31,6 +31,11 @@ from secemb_shared.messages.relayed import box_bytes, box_content, encode_relaye
 pytestmark = pytest.mark.asyncio
 
 
+def claiming(frame: Frame, **changes: object) -> Frame:
+    """Return a frame that claims to be of another session."""
+    return replace(frame, claim=replace(frame.claim, **changes))  # type: ignore[arg-type]
+
+
 CHANGES: dict[str, tuple[Change, str]] = {
     "a correction word of the keys": (only(Kind.KEYS, lambda frame: flip(frame, -1)), "relay-altered"),
     "a correction word of the update": (only(Kind.UPDATE, lambda frame: flip(frame, -1)), "relay-altered"),
@@ -40,10 +45,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "the name of the key": (lambda frame: flip(frame, 0), "relay-key-outdated"),
     "a byte cut off": (lambda frame: replace(frame, rest=frame.rest[:-1]), "message-length"),
     "a byte too many": (lambda frame: replace(frame, rest=frame.rest + b"\0"), "message-length"),
-    "another session": (lambda frame: replace(frame, session_id=bytes(16)), "ticket-refused"),
-    "another round": (lambda frame: replace(frame, round_id=bytes(32)), "ticket-refused"),
+    "another session": (lambda frame: claiming(frame, session_id=bytes(16)), "ticket-refused"),
+    "another round": (lambda frame: claiming(frame, round_id=bytes(32)), "ticket-refused"),
     "another step": (only(Kind.KEYS, lambda frame: replace(frame, step=Kind.SUM_SHARE)), "message-length"),
-    "no ticket": (lambda frame: replace(frame, ticket=urlsafe_b64encode(bytes(72)).decode()), "ticket-refused"),
+    "no ticket": (lambda frame: claiming(frame, ticket=urlsafe_b64encode(bytes(72)).decode()), "ticket-refused"),
 }
 # What the device counts. A ticket that is refused may have expired.
 TOLD = {
@@ -128,9 +133,9 @@ def forged(pair: Pair, frame: Frame) -> Frame:
     words = bytes(len(frame.rest) - box_bytes(Kind.UPDATE))
     content = hashlib.sha256(words).digest() + record_round.digest + bytes(16)
     message = encode_relayed(
-        record_round, frame.session_id, Kind.RELAYED_UPLOAD, bytes(24) + words + bytes(8), content, key
+        record_round, frame.claim.session_id, Kind.RELAYED_UPLOAD, bytes(24) + words + bytes(8), content, key
     )
-    split = split_relayed(record_round, frame.session_id, Kind.RELAYED_UPLOAD, message)
+    split = split_relayed(record_round, frame.claim.session_id, Kind.RELAYED_UPLOAD, message)
     return replace(frame, rest=split.box + words)
 
 
@@ -171,8 +176,8 @@ def resealed(pair: Pair, round_: RoundSpec, frame: Frame) -> Frame:
     """Return a frame of keys with a box that server 0 has made: a seed of its own beside the device's public part."""
     keys = bytes(24) + bytes(16) + frame.rest[box_bytes(Kind.KEYS) :]
     content = box_content(round_, Kind.KEYS, keys)
-    message = encode_relayed(round_, frame.session_id, Kind.RELAYED_KEYS, keys, content, newest_key(pair))
-    split = split_relayed(round_, frame.session_id, Kind.RELAYED_KEYS, message)
+    message = encode_relayed(round_, frame.claim.session_id, Kind.RELAYED_KEYS, keys, content, newest_key(pair))
+    split = split_relayed(round_, frame.claim.session_id, Kind.RELAYED_KEYS, message)
     return replace(frame, rest=split.box + split.public)
 
 

@@ -71,7 +71,7 @@ async def test_a_batch_that_is_mixed_up_fails_whom_it_must_and_spoils_no_sum(nam
             if frames[0].step is not step:
                 return data
             assert {frame.step for frame in frames} == {step}
-            passed.append(len({frame.session_id for frame in frames}))
+            passed.append(len({frame.claim.session_id for frame in frames}))
             return b"".join(frame.encode() for frame in change_frames(frames))
 
         def tamper_reply(data: bytes) -> bytes:

@@ -13,9 +13,9 @@ from tests.unit.loopback import answer, serving, write_identity
 from tests.unit.test_relay import QUICK, frame
 
 from secemb_party.errors import PeerUnavailableError
-from secemb_server0.peer import HttpPeer
+from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient, PeerTransport
-from secemb_server0.relay import HttpRelayLine, Relay
+from secemb_server0.relay import Relay
 
 pytestmark = pytest.mark.asyncio
 

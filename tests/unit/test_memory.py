@@ -5,7 +5,7 @@ import sys
 
 FREED = """
 import resource
-from secemb_party.listeners import settle
+from secemb_party.http.listeners import settle
 {settle}
 def faults():
     bodies = [bytes(60_000) for _ in range(64)]
@@ -16,10 +16,10 @@ def faults():
 faults()
 print(min(faults() for _ in range(5)))
 """
-FROZEN = "import gc; from secemb_party.listeners import settle; settle(); print(gc.get_freeze_count())"
+FROZEN = "import gc; from secemb_party.http.listeners import settle; settle(); print(gc.get_freeze_count())"
 ELSEWHERE = """
 import ctypes, gc
-from secemb_party.listeners import settle
+from secemb_party.http.listeners import settle
 def missing(_): raise OSError("there is no such library")
 ctypes.CDLL = missing
 settle()

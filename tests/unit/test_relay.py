@@ -8,7 +8,7 @@ import pytest
 
 from secemb_party.errors import BusyError, PeerUnavailableError
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal, Reply, ReplyReader, read_frames
-from secemb_party.tickets import TicketError
+from secemb_party.tickets import Claim, TicketError
 from secemb_server0.relay import Limits, Relay, RelayRefusedError
 from secemb_shared.errors import EncodingError, LengthError, SecEmbError
 from secemb_shared.messages import Kind
@@ -19,7 +19,7 @@ QUICK = Limits(gather_seconds=0.001, pause_seconds=0.0)
 
 
 def frame(number: int, rest: bytes = b"rest") -> Frame:
-    return Frame(Kind.KEYS, bytes(32), number.to_bytes(16, "little"), TICKET, rest)
+    return Frame(Kind.KEYS, Claim(bytes(32), number.to_bytes(16, "little"), TICKET), rest)
 
 
 class Line:
@@ -39,7 +39,7 @@ class Line:
             if len(self.requests) <= self.fail and not self.only:
                 break
             (one,) = read_frames(frames[place])
-            yield Reply(place, Refusal("busy", 3) if self.refuse else one.session_id)
+            yield Reply(place, Refusal("busy", 3) if self.refuse else one.claim.session_id)
         if len(self.requests) <= self.fail:
             raise PeerUnavailableError("cut")
 
@@ -113,7 +113,7 @@ async def test_a_reply_of_another_length_is_none(size: int) -> None:
     right, wrong = await asyncio.gather(
         relay.pass_on(frame(1), 16), relay.pass_on(frame(2), size), return_exceptions=True
     )
-    assert right == frame(1).session_id
+    assert right == frame(1).claim.session_id
     assert isinstance(wrong, PeerUnavailableError)
 
 
@@ -142,12 +142,12 @@ async def test_who_has_gone_is_not_carried() -> None:
     stays = asyncio.ensure_future(relay.pass_on(frame(2), 16))
     await asyncio.sleep(0)
     gone.cancel()
-    assert await stays == frame(2).session_id
+    assert await stays == frame(2).claim.session_id
     assert [len(request) for request in line.requests] == [1]
 
 
 async def test_frames_are_read_as_they_were_written_and_nothing_else_is() -> None:
-    frames = [frame(1), frame(2, b""), Frame(Kind.SUM_SHARE, bytes(32), bytes(16), TICKET, bytes(300))]
+    frames = [frame(1), frame(2, b""), Frame(Kind.SUM_SHARE, Claim(bytes(32), bytes(16), TICKET), bytes(300))]
     data = b"".join(one.encode() for one in frames)
     assert list(read_frames(data)) == frames
     for wrong in (data[:-1], data + b"\0", b"\xff\xff\xff\xff" + data[4:], frame(1).encode() * (MOST_FRAMES + 1)):
@@ -157,7 +157,7 @@ async def test_frames_are_read_as_they_were_written_and_nothing_else_is() -> Non
         with pytest.raises(EncodingError):
             list(read_frames(data[:4] + bytes([step]) + data[5:]))
     with pytest.raises(TicketError):
-        Frame(Kind.KEYS, bytes(32), bytes(16), "short", b"").encode()
+        Frame(Kind.KEYS, Claim(bytes(32), bytes(16), "short"), b"").encode()
 
 
 async def test_replies_are_read_from_pieces_of_any_size() -> None:

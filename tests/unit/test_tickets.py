@@ -7,23 +7,24 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secemb_party.tickets import DOMAIN, TICKET_BYTES, TicketCheck, TicketError, issue_ticket
+from secemb_party.tickets import DOMAIN, TICKET_BYTES, Claim, TicketCheck, TicketError, issue_ticket
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 ROUND, SESSION, END = b"r" * 32, b"s" * 16, 1000
 TICKET = issue_ticket(KEY, ROUND, SESSION, END)
+CLAIM = Claim(ROUND, SESSION, TICKET)
 
 
 @pytest.mark.parametrize("now", [0.0, 999.5, 1000.0])
 def test_a_ticket_is_good_up_to_its_end(now: float) -> None:
-    TicketCheck(KEY.public_key()).check(TICKET, ROUND, SESSION, now)
+    TicketCheck(KEY.public_key()).check(CLAIM, now)
 
 
 @pytest.mark.parametrize("now", [1000.001, 1e12])
 def test_a_ticket_ends(now: float) -> None:
     with pytest.raises(TicketError, match="expired"):
-        TicketCheck(KEY.public_key()).check(TICKET, ROUND, SESSION, now)
+        TicketCheck(KEY.public_key()).check(CLAIM, now)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ def test_a_ticket_ends(now: float) -> None:
 )
 def test_a_ticket_for_something_else_is_refused(key: Ed25519PrivateKey, round_id: bytes, session_id: bytes) -> None:
     with pytest.raises(TicketError, match="another round or session"):
-        TicketCheck(key.public_key()).check(TICKET, round_id, session_id, 0.0)
+        TicketCheck(key.public_key()).check(Claim(round_id, session_id, TICKET), 0.0)
 
 
 @given(st.integers(0, TICKET_BYTES - 1), st.integers(1, 255))
@@ -41,13 +42,13 @@ def test_a_ticket_with_any_byte_changed_is_refused(at: int, change: int) -> None
     data = bytearray(urlsafe_b64decode(TICKET))
     data[at] ^= change
     with pytest.raises(TicketError):
-        TicketCheck(KEY.public_key()).check(urlsafe_b64encode(data).decode(), ROUND, SESSION, 0.0)
+        TicketCheck(KEY.public_key()).check(Claim(ROUND, SESSION, urlsafe_b64encode(data).decode()), 0.0)
 
 
 @given(st.text(max_size=140))
 def test_what_is_no_ticket_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(TicketError) as caught:
-        TicketCheck(KEY.public_key()).check(text, ROUND, SESSION, 0.0)
+        TicketCheck(KEY.public_key()).check(Claim(ROUND, SESSION, text), 0.0)
     assert len(text) < 8 or text not in str(caught.value)
 
 
@@ -64,32 +65,36 @@ def test_the_same_session_gets_the_same_ticket_again() -> None:
 
 def test_a_ticket_that_was_good_once_is_still_good_for_nothing_else_and_still_ends() -> None:
     tickets = TicketCheck(KEY.public_key())
-    tickets.check(TICKET, ROUND, SESSION, 0.0)
-    tickets.check(TICKET, ROUND, SESSION, 1000.0)
+    tickets.check(CLAIM, 0.0)
+    tickets.check(CLAIM, 1000.0)
     for round_id, session_id in ((b"R" * 32, SESSION), (ROUND, b"S" * 16)):
         with pytest.raises(TicketError, match="another round or session"):
-            tickets.check(TICKET, round_id, session_id, 0.0)
+            tickets.check(Claim(round_id, session_id, TICKET), 0.0)
     with pytest.raises(TicketError, match="expired"):
-        tickets.check(TICKET, ROUND, SESSION, 1000.001)
+        tickets.check(CLAIM, 1000.001)
 
 
 def test_what_was_refused_is_refused_again() -> None:
     tickets = TicketCheck(OTHER.public_key())
     for _ in range(2):
         with pytest.raises(TicketError, match="another round or session"):
-            tickets.check(TICKET, ROUND, SESSION, 0.0)
+            tickets.check(CLAIM, 0.0)
 
 
 def test_a_ticket_that_was_made_here_is_remembered_for_its_own_session_alone() -> None:
     tickets = TicketCheck(OTHER.public_key())  # so that only what is remembered can be good
-    tickets.remember(TICKET, ROUND, SESSION, 100)
-    tickets.check(TICKET, ROUND, SESSION, 100.0)
-    for ticket, round_id, session_id in (
-        (TICKET, ROUND, bytes(16)),
-        (TICKET, bytes(32), SESSION),
-        ("x", ROUND, SESSION),
+    tickets.remember(CLAIM, 100)
+    tickets.check(CLAIM, 100.0)
+    for claim in (
+        Claim(ROUND, bytes(16), TICKET),
+        Claim(bytes(32), SESSION, TICKET),
+        Claim(ROUND, SESSION, "x"),
     ):
         with pytest.raises(TicketError):
-            tickets.check(ticket, round_id, session_id, 100.0)
+            tickets.check(claim, 100.0)
     with pytest.raises(TicketError):
-        tickets.check(TICKET, ROUND, SESSION, 100.5)
+        tickets.check(CLAIM, 100.5)
+
+
+def test_a_claim_shows_nobody_its_ticket() -> None:
+    assert TICKET not in repr(CLAIM)

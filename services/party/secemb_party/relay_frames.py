@@ -18,7 +18,7 @@ from binascii import Error as Base64Error
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from secemb_party.tickets import TICKET_BYTES, TicketError
+from secemb_party.tickets import TICKET_BYTES, Claim, TicketError
 from secemb_shared.errors import EncodingError, LengthError
 from secemb_shared.messages import Kind
 
@@ -35,21 +35,20 @@ class Frame:
     """One session's message on its way to server 1."""
 
     step: Kind
-    round_id: bytes
-    session_id: bytes
-    ticket: str
+    claim: Claim
     rest: bytes
 
     def encode(self) -> bytes:
         """Return the frame with its length before it."""
         try:
-            ticket = urlsafe_b64decode(self.ticket.encode("ascii"))
+            ticket = urlsafe_b64decode(self.claim.ticket.encode("ascii"))
         except (Base64Error, ValueError):
             ticket = b""
         if len(ticket) != TICKET_BYTES:
             raise TicketError("the ticket has the wrong length; send the one that join returned")
         length = (_HEAD + len(self.rest)).to_bytes(_LENGTH, "little")
-        return b"".join((length, bytes([self.step]), self.round_id, self.session_id, ticket, self.rest))
+        claim = self.claim
+        return b"".join((length, bytes([self.step]), claim.round_id, claim.session_id, ticket, self.rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ def read_frames(data: bytes) -> Iterator[Frame]:
         if frame[0] not in _STEPS:
             raise EncodingError("a frame names a step that does not exist")
         ticket = urlsafe_b64encode(frame[49:_HEAD]).decode("ascii")
-        yield Frame(Kind(frame[0]), frame[1:33], frame[33:49], ticket, frame[_HEAD:])
+        yield Frame(Kind(frame[0]), Claim(frame[1:33], frame[33:49], ticket), frame[_HEAD:])
 
 
 class ReplyReader:

@@ -8,9 +8,11 @@ acknowledged.
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -20,21 +22,20 @@ from secemb_party.compute import Answer, Compute, PreparedRound
 from secemb_party.compute.threads import Workers
 from secemb_party.errors import RoundClosedError, SessionConflictError, UnknownRoundError, UnknownSessionError
 from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
-from secemb_party.http.health import Check
 from secemb_party.ledger import Ledger, LedgerUnavailableError, RoundRecord, RoundState, Stored, Upload
 from secemb_party.ledger.records import ENDED
 from secemb_party.storage import Model, ModelStore, Shape, initial_model
 from secemb_party.storage.share_store import ShareStore
-from secemb_party.telemetry import Metrics
-from secemb_party.tickets import READ_DOMAIN, TicketCheck, TicketExpiredError
+from secemb_party.telemetry import Metrics, Transport
+from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck, TicketExpiredError
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 
 Clock = Callable[[], float]
-ReadBody = Callable[[int], Awaitable[bytes]]
-ReadUpload = Callable[[int], Awaitable[Sent]]
+Message = TypeVar("Message")
+Taken = TypeVar("Taken")
 _KEPT_ROUNDS = 4  # the round that is open, the one that is being added up, and some that devices are late for
 
 
@@ -53,6 +54,23 @@ class Parts:
     metrics: Metrics = field(default_factory=Metrics)
     clock: Clock = time.time
     keep_rounds: int = 3
+
+
+class Check(NamedTuple):
+    """One thing that a server needs. The hint is public: it names the fix, never an address or a secret."""
+
+    check: str
+    ok: bool
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Place(Generic[Message, Taken]):
+    """A place in the queue for one message of a session whose ticket is valid: read the message, then hand it in."""
+
+    spec: RoundSpec
+    length: int  # of the message, in bytes
+    take: Callable[[Message], Awaitable[Taken]]
 
 
 class Party:
@@ -150,59 +168,67 @@ class Party:
             raise UnknownRoundError("this server does not know that round; join the current one")
         return record, RoundSpec.decode(record.spec, self.task)
 
-    async def spec(self, round_id: bytes) -> RoundSpec:
-        """Return the specification of a round that sessions are served in."""
-        return (await self.prepared(round_id)).spec
-
-    async def keys(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
-        """Take a session's KEYS message and return its ANSWER, once the keys are durable."""
-        self.tickets.check(ticket, round_id, session_id, self.clock())
+    @asynccontextmanager
+    async def reserve_keys(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[bytes, bytes]]:
+        """Reserve a place for a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
+        self.tickets.check(claim, self.clock())
         with self.workers.place():
-            prepared = await self.prepared(round_id)
-            body = await read(self._sizes.keys)
-            [answer] = await prepared.answer([KeysMessage(session_id, body)])
-            upload = _keys_upload(round_id, session_id, body, answer)
-            admitted = self.role == 0  # server 0 knows who has joined
-            stored = await self.ledger.put_keys(
-                upload, self.clock(), require_admission=admitted, limit=self.task.cohort
-            )
-            self._count("keys", stored)
-            self._macs.remember(upload)
-            return answer.message
+            prepared = await self.prepared(claim.round_id)
 
-    async def read_rows(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadBody) -> bytes:
-        """Return the ANSWER to a KEYS message of which nothing is kept: no update can follow it."""
-        self._read_tickets.check(ticket, round_id, session_id, self.clock())
+            async def take(body: bytes) -> bytes:
+                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
+                upload = _keys_upload(claim, body, answer)
+                admitted = self.role == 0  # server 0 knows who has joined
+                stored = await self.ledger.put_keys(
+                    upload, self.clock(), require_admission=admitted, limit=self.task.cohort
+                )
+                self._count("keys", transport, stored)
+                self._macs.remember(upload)
+                return answer.message
+
+            yield Place(prepared.spec, self._sizes.keys, take)
+
+    @asynccontextmanager
+    async def reserve_rows(self, claim: Claim) -> AsyncIterator[Place[bytes, bytes]]:
+        """Reserve a place for a KEYS message that is answered and forgotten: no update can follow it."""
+        self._read_tickets.check(claim, self.clock())
         with self.workers.place():
-            prepared = await self.prepared(round_id)
+            prepared = await self.prepared(claim.round_id)
             # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
-            if await self.ledger.knows_session(session_id):
+            if await self.ledger.knows_session(claim.session_id):
                 raise SessionConflictError("this session takes part in a round; draw a new one to read")
-            body = await read(self._sizes.keys)
-            [answer] = await prepared.answer([KeysMessage(session_id, body)])
-            return answer.message
 
-    async def update(self, round_id: bytes, session_id: bytes, ticket: str, read: ReadUpload) -> Kept:
-        """Take a session's upload from whoever made its keys, and return what is now durable."""
+            async def take(body: bytes) -> bytes:
+                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
+                return answer.message
+
+            yield Place(prepared.spec, self._sizes.keys, take)
+
+    @asynccontextmanager
+    async def reserve_update(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[Sent, Kept]]:
+        """Reserve a place for a session's upload; taking it checks who made it, and returns what is durable then."""
         try:
-            self.tickets.check(ticket, round_id, session_id, self.clock())
+            self.tickets.check(claim, self.clock())
         except TicketExpiredError:
-            # Who has lost the receipt may still learn that the upload is here; nothing new is stored for it.
-            if not await self.ledger.has_update(round_id, session_id):
+            # A device that lost the receipt may still learn that its upload is here; nothing new is stored for it.
+            if not await self.ledger.has_update(claim.round_id, claim.session_id):
                 raise
         with self.workers.place():
-            spec = await self.spec(round_id)
-            sent = await read(upload_bytes(spec, self.role))
-            body = sent.message
-            upload = await self.workers.run(lambda: _checked_update(spec, self.role, session_id, body), size=len(body))
-            hold = await self._macs.check(spec, upload, sent.mac)
-            self._count("update", await self.ledger.put_update(upload, self.clock()))
-            return Kept(upload.body_digest, hold)
+            spec = (await self.prepared(claim.round_id)).spec
 
-    def _count(self, phase: str, stored: Stored) -> None:
+            async def take(sent: Sent) -> Kept:
+                check = partial(_checked_update, spec, self.role, claim.session_id, sent.message)
+                upload = await self.workers.run(check, size=len(sent.message))
+                hold = await self._macs.check(spec, upload, sent.mac)
+                self._count("update", transport, await self.ledger.put_update(upload, self.clock()))
+                return Kept(upload.body_digest, hold)
+
+            yield Place(spec, upload_bytes(spec, self.role), take)
+
+    def _count(self, phase: str, transport: Transport, stored: Stored) -> None:
         _refuse_unless_stored(stored)
         if stored is Stored.STORED:
-            self.metrics.session(phase)
+            self.metrics.session(phase, transport=transport)
 
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: computed once, stored, and the same bytes ever after."""
@@ -262,10 +288,10 @@ class Party:
         return await self._compute.prepare(spec, model.rows)
 
 
-def _keys_upload(round_id: bytes, session_id: bytes, body: bytes, answer: Answer) -> Upload:
+def _keys_upload(claim: Claim, body: bytes, answer: Answer) -> Upload:
     return Upload(
-        round_id=round_id,
-        session_id=session_id,
+        round_id=claim.round_id,
+        session_id=claim.session_id,
         body_digest=answer.body_digest,
         public_digest=answer.public_digest,
         body=body,

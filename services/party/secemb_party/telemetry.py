@@ -30,12 +30,11 @@ from prometheus_client import (
 )
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
-from secemb_party import transport
-
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["json", "text"]
+Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 passes messages on
 
 _REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 _PHASE_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 1800.0)
@@ -151,9 +150,9 @@ class Metrics:
         """Return how often each problem was sent, and as `peer: …` received."""
         return dict(self._refused)
 
-    def session(self, phase: str, count: int = 1) -> None:
-        """Count sessions that reached a phase, `keys` or `update`, by the way that they came."""
-        self._labelled(self._sessions, _word(phase), transport.current()).inc(count)
+    def session(self, phase: str, count: int = 1, *, transport: Transport = "direct") -> None:
+        """Count sessions that reached a phase, `keys` or `update`, by their transport."""
+        self._labelled(self._sessions, _word(phase), transport).inc(count)
 
     def round_ended(self, outcome: str) -> None:
         """Count a round that was `published` or `aborted`."""

@@ -9,6 +9,7 @@ can make one.
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as Base64Error
 from collections import OrderedDict
+from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -29,6 +30,15 @@ class TicketExpiredError(TicketError):
     """A ticket was good once."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Claim:
+    """The session that a message is said to belong to, and the ticket shown for it."""
+
+    round_id: bytes
+    session_id: bytes
+    ticket: str
+
+
 def issue_ticket(
     key: Ed25519PrivateKey, round_id: bytes, session_id: bytes, expires: int, *, domain: bytes = DOMAIN
 ) -> str:
@@ -42,37 +52,34 @@ class TicketCheck:
 
     def __init__(self, key: Ed25519PublicKey, *, domain: bytes = DOMAIN) -> None:
         self._key, self._domain = key, domain
-        self._verified: OrderedDict[tuple[str, bytes, bytes], int] = OrderedDict()  # and when each expires
+        self._verified: OrderedDict[Claim, int] = OrderedDict()  # and when each expires
 
-    def check(self, ticket: str, round_id: bytes, session_id: bytes, now: float) -> None:
-        """Raise `TicketError` unless the ticket is for exactly this session of this round and still good."""
-        name = (ticket, round_id, session_id)
-        expires = self._verified.get(name)
+    def check(self, claim: Claim, now: float) -> None:
+        """Raise `TicketError` unless the ticket is for exactly this session of this round and has not expired."""
+        expires = self._verified.get(claim)
         if expires is None:
-            expires = check_signature(self._key, ticket, round_id, session_id, self._domain)
-            self.remember(ticket, round_id, session_id, expires)
+            expires = check_signature(self._key, claim, self._domain)
+            self.remember(claim, expires)
         if expires < now:
             raise TicketExpiredError("the ticket has expired; join again")
 
-    def remember(self, ticket: str, round_id: bytes, session_id: bytes, expires: int) -> None:
-        """Keep a ticket that is known to be genuine: one that was verified here, or made here a moment ago."""
-        self._verified[ticket, round_id, session_id] = expires
+    def remember(self, claim: Claim, expires: int) -> None:
+        """Keep a ticket that is known to be genuine: it was verified here, or issued here a moment ago."""
+        self._verified[claim] = expires
         if len(self._verified) > _REMEMBERED:
             self._verified.popitem(last=False)
 
 
-def check_signature(
-    key: Ed25519PublicKey, ticket: str, round_id: bytes, session_id: bytes, domain: bytes = DOMAIN
-) -> int:
+def check_signature(key: Ed25519PublicKey, claim: Claim, domain: bytes = DOMAIN) -> int:
     """Return when a ticket for exactly this session of this round expires, or raise `TicketError`."""
     try:
-        data = urlsafe_b64decode(ticket.encode("ascii"))
+        data = urlsafe_b64decode(claim.ticket.encode("ascii"))
     except (Base64Error, ValueError):
         raise TicketError("the ticket is not base64; send the one that join returned") from None
     if len(data) != TICKET_BYTES:
         raise TicketError("the ticket has the wrong length; send the one that join returned")
     try:
-        key.verify(data[8:], _statement(domain, round_id, session_id, data[:8]))
+        key.verify(data[8:], _statement(domain, claim.round_id, claim.session_id, data[:8]))
     except InvalidSignature:
         raise TicketError("the ticket is for another round or session, or not from server 0; join again") from None
     return int.from_bytes(data[:8], "little")

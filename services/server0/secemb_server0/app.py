@@ -12,22 +12,22 @@ from fastapi import FastAPI
 from secemb_party.assembly import close_party, open_party, operator_hash, ticket_private_key
 from secemb_party.errors import PeerRefusedError, PeerUnavailableError, SettingsError
 from secemb_party.http.app import new_app
+from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
-from secemb_party.http.session_routes import UploadRoute, install_uploads, read_routes
-from secemb_party.http.task_routes import device_routes, relay_routes, table_routes
+from secemb_party.http.session_routes import session_routes
+from secemb_party.http.task_routes import task_routes
 from secemb_party.ledger import LedgerUnavailableError
-from secemb_party.listeners import Listener, serve
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.telemetry import get_logger, watch_event_loop
 from secemb_party.ui import Side, Surroundings, ui_routes
-from secemb_server0.join import AnnouncedKey, Door
+from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train
 from secemb_server0.operator_routes import rollback_routes
-from secemb_server0.peer import HttpPeer, Peer
+from secemb_server0.peer import HttpPeer, HttpRelayLine, Peer, RelayLine
 from secemb_server0.peer_transport import PeerClient, PeerTransport
-from secemb_server0.relay import HttpRelayLine, Limits, Relay, RelayLine
-from secemb_server0.relay_routes import RelayedUploads, relayed_routes
+from secemb_server0.relay import Limits, Relay, RelayedSessions
+from secemb_server0.relay_routes import relayed_routes
 from secemb_server0.routes import join_routes
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -57,25 +57,27 @@ def create_server0(
 ) -> Server0:
     """Return server 0 made of these parts; with a line for it, it relays where the task allows that."""
     leader = Leader(party, peer, choose_kind=choose_kind)
-    app = new_app("SecEmb server 0", DESCRIPTION, metrics=party.metrics, ready=leader.readiness)
-    door = Door(party, leader, ticket_key, open_enrolment=open_enrolment)
+    issuer = TicketIssuer(party, leader, ticket_key, open_enrolment=open_enrolment)
     line = relay_line if party.task.relays else None
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
-    app.include_router(device_routes(party))
-    app.include_router(table_routes(party))
-    app.include_router(read_routes(party, body_seconds=body_seconds))
-    app.include_router(relay_routes(party, relay_key.get if relay_key is not None else None))
-    more: tuple[UploadRoute, ...] = ()
+    routers = [
+        session_routes(party, body_seconds=body_seconds, completed=leader.completed),
+        join_routes(party, issuer, body_seconds=body_seconds, relay_key=relay_key),
+        task_routes(party, relay_key.get if relay_key is not None else None),
+    ]
     if line is not None and relay_key is not None:
-        relay = Relay(line, metrics=party.metrics, limits=relay_limits)
-        more = relayed_routes(RelayedUploads(party, relay, relay_key, completed=leader.completed))
-    install_uploads(app, party, body_seconds=body_seconds, completed=leader.completed, more=more)
-    app.by_hand.extend(join_routes(party, door, body_seconds=body_seconds, relay_key=relay_key))
+        relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
+        routers.append(
+            relayed_routes(relayed, relay_key, party.metrics, body_seconds=body_seconds, completed=leader.completed)
+        )
     if operator_hash is not None:
-        app.include_router(operator_routes(party, operator_hash))
-        app.include_router(rollback_routes(party, leader, operator_hash))
         side = Side(ask_standing=peer.standing, roll_back=leader.roll_back)
-        app.include_router(ui_routes(party, operator_hash, side, surroundings or Surroundings()))
+        routers += [
+            operator_routes(party, operator_hash),
+            rollback_routes(party, leader, operator_hash),
+            ui_routes(party, operator_hash, side, surroundings or Surroundings()),
+        ]
+    app = new_app("SecEmb server 0", DESCRIPTION, metrics=party.metrics, routers=routers, ready=leader.readiness)
     return Server0(leader, app)
 
 

@@ -10,9 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secemb_party.errors import PeerRefusedError, PeerUnavailableError, SessionConflictError, UnauthorizedError
 from secemb_party.ledger import Admission, RoundRecord, RoundState
 from secemb_party.service import Clock, Party
-from secemb_party.tickets import READ_DOMAIN, issue_ticket
+from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
 from secemb_server0.leader import Leader
-from secemb_server0.relay import RelayLine
+from secemb_server0.peer import RelayLine
 from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
@@ -94,8 +94,8 @@ class NotNow:
     seconds: int
 
 
-class Door:
-    """Who may take part, and in which round."""
+class TicketIssuer:
+    """Decides which devices may take part and in which round, and gives them tickets."""
 
     def __init__(self, party: Party, leader: Leader, key: Ed25519PrivateKey, *, open_enrolment: bool) -> None:
         self._party, self._leader, self._key, self._open = party, leader, key, open_enrolment
@@ -128,7 +128,7 @@ class Door:
             case Admission.ADMITTED | Admission.ALREADY:
                 expires = math.ceil(record.upload_until)
                 ticket = issue_ticket(self._key, record.round_id, session_id, expires)
-                self._party.tickets.remember(ticket, record.round_id, session_id, expires)
+                self._party.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
                 return Joined(record.spec.decode(), ticket, record.upload_until)
             case Admission.SESSION_TAKEN:
                 raise SessionConflictError("this session id is taken; draw a new one")

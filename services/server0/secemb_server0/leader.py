@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
 from secemb_party.evaluation import Share
-from secemb_party.http.health import Check
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
 from secemb_party.peer_messages import list_digest
-from secemb_party.service import Party
+from secemb_party.service import Check, Party
 from secemb_server0.conductor import (
     Abort,
     Advance,

@@ -1,77 +1,23 @@
 """The relay: passes devices' messages on to server 1, many in one request, until each has its reply."""
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
-
-import httpx
+from typing import TypeVar
 
 from secemb_party.errors import BusyError, PeerUnavailableError
-from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal, Reply, ReplyReader
+from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal
+from secemb_party.service import Party, Place
 from secemb_party.telemetry import Metrics
-from secemb_server0.peer import LINE_ERRORS
+from secemb_party.tickets import Claim
+from secemb_party.upload_macs import Kept, Sent
+from secemb_server0.peer import RelayLine
 from secemb_shared.errors import SecEmbError
-from secemb_shared.messages.relay_key import RELAY_KEY_BYTES
+from secemb_shared.messages import Kind, RoundSpec
+from secemb_shared.messages.relayed import encode_relayed_answer, relayed_bytes, reply_bytes, split_relayed, step_of
 
-_OK = 200
-
-
-class RelayLine(Protocol):
-    """What a relay asks of server 1."""
-
-    async def relay_key(self) -> bytes:
-        """Return the signed announcement of server 1's key."""
-
-    def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
-        """Send frames in one request and yield the replies, at most so many bytes each, as they arrive."""
-
-
-class HttpRelayLine:
-    """The line over the peer channel."""
-
-    def __init__(self, client: httpx.AsyncClient, metrics: Metrics | None = None) -> None:
-        self._client, self._metrics = client, metrics or Metrics()
-
-    async def relay_key(self) -> bytes:
-        """Return the signed announcement of server 1's key."""
-        try:
-            answer = await self._client.get("/peer/v1/relay-key")
-        except LINE_ERRORS as error:
-            raise self._unavailable("relay-key", error) from error
-        if answer.status_code != _OK or len(answer.content) != RELAY_KEY_BYTES:
-            raise self._unavailable("relay-key", None)
-        self._metrics.peer_call("relay-key", "ok")
-        return answer.content
-
-    async def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
-        """Send frames in one request, without joining them, and yield the replies as they arrive."""
-        headers = {"content-type": "application/octet-stream", "content-length": str(sum(map(len, frames)))}
-        reader = ReplyReader(most)
-        try:
-            async with self._client.stream("POST", "/peer/v1/relay", content=_each(frames), headers=headers) as answer:
-                if answer.status_code != _OK:
-                    raise self._unavailable("relay", None)
-                async for piece in answer.aiter_bytes():
-                    for reply in reader.feed(piece):
-                        yield reply
-        except LINE_ERRORS as error:
-            raise self._unavailable("relay", error) from error
-        except SecEmbError as error:
-            raise error if isinstance(error, PeerUnavailableError) else self._unavailable("relay", error) from error
-        self._metrics.peer_call("relay", "ok")
-        self._metrics.heard_peer(time.time())
-
-    def _unavailable(self, route: str, error: Exception | None) -> PeerUnavailableError:
-        self._metrics.peer_call(route, "unreachable")
-        return PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})")
-
-
-async def _each(frames: Sequence[bytes]) -> AsyncIterator[bytes]:
-    for frame in frames:
-        yield frame
+Own = TypeVar("Own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,3 +141,69 @@ class Relay:
             one.reply.set_exception(PeerUnavailableError("server 1 answered with another length than the round has"))
         else:
             one.reply.set_result(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipts:
+    """What both servers hold durably."""
+
+    own: Kept
+    other: bytes  # server 1's receipt, which only the device can check
+
+
+class RelayedSessions:
+    """Takes the messages of devices that talk to server 0 alone: it does its own part while server 1 does the other.
+
+    A message is taken when both servers hold it durably, and not before.
+    """
+
+    def __init__(self, party: Party, relay: Relay) -> None:
+        self._party, self._relay = party, relay
+
+    @asynccontextmanager
+    async def reserve_keys(self, claim: Claim) -> AsyncIterator[Place[bytes, bytes]]:
+        """Reserve a place for RELAYED_KEYS; taking it returns RELAYED_ANSWER, both answers under server 1's mask."""
+        async with self._party.reserve_keys(claim, "relayed") as own:
+            length = relayed_bytes(own.spec, Kind.RELAYED_KEYS)
+
+            async def take(message: bytes) -> bytes:
+                part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_KEYS, message)
+                taking = own.take(part)
+                del message, part  # many wait for server 1 at a time: their bytes are held once
+                answer, other = await _both(taking, passing)
+                return encode_relayed_answer(own.spec, claim.session_id, answer, other)
+
+            with self._relay.place(length):
+                yield Place(own.spec, length, take)
+
+    @asynccontextmanager
+    async def reserve_update(self, claim: Claim) -> AsyncIterator[Place[Sent, Receipts]]:
+        """Reserve a place for RELAYED_UPLOAD; taking it returns what is durable on both servers."""
+        async with self._party.reserve_update(claim, "relayed") as own:
+            length = relayed_bytes(own.spec, Kind.RELAYED_UPLOAD)
+
+            async def take(sent: Sent) -> Receipts:
+                part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_UPLOAD, sent.message)
+                taking = own.take(Sent(part, sent.mac))
+                del sent, part
+                return Receipts(*await _both(taking, passing))
+
+            with self._relay.place(length):
+                yield Place(own.spec, length, take)
+
+    def _pass_on(
+        self, spec: RoundSpec, claim: Claim, kind: Kind, message: bytes
+    ) -> tuple[bytes, "asyncio.Future[bytes]"]:
+        """Pass server 1's part on; return this server's own part, and what server 1 will reply."""
+        split, step = split_relayed(spec, claim.session_id, kind, message), step_of(spec, kind)
+        frame = Frame(step, claim, split.box + split.public)
+        return split.own, self._relay.pass_on(frame, reply_bytes(spec, step))
+
+
+async def _both(taking: Awaitable[Own], passing: "asyncio.Future[bytes]") -> tuple[Own, bytes]:
+    """Wait for both servers; if one refuses, the other is not waited for."""
+    try:
+        return await taking, await passing
+    finally:
+        passing.cancel()
+        await asyncio.gather(passing, return_exceptions=True)

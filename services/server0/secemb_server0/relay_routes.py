@@ -1,113 +1,94 @@
-"""A session's messages that come to server 0 alone: it does its own part while server 1 does the other.
+"""The routes of devices that talk to server 0 alone."""
 
-A device is answered when both servers hold its message durably, and not before.
-"""
-
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
-from typing import TypeVar
-
-from starlette.responses import Response
+from fastapi import Request
+from fastapi.routing import APIRouter
+from pydantic import BaseModel
+from starlette.responses import JSONResponse, Response
 
 from secemb_party.errors import OutdatedRelayKeyError
-from secemb_party.http.problems import PROBLEMS, UNAVAILABLE, problem_for, problem_response
-from secemb_party.http.requests import BINARY, describe_binary
-from secemb_party.http.session_routes import Arrival, Notify, UploadRoute, describe_receipt, with_mac
-from secemb_party.relay_frames import Frame
-from secemb_party.service import Party, ReadBody
-from secemb_party.upload_macs import Kept
+from secemb_party.http.problems import PROBLEMS, UNAVAILABLE, problem_for, problem_response, problem_responses
+from secemb_party.http.requests import (
+    BINARY,
+    RoundHex,
+    SessionHex,
+    describe_binary,
+    read_claim,
+    read_exactly,
+    read_mac,
+)
+from secemb_party.http.session_routes import (
+    SESSION_ERRORS,
+    WITH_TICKET,
+    WITH_TICKET_AND_MAC,
+    Notify,
+    session_router,
+)
+from secemb_party.telemetry import Metrics
+from secemb_party.upload_macs import Sent
 from secemb_server0.join import AnnouncedKey
-from secemb_server0.relay import Relay, RelayRefusedError
-from secemb_shared.messages import Kind
-from secemb_shared.messages.relayed import encode_relayed_answer, relayed_bytes, reply_bytes, split_relayed, step_of
+from secemb_server0.relay import RelayedSessions, RelayRefusedError
+from secemb_shared.errors import AlteredError, BoxError, MacError, OtherRoundError
 
-Own = TypeVar("Own")
-_OUTDATED = problem_for(OutdatedRelayKeyError).slug
-
-
-def relayed_routes(uploads: "RelayedUploads") -> tuple[UploadRoute, UploadRoute]:
-    """Return the routes of devices that talk to server 0 alone."""
-    return (
-        UploadRoute(
-            name="relayed-keys",
-            take=uploads.keys,
-            summary="Take RELAYED_KEYS, pass server 1's part on and return RELAYED_ANSWER when both hold the keys.",
-            answer=describe_binary("RELAYED_ANSWER: both servers' shares of the rows in one, under server 1's mask"),
-        ),
-        UploadRoute(
-            name="relayed-update",
-            take=uploads.update,
-            proven=True,
-            summary="Take RELAYED_UPLOAD, pass server 1's part on and return receipts when both hold the upload.",
-            answer=describe_receipt("what is durable here, and server 1's receipt", "sha256", "receipt"),
-        ),
-    )
+_ERRORS = (*SESSION_ERRORS, BoxError, AlteredError, OtherRoundError, OutdatedRelayKeyError)
+_OUTDATED = problem_for(OutdatedRelayKeyError)
 
 
-class RelayedUploads:
-    """Serves relayed keys and uploads."""
+class RelayedReceipt(BaseModel):
+    """What is durable now on both servers."""
 
-    def __init__(self, party: Party, relay: Relay, key: AnnouncedKey, *, completed: Notify) -> None:
-        self._party, self._relay, self._key, self._completed = party, relay, key, completed
+    sha256: str  # of this server's part of the message
+    receipt: str  # server 1's, for the device to check
 
-    async def keys(self, came: Arrival) -> Response:
-        """Take RELAYED_KEYS and return RELAYED_ANSWER: both servers' answers in one, under server 1's mask."""
 
-        def take(read: ReadBody) -> Awaitable[bytes]:
-            return self._party.keys(came.round_id, came.session_id, came.ticket, read)
+def relayed_routes(
+    sessions: RelayedSessions, key: AnnouncedKey, metrics: Metrics, *, body_seconds: float, completed: Notify
+) -> APIRouter:
+    """Return the routes; `completed` is called when an update is durable on both servers."""
+    router = session_router()
 
-        try:
-            own, other = await self._both(came, Kind.RELAYED_KEYS, take)
-        except RelayRefusedError as error:
-            return self._refuse(error)
-        spec = await self._party.spec(came.round_id)
-        return Response(encode_relayed_answer(spec, came.session_id, own, other), media_type=BINARY)
-
-    async def update(self, came: Arrival) -> Response:
-        """Take RELAYED_UPLOAD and return what is durable here, and server 1's receipt."""
-
-        def take(read: ReadBody) -> Awaitable[Kept]:
-            return self._party.update(came.round_id, came.session_id, came.ticket, with_mac(read, came.mac))
-
-        try:
-            own, receipt = await self._both(came, Kind.RELAYED_UPLOAD, take)
-        except RelayRefusedError as error:
-            return self._refuse(error)
-        self._completed()
-        answer = {"sha256": own.digest.hex(), "receipt": receipt.hex()}
-        return Response(json.dumps(answer, separators=(",", ":")), media_type="application/json")
-
-    async def _both(self, came: Arrival, kind: Kind, take: Callable[[ReadBody], Awaitable[Own]]) -> tuple[Own, bytes]:
-        """Return what this server makes of its part and what server 1 says to the rest, done at the same time."""
-        passing: list[asyncio.Future[bytes]] = []
-
-        async def read_own(_length: int) -> bytes:
-            spec = await self._party.spec(came.round_id)
-            size = relayed_bytes(spec, kind)
-            held.enter_context(self._relay.place(size))
-            split = split_relayed(spec, came.session_id, kind, await came.read(size))
-            rest = split.box + split.public
-            step = step_of(spec, kind)
-            frame = Frame(step, came.round_id, came.session_id, came.ticket, rest)
-            passing.append(self._relay.pass_on(frame, reply_bytes(spec, step)))
-            return split.own
-
-        with ExitStack() as held:
-            try:
-                own = await take(read_own)
-                other = await passing[0]
-            finally:
-                for one in passing:
-                    one.cancel()
-                await asyncio.gather(*passing, return_exceptions=True)
-        return own, other
-
-    def _refuse(self, error: RelayRefusedError) -> Response:
-        """Tell the device what server 1 has refused, in the words that it would have used itself."""
+    def refuse(error: RelayRefusedError) -> Response:
+        """Tell the device what server 1 has refused, as server 1 would have told it."""
         problem = PROBLEMS.get(error.refusal.slug, UNAVAILABLE)
-        self._party.metrics.refused(problem.slug)
-        if problem.slug == _OUTDATED:
-            self._key.forget()
+        metrics.refused(problem.slug)
+        if problem is _OUTDATED:
+            key.forget()
         return problem_response(problem, error)
+
+    @router.put(
+        "/relayed-keys",
+        operation_id="put_relayed_keys",
+        response_class=Response,
+        responses={
+            200: describe_binary("RELAYED_ANSWER: both servers' shares of the rows in one, under server 1's mask"),
+            **problem_responses(*_ERRORS),
+        },
+        openapi_extra=WITH_TICKET,
+    )
+    async def relayed_keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
+        """Take RELAYED_KEYS, pass server 1's part on and return RELAYED_ANSWER when both hold the keys."""
+        try:
+            async with sessions.reserve_keys(read_claim(request, round, session)) as place:
+                answer = await place.take(await read_exactly(request, place.length, body_seconds))
+        except RelayRefusedError as error:
+            return refuse(error)
+        return Response(answer, media_type=BINARY)
+
+    @router.put(
+        "/relayed-update",
+        operation_id="put_relayed_update",
+        response_model=RelayedReceipt,
+        responses=problem_responses(*_ERRORS, MacError),
+        openapi_extra=WITH_TICKET_AND_MAC,
+    )
+    async def relayed_update(round: RoundHex, session: SessionHex, request: Request) -> Response:
+        """Take RELAYED_UPLOAD, pass server 1's part on and return receipts when both hold the upload."""
+        claim, mac = read_claim(request, round, session), read_mac(request)
+        try:
+            async with sessions.reserve_update(claim) as place:
+                kept = await place.take(Sent(await read_exactly(request, place.length, body_seconds), mac))
+        except RelayRefusedError as error:
+            return refuse(error)
+        completed()
+        return JSONResponse({"sha256": kept.own.digest.hex(), "receipt": kept.other.hex()})
+
+    return router

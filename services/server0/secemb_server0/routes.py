@@ -1,10 +1,9 @@
 """What devices may ask server 0 alone: a ticket to take part in a round, or to read."""
 
-import re
 from base64 import urlsafe_b64encode
-from collections.abc import Awaitable, Callable
 from typing import Any
 
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -15,27 +14,25 @@ from secemb_party.errors import (
     UnauthorizedError,
     UnknownTaskError,
 )
-from secemb_party.http.by_hand import HandRequest, HandRoute, describe_parameter
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.requests import (
     JSON,
     RequestInvalidError,
     SlowBodyError,
+    TaskHex,
     describe_json,
     media_type,
     parse_message,
     read_small,
 )
+from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.service import Party
-from secemb_server0.join import AnnouncedKey, Door, NotNow
-from secemb_shared.errors import LengthError, SecEmbError
-
-Ask = Callable[[str | None, bytes], Awaitable[BaseModel | NotNow]]
+from secemb_server0.join import AnnouncedKey, NotNow, TicketIssuer
+from secemb_shared.errors import LengthError
 
 _LONGEST_TOKEN = 300
-_TASK = re.compile(r"[0-9a-f]{64}")
 
 
 class JoinRequest(BaseModel):
@@ -63,55 +60,84 @@ class ReadAnswer(BaseModel):
     read_until: float | None = None
 
 
+_ERRORS = (
+    RequestInvalidError,
+    LengthError,
+    SlowBodyError,
+    UnauthorizedError,
+    UnknownTaskError,
+    LedgerUnavailableError,
+)
+_REQUEST: dict[str, Any] = {"requestBody": {"required": True, **describe_json(JoinRequest)}, **needs(ENROLMENT)}
+
+
 def join_routes(
-    party: Party, door: Door, *, body_seconds: float, relay_key: AnnouncedKey | None = None
-) -> list[HandRoute]:
+    party: Party, issuer: TicketIssuer, *, body_seconds: float, relay_key: AnnouncedKey | None = None
+) -> APIRouter:
     """Return the routes by which devices get tickets."""
+    router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
 
-    async def join(token: str | None, session_id: bytes) -> JoinAnswer | NotNow:
-        outcome = await door.join(token, session_id)
-        if isinstance(outcome, NotNow):
-            return outcome
+    @router.post(
+        "/join",
+        operation_id="post_join",
+        response_model=JoinAnswer,
+        responses={
+            202: _not_now(JoinAnswer, "no round can be joined now; see Retry-After"),
+            **problem_responses(*_ERRORS, SessionConflictError),
+        },
+        openapi_extra=_REQUEST,
+    )
+    async def join(task: TaskHex, request: Request) -> Response:
+        """Return a ticket for this session, or 202 with Retry-After."""
+        token, session_id = await _read_join(party, task, request, body_seconds)
+        found = await issuer.join(token, session_id)
+        if isinstance(found, NotNow):
+            return _answer(JoinAnswer(), found)
         relay = await _shown(relay_key) if relay_key is not None else None
-        return JoinAnswer(round=outcome.round, ticket=outcome.ticket, upload_until=outcome.upload_until, relay=relay)
+        return _answer(JoinAnswer(round=found.round, ticket=found.ticket, upload_until=found.upload_until, relay=relay))
 
-    async def read(token: str | None, session_id: bytes) -> ReadAnswer | NotNow:
-        outcome = await door.read(token, session_id)
-        if isinstance(outcome, NotNow):
-            return outcome
-        return ReadAnswer(round=outcome.round, ticket=outcome.ticket, read_until=outcome.read_until)
+    @router.post(
+        "/read",
+        operation_id="post_read",
+        response_model=ReadAnswer,
+        responses={
+            202: _not_now(ReadAnswer, "there was no round yet; see Retry-After"),
+            **problem_responses(*_ERRORS),
+        },
+        openapi_extra=_REQUEST,
+    )
+    async def read(task: TaskHex, request: Request) -> Response:
+        """Return a ticket to read rows in this session, or 202 with Retry-After."""
+        token, session_id = await _read_join(party, task, request, body_seconds)
+        found = await issuer.read(token, session_id)
+        if isinstance(found, NotNow):
+            return _answer(ReadAnswer(), found)
+        return _answer(ReadAnswer(round=found.round, ticket=found.ticket, read_until=found.read_until))
 
-    def route(ask: Ask, path: str, empty: BaseModel, operation: dict[str, Any]) -> HandRoute:
-        serve = _serve(party, ask, empty.model_dump_json().encode(), body_seconds)
-        return HandRoute(method="POST", path_format=path, serve=serve, operation=operation)
-
-    return [
-        route(join, "/v1/tasks/{task}/join", JoinAnswer(), _JOIN),
-        route(read, "/v1/tasks/{task}/read", ReadAnswer(), _READ),
-    ]
-
-
-def _serve(party: Party, ask: Ask, empty: bytes, body_seconds: float) -> Callable[..., Awaitable[Response]]:
-    async def serve(request: HandRequest, task: str) -> Response:
-        body = await read_small(request, body_seconds)
-        token, session_id = _wish(request, body, task)
-        check_task(party, task)
-        outcome = await ask(token, session_id)
-        if isinstance(outcome, NotNow):
-            return Response(empty, 202, {"retry-after": str(outcome.seconds)}, JSON)
-        return Response(outcome.model_dump_json(), media_type=JSON)
-
-    return serve
+    return router
 
 
-def _wish(request: HandRequest, body: bytes, task: str) -> tuple[str | None, bytes]:
-    """Return the enrolment token and the session id of a request that is as it should be."""
-    token = request.headers.get("authorization")
-    fits = _TASK.fullmatch(task) and len(token or "") <= _LONGEST_TOKEN
-    if not fits or media_type(request) != JSON:
-        raise RequestInvalidError("a path or header is not what the interface describes")
+async def _read_join(party: Party, task: str, request: Request, seconds: float) -> tuple[str | None, bytes]:
+    """Return the enrolment token and the session id that a device shows."""
+    body = await read_small(request, seconds)
+    token = bearer(request)
+    if media_type(request) != JSON or len(token or "") > _LONGEST_TOKEN:
+        raise RequestInvalidError("a header is not what the interface describes")
     session = parse_message(JoinRequest, body).session
-    return (token.removeprefix("Bearer ") if token else None), bytes.fromhex(session)
+    check_task(party, task)
+    return token, bytes.fromhex(session)
+
+
+def _answer(answer: BaseModel, later: NotNow | None = None) -> Response:
+    if later is None:
+        return Response(answer.model_dump_json(), media_type=JSON)
+    return Response(answer.model_dump_json(), 202, {"retry-after": str(later.seconds)}, JSON)
+
+
+def _not_now(answer: type[BaseModel], description: str) -> dict[str, Any]:
+    """Return the OpenAPI description of the answer to a device that must come back later."""
+    seconds = {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}
+    return {"model": answer, "description": description, "headers": {"Retry-After": seconds}}
 
 
 async def _shown(key: AnnouncedKey) -> str | None:
@@ -120,45 +146,3 @@ async def _shown(key: AnnouncedKey) -> str | None:
         return urlsafe_b64encode(await key.get()).decode("ascii")
     except (PeerUnavailableError, PeerRefusedError):
         return None
-
-
-def _describe(
-    name: str, answer: type[BaseModel], *refusals: type[SecEmbError], now: str, not_now: str
-) -> dict[str, Any]:
-    """Return the OpenAPI operation of a route."""
-    content = describe_json(answer)
-    retry = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}}
-    return {
-        "tags": ["devices"],
-        "summary": name.capitalize(),
-        "description": f"Return a ticket {now}, or 202 with Retry-After.",
-        "operationId": f"post_{name}",
-        "parameters": [
-            describe_parameter("task", "path", {"type": "string", "pattern": f"^{_TASK.pattern}$"}),
-            describe_parameter(
-                "authorization", "header", {"type": "string", "maxLength": _LONGEST_TOKEN}, required=False
-            ),
-        ],
-        "requestBody": {"required": True, **describe_json(JoinRequest)},
-        "responses": {
-            200: {"description": "the ticket", **content},
-            202: {"description": not_now, "headers": retry, **content},
-            **problem_responses(
-                RequestInvalidError,
-                LengthError,
-                SlowBodyError,
-                UnauthorizedError,
-                UnknownTaskError,
-                LedgerUnavailableError,
-                *refusals,
-            ),
-        },
-    }
-
-
-_JOIN = _describe(
-    "join", JoinAnswer, SessionConflictError, now="for this session", not_now="nobody can join now; see Retry-After"
-)
-_READ = _describe(
-    "read", ReadAnswer, now="to read rows in this session", not_now="there was no round yet; see Retry-After"
-)

@@ -11,18 +11,18 @@ from fastapi import FastAPI
 from secemb_party.assembly import close_party, open_party, operator_hash
 from secemb_party.errors import SettingsError
 from secemb_party.http.app import new_app
+from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
-from secemb_party.http.session_routes import install_uploads, read_routes
-from secemb_party.http.task_routes import device_routes, relay_routes, table_routes
-from secemb_party.listeners import Listener, serve
+from secemb_party.http.session_routes import session_routes
+from secemb_party.http.task_routes import task_routes
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.telemetry import watch_event_loop
 from secemb_party.ui import Side, Surroundings, ui_routes
-from secemb_server1.relay import RelayDesk, peer_relay_routes
+from secemb_server1.relay import RelayReceiver
 from secemb_server1.relay_keys import KEYS_FILE, RelayKeys
 from secemb_server1.responder import Responder
-from secemb_server1.routes import bearer_check, peer_routes
+from secemb_server1.routes import bearer_check, peer_routes, relay_routes
 from secemb_shared.messages import TaskSpec
 
 DESCRIPTION = "The helper of a pair: devices send keys and updates here and to server 0."
@@ -47,26 +47,27 @@ def create_server1(
     relay_keys: RelayKeys | None = None,
 ) -> Server1:
     """Return server 1 made of these parts; with keys for it, it takes what server 0 passes on."""
-    desk = RelayDesk(party, relay_keys) if relay_keys is not None and party.task.relays else None
-    devices = new_app("SecEmb server 1", DESCRIPTION, metrics=party.metrics, ready=party.readiness)
-    devices.include_router(device_routes(party))
-    devices.include_router(table_routes(party))
-    devices.include_router(read_routes(party, body_seconds=body_seconds))
-    devices.include_router(relay_routes(party, desk.announce if desk is not None else None))
-    install_uploads(devices, party, body_seconds=body_seconds, completed=lambda: None)
+    receiver = RelayReceiver(party, relay_keys) if relay_keys is not None and party.task.relays else None
+    routers = [
+        session_routes(party, body_seconds=body_seconds, completed=lambda: None),
+        task_routes(party, receiver.announce if receiver is not None else None),
+    ]
     if operator_hash is not None:
-        devices.include_router(operator_routes(party, operator_hash))
-        devices.include_router(ui_routes(party, operator_hash, Side(), surroundings or Surroundings()))
-    peer = new_app("SecEmb server 1, peer channel", PEER_DESCRIPTION, metrics=party.metrics)
+        routers += [
+            operator_routes(party, operator_hash),
+            ui_routes(party, operator_hash, Side(), surroundings or Surroundings()),
+        ]
     bearer = bearer_check(party, peer_token_hash)
-    peer.include_router(peer_routes(party, Responder(party), bearer))
-    if desk is not None:
-        peer.include_router(peer_relay_routes(desk, bearer))
+    peer_routers = [peer_routes(party, Responder(party), bearer)]
+    if receiver is not None:
+        peer_routers.insert(0, relay_routes(receiver, party.metrics.refused, bearer))
+    devices = new_app("SecEmb server 1", DESCRIPTION, metrics=party.metrics, routers=routers, ready=party.readiness)
+    peer = new_app("SecEmb server 1, peer channel", PEER_DESCRIPTION, metrics=party.metrics, routers=peer_routers)
     return Server1(devices, peer)
 
 
 def relay_keys(settings: Settings, task: TaskSpec) -> RelayKeys | None:
-    """Return the keys that devices seal to, if the task is relayed."""
+    """Return the keys that devices encrypt to, if the task is relayed."""
     if not task.relays:
         return None
     if settings.relay.identity_file is None:

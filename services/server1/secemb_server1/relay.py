@@ -1,21 +1,14 @@
-"""Server 1's side of the relayed transport: it opens the box and goes on as if the message came directly."""
+"""Server 1's side of the relayed transport: it opens the box and goes on as if the message had come directly."""
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from functools import partial
 
 import numpy as np
-from fastapi import APIRouter, Depends, Request, Response
-from starlette.responses import StreamingResponse
 
-from secemb_party.http.problems import noted_problem
-from secemb_party.http.requests import BINARY, describe_binary, read_exactly, read_number
-from secemb_party.relay_frames import Frame, Refusal, Reply, read_frames
+from secemb_party.relay_frames import Frame
 from secemb_party.service import Party
 from secemb_party.upload_macs import Sent
 from secemb_server1.relay_keys import RelayKeys
-from secemb_server1.routes import BODY_SECONDS, PEER_REFUSED, Check
 from secemb_shared import holds
 from secemb_shared.errors import LengthError
 from secemb_shared.holds import hold_of
@@ -24,78 +17,59 @@ from secemb_shared.messages.envelope import ENVELOPE_BYTES
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
 from secemb_shared.messages.relayed import box_bytes, open_content, public_bytes, rebuild
 
-Result = TypeVar("Result")
 _KEPT_ROUNDS = 4
-_SMALL = 1 << 18  # bytes that are hashed and masked faster than a thread can be asked to
 
 
-class RelayDesk:
+class RelayReceiver:
     """Takes what server 0 passes on."""
 
     def __init__(self, party: Party, keys: RelayKeys) -> None:
         self._party, self.keys = party, keys
-        self._rounds: dict[bytes, tuple[RoundSpec, bytes]] = {}  # and the digest of the dense part that is read
+        self._dense: dict[int, bytes] = {}  # digests of the dense parts that rounds read, by model version
 
     async def announce(self) -> bytes:
-        """Return the key that devices seal to, signed."""
+        """Return the signed announcement of the key that devices encrypt to."""
         return self.keys.announcement(self._party.clock())
 
-    async def take(self, place: int, frame: Frame) -> Reply:
-        """Do what a frame asks for; a refusal is counted, says no more than its name and leaves other frames alone."""
-        try:
-            step = self._take_keys if frame.step is Kind.KEYS else self._take_upload
-            return Reply(place, await step(frame))
-        except Exception as error:
-            problem = noted_problem(error, self._party.metrics.refused)
-            return Reply(place, Refusal(problem.slug, getattr(error, "retry_after", problem.retry_after)))
+    async def take(self, frame: Frame) -> bytes:
+        """Take a frame's message and return the reply, once the message is durable."""
+        return await (self._take_keys(frame) if frame.step is Kind.KEYS else self._take_upload(frame))
 
     async def _take_keys(self, frame: Frame) -> bytes:
-        made: list[bytes] = []
-
-        async def read(_length: int) -> bytes:
-            made.append((await self._build(frame)).message)
-            return made[0]
-
-        answer = await self._party.keys(frame.round_id, frame.session_id, frame.ticket, read)
-        spec, dense = await self._round(frame.round_id)
-        return await self._run(len(answer), lambda: _masked(spec, frame.session_id, made[0], answer, dense))
+        async with self._party.reserve_keys(frame.claim, "relayed") as place:
+            spec, session_id, dense = place.spec, frame.claim.session_id, await self._dense_digest(place.spec)
+            keys = (await self._open(spec, frame)).message
+            answer = await place.take(keys)
+        masked = partial(_masked, spec, session_id, keys, answer, dense)
+        return await self._party.workers.run(masked, size=len(answer))
 
     async def _take_upload(self, frame: Frame) -> bytes:
-        async def read(_length: int) -> Sent:
-            return await self._build(frame)
+        async with self._party.reserve_update(frame.claim, "relayed") as place:
+            kept = await place.take(await self._open(place.spec, frame))
+            return holds.receipt_of(place.spec.label(frame.claim.session_id), kept.hold, kept.digest)
 
-        kept = await self._party.update(frame.round_id, frame.session_id, frame.ticket, read)
-        spec, _ = await self._round(frame.round_id)
-        return holds.receipt_of(spec.label(frame.session_id), kept.hold, kept.digest)
-
-    async def _build(self, frame: Frame) -> Sent:
+    async def _open(self, spec: RoundSpec, frame: Frame) -> Sent:
         """Return the direct message and its MAC, from the box and the public part beside it."""
-        spec, _ = await self._round(frame.round_id)
         size = box_bytes(frame.step)
         if len(frame.rest) != size + public_bytes(spec, frame.step):
-            raise LengthError("the sealed and the public part do not have the length that the round asks for")
-        sealed, public = frame.rest[:size], frame.rest[size:]
-        key = self.keys.private(sealed[:KEY_ID_BYTES], self._party.clock())
+            raise LengthError("the box and the public part do not have the length that the round asks for")
+        box, public = frame.rest[:size], frame.rest[size:]
+        key = self.keys.private(box[:KEY_ID_BYTES], self._party.clock())
 
         def build() -> Sent:
-            content = open_content(spec, frame.session_id, frame.step, key, sealed)
-            return Sent(*rebuild(spec, frame.session_id, frame.step, public, content))
+            content = open_content(spec, frame.claim.session_id, frame.step, key, box)
+            return Sent(*rebuild(spec, frame.claim.session_id, frame.step, public, content))
 
-        return await self._run(len(public), build)
+        return await self._party.workers.run(build, size=len(public))
 
-    async def _round(self, round_id: bytes) -> tuple[RoundSpec, bytes]:
-        found = self._rounds.get(round_id)
+    async def _dense_digest(self, spec: RoundSpec) -> bytes:
+        found = self._dense.get(spec.model_version)
         if found is None:
-            _, spec = await self._party.round(round_id)
             model = await self._party.workers.run(lambda: self._party.models.load(spec.model_version))
-            dense = hashlib.sha256(model.dense.astype("<f4").tobytes()).digest()
-            found = self._rounds[round_id] = (spec, dense)
-            while len(self._rounds) > _KEPT_ROUNDS:
-                self._rounds.pop(next(iter(self._rounds)))
+            found = self._dense[spec.model_version] = hashlib.sha256(model.dense.astype("<f4").tobytes()).digest()
+            while len(self._dense) > _KEPT_ROUNDS:
+                self._dense.pop(next(iter(self._dense)))
         return found
-
-    async def _run(self, size: int, work: Callable[[], Result]) -> Result:
-        return work() if size <= _SMALL else await self._party.workers.run(work)
 
 
 def _masked(spec: RoundSpec, session_id: bytes, keys: bytes, answer: bytes, dense: bytes) -> bytes:
@@ -105,39 +79,3 @@ def _masked(spec: RoundSpec, session_id: bytes, keys: bytes, answer: bytes, dens
     masked = holds.mask(place, hold, words)
     marks = holds.receipt_of(place, hold, hold) + holds.dense_mark(place, hold, dense)
     return masked.astype("<u4", copy=False).tobytes() + marks
-
-
-_FRAMES = {"requestBody": describe_binary("frames of devices' messages, one after the other")}
-_MOST_BYTES = (1 << 28) + (1 << 23)  # one message as long as the protocol allows, or many short ones
-
-
-def peer_relay_routes(desk: RelayDesk, check_bearer: Check) -> APIRouter:
-    """Return what server 0 calls to pass devices' messages on."""
-    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)], responses=PEER_REFUSED)
-
-    @router.get("/relay-key", response_class=Response)
-    async def relay_key() -> Response:
-        """Return the signed announcement of the key that devices seal to."""
-        return Response(await desk.announce(), media_type=BINARY)
-
-    @router.post("/relay", response_class=Response, openapi_extra=_FRAMES)
-    async def relay(request: Request) -> Response:
-        """Take messages of many sessions; answer each as soon as it is durable."""
-        announced = read_number(request.headers.get("content-length", ""))
-        if announced is None or announced > _MOST_BYTES:
-            raise LengthError("say how long the frames are, and send fewer at a time")
-        frames = list(read_frames(await read_exactly(request, announced, BODY_SECONDS)))
-        return StreamingResponse(_replies(desk, frames), media_type=BINARY)
-
-    return router
-
-
-async def _replies(desk: RelayDesk, frames: Sequence[Frame]) -> AsyncIterator[bytes]:
-    """Yield replies in the order in which they are ready."""
-    tasks = [asyncio.ensure_future(desk.take(place, frame)) for place, frame in enumerate(frames)]
-    try:
-        for done in asyncio.as_completed(tasks):
-            yield (await done).encode()
-    finally:
-        for task in tasks:
-            task.cancel()  # server 0 has gone; what is durable stays, and it will ask again

@@ -1,26 +1,31 @@
-"""The peer channel's routes on server 1: a listener of their own, mutual TLS, and a bearer known by its hash."""
+"""The peer channel's routes on server 1: their own listener, mutual TLS, and a bearer token known by its hash."""
 
-import hashlib
-import hmac
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response, Security
 from pydantic import ValidationError
+from starlette.responses import StreamingResponse
 
 from secemb_party.errors import PeerRefusedError, RoundClosedError, UnauthorizedError, UnknownRoundError
-from secemb_party.http import requests
-from secemb_party.http.problems import problem_responses
+from secemb_party.http.problems import Refused, noted_problem, problem_responses
 from secemb_party.http.requests import (
     BINARY,
     JSON,
     MediaTypeError,
     RequestInvalidError,
+    RoundHex,
     SlowBodyError,
+    describe_binary,
+    describe_json,
+    media_type,
+    parse_message,
     read_exactly,
     read_number,
+    read_small,
 )
-from secemb_party.http.task_routes import RoundHex
+from secemb_party.http.security import PEER, bearer, has_hash, needs
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.peer_messages import (
     AbortReason,
@@ -34,17 +39,19 @@ from secemb_party.peer_messages import (
     SessionList,
     StandingMessage,
 )
+from secemb_party.relay_frames import Frame, Refusal, Reply, read_frames
 from secemb_party.service import Party
 from secemb_party.storage import Shape
+from secemb_server1.relay import RelayReceiver
 from secemb_server1.responder import Responder
 from secemb_shared.errors import EncodingError, LengthError
 
-BODY_SECONDS = 300.0
+_BODY_SECONDS = 300.0
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
 _WORDS = 1 << 14  # bytes of a message, names of sessions apart
 _NAMES = 200  # bytes that a session needs on a list
-PEER_REFUSED = problem_responses(
+_REFUSED = problem_responses(
     RequestInvalidError,
     LengthError,
     EncodingError,
@@ -56,17 +63,18 @@ PEER_REFUSED = problem_responses(
     MediaTypeError,
     LedgerUnavailableError,
 )
-_NUMBERS = {"requestBody": requests.describe_binary("the numbers of the model; empty where a round leads to none")}
+_FRAMES = {"requestBody": describe_binary("frames of devices' messages, one after the other")}
+_MOST_FRAMES_BYTES = (1 << 28) + (1 << 23)  # one message as long as the protocol allows, or many short ones
+_NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty where a round leads to none")}
 
-Check = Callable[..., None]
+Check = Callable[[Request], None]
 
 
 def bearer_check(party: Party, token_hash: bytes) -> Check:
-    """Return what lets server 0 in and nobody else."""
+    """Return what lets in server 0 alone."""
 
-    def check_bearer(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
-        given = hashlib.sha256(authorization.removeprefix("Bearer ").encode()).digest()
-        if not hmac.compare_digest(given, token_hash):
+    def check_bearer(request: Request) -> None:
+        if not has_hash(bearer(request) or "", token_hash):
             party.metrics.stranger()
             raise UnauthorizedError("this is not the peer's token; pair the two servers again")
         party.metrics.heard_peer(party.clock())
@@ -78,21 +86,22 @@ def _message(kind: type[PeerMessage], party: Party) -> Any:
     """Return how a message is read: after the bearer was looked at, and no longer than a round's can be."""
 
     async def read(request: Request) -> PeerMessage:
-        if requests.media_type(request) != JSON:
+        if media_type(request) != JSON:
             raise MediaTypeError(f"send the message as {JSON}")
         most = _WORDS + _NAMES * party.task.cohort
-        return requests.parse_message(kind, await requests.read_small(request, BODY_SECONDS, most=most))
+        return parse_message(kind, await read_small(request, _BODY_SECONDS, most=most))
 
     return Depends(read)
 
 
 def _describe(kind: type[PeerMessage]) -> dict[str, Any]:
-    return {"requestBody": {"required": True, **requests.describe_json(kind)}}
+    return {"requestBody": {"required": True, **describe_json(kind)}}
 
 
 def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIRouter:
     """Return what server 0 may call."""
-    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=[Depends(check_bearer)], responses=PEER_REFUSED)
+    needed = [Security(PEER), Depends(check_bearer)]
+    router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=needed, responses=_REFUSED)
 
     @router.get("/standing")
     async def standing() -> StandingMessage:
@@ -131,7 +140,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
     async def roll_back(request: Request, published: PublishedHeader) -> ListDigest:
         """Take over a version that has the numbers of an older one."""
         facts = _read(RolledBack, published)
-        body = await read_exactly(request, 4 * Shape.of(party.task).numbers, BODY_SECONDS)
+        body = await read_exactly(request, 4 * Shape.of(party.task).numbers, _BODY_SECONDS)
         return ListDigest(digest=(await responder.roll_back(facts, body)).hex())
 
     @router.post("/rounds/{round}/publish", openapi_extra=_NUMBERS)
@@ -140,7 +149,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         facts = _read(Published, published)
         announced = read_number(request.headers.get("content-length", "0"))
         length = 0 if announced == 0 else 4 * Shape.of(party.task).numbers
-        body = await read_exactly(request, length, BODY_SECONDS)
+        body = await read_exactly(request, length, _BODY_SECONDS)
         return ListDigest(digest=(await responder.publish(bytes.fromhex(round), facts, body)).hex())
 
     @router.post("/rounds/{round}/abort", openapi_extra=_describe(AbortReason))
@@ -157,3 +166,46 @@ def _read(kind: type[Facts], header: str) -> Facts:
         return kind.model_validate_json(header)
     except ValidationError:
         raise PeerRefusedError("the header of the published model cannot be read") from None
+
+
+def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check) -> APIRouter:
+    """Return what server 0 calls to pass devices' messages on."""
+    router = APIRouter(prefix="/peer/v1", tags=["peer"], responses=_REFUSED)
+
+    @router.get("/relay-key", response_class=Response, openapi_extra=needs(PEER))
+    async def relay_key(request: Request) -> Response:
+        """Return the signed announcement of the key that devices encrypt to."""
+        check_bearer(request)
+        return Response(await receiver.announce(), media_type=BINARY)
+
+    @router.post("/relay", response_class=Response, openapi_extra=_FRAMES | needs(PEER))
+    async def relay(request: Request) -> Response:
+        """Take messages of many sessions; answer each as soon as it is durable."""
+        check_bearer(request)
+        announced = read_number(request.headers.get("content-length", ""))
+        if announced is None or announced > _MOST_FRAMES_BYTES:
+            raise LengthError("announce the length of the frames, and send fewer at a time")
+        frames = list(read_frames(await read_exactly(request, announced, _BODY_SECONDS)))
+        return StreamingResponse(_replies(receiver, frames, refused), media_type=BINARY)
+
+    return router
+
+
+async def _replies(receiver: RelayReceiver, frames: Sequence[Frame], refused: Refused) -> AsyncIterator[bytes]:
+    """Yield replies in the order in which they are ready."""
+    tasks = [asyncio.ensure_future(_reply(receiver, place, frame, refused)) for place, frame in enumerate(frames)]
+    try:
+        for done in asyncio.as_completed(tasks):
+            yield (await done).encode()
+    finally:
+        for task in tasks:
+            task.cancel()  # server 0 has gone; what is durable stays, and it will ask again
+
+
+async def _reply(receiver: RelayReceiver, place: int, frame: Frame, refused: Refused) -> Reply:
+    """Return the reply to one frame; a refusal gives no more than its name and leaves other frames alone."""
+    try:
+        return Reply(place, await receiver.take(frame))
+    except Exception as error:
+        problem = noted_problem(error, refused)
+        return Reply(place, Refusal(problem.slug, problem.seconds(error)))

@@ -10,7 +10,7 @@ import httpx
 from secemb_party.errors import PeerUnavailableError, SettingsError
 from secemb_party.settings import Settings
 from secemb_server0.app import peer_client
-from secemb_server0.relay import HttpRelayLine
+from secemb_server0.peer import HttpRelayLine
 from secemb_server1.app import relay_keys
 from secemb_server1.relay_keys import ACTIVE, HeldKey, RelayKeys
 from secemb_shared.errors import MessageError, SecEmbError

@@ -1,14 +1,11 @@
 """A FastAPI app with everything both servers want around their routes, and nothing that reports elsewhere."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterable
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.types import Receive, Scope, Send
+from fastapi import APIRouter, FastAPI
 
-from secemb_party.http.by_hand import ByHand, HandRoute
 from secemb_party.http.health import Readiness, health_router
 from secemb_party.http.middleware import Requests
 from secemb_party.http.problems import (
@@ -20,34 +17,18 @@ from secemb_party.http.problems import (
     describe_problems,
     install_problems,
 )
+from secemb_party.http.security import add_schemes
 from secemb_party.telemetry import Metrics
-
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
 class Service(FastAPI):
-    """FastAPI with our layers around it, whose description says that invalid requests get a problem document."""
-
-    def __init__(self, metrics: Metrics, **options: Any) -> None:
-        super().__init__(**options)
-        install_problems(self, metrics.refused)
-        self.by_hand: list[HandRoute] = []  # served next to the framework
-        # Outside of the framework, whose own layers have nothing to add to the routes by hand.
-        self._around = Requests(ByHand(super().__call__, self.by_hand, metrics.refused), metrics)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        await self._around(scope, receive, send)
+    """FastAPI whose description says that invalid requests get a problem document, and who may call what."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI description."""
         if self.openapi_schema is None:
             description = super().openapi()
-            for route in self.by_hand:
-                operation = route.operation | {
-                    "responses": {str(k): v for k, v in route.operation["responses"].items()}
-                }
-                description["paths"].setdefault(route.path_format, {})[route.method.lower()] = operation
+            add_schemes(description)
             self.openapi_schema = _with_problems(description)
         return self.openapi_schema
 
@@ -57,19 +38,18 @@ def new_app(
     description: str,
     *,
     metrics: Metrics,
+    routers: Iterable[APIRouter],
     ready: Readiness | None = None,
-    lifespan: Lifespan | None = None,
 ) -> Service:
-    """Return an app with problems, measurements, health routes and `/openapi.json`, ready for routes.
+    """Return an app with these routes, problems, measurements, health routes and `/openapi.json`.
 
-    A listener without `ready`, such as the peer's, has `/healthz` only.
+    Routes are tried in this order: those that sessions call come first. A listener without `ready`, such as the peer's,
+    has `/healthz` only.
     """
     app = Service(
-        metrics,
         title=title,
         description=description,
         version=version("secemb"),
-        lifespan=lifespan,
         docs_url=None,  # the pages load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # a redirect would repeat the caller's path
@@ -83,7 +63,10 @@ def new_app(
         },
     )
     metrics.expect_problems(PROBLEMS)
-    app.include_router(health_router(ready, metrics))
+    install_problems(app, metrics.refused)
+    app.add_middleware(Requests, metrics=metrics)  # added last: around everything else
+    for router in (*routers, health_router(ready, metrics)):
+        app.include_router(router)
     return app
 
 

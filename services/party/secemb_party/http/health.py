@@ -1,22 +1,13 @@
 """Whether a service lives, whether it is ready, and what it has measured."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
 
 from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from secemb_party.service import Check
 from secemb_party.telemetry import CONTENT_TYPE, Metrics, get_logger
-
-
-class Check(NamedTuple):
-    """One thing a service needs. A hint is public: it names the fix, never an address or a secret."""
-
-    check: str
-    ok: bool
-    hint: str
-
 
 Readiness = Callable[[], Awaitable[Sequence[Check]]]
 

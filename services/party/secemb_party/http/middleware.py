@@ -11,7 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
 from secemb_party.telemetry import Metrics, debugging, get_logger
-from secemb_party.transport import arrived, served
 
 REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"
@@ -55,12 +54,11 @@ class Requests:
             return
         # Never the caller's own id: what comes from outside does not go into a log. No secret, hence no system call.
         exchange = _Exchange(f"{random.getrandbits(64):016x}", scope, receive, send)
-        bound, arrival = bind_contextvars(request=exchange.request_id), arrived(scope["path"])
+        bound = bind_contextvars(request=exchange.request_id)
         try:
             await self._app(scope, exchange.receive, exchange.send)
         finally:
             self._record(scope, exchange)
-            served(arrival)
             reset_contextvars(**bound)
 
     def _record(self, scope: Scope, exchange: "_Exchange") -> None:
@@ -120,7 +118,5 @@ class _Exchange:
 
 def route_template(scope: Scope) -> str:
     """Return the template of the route that served this request, such as `/v1/rounds/{round}`."""
-    # FastAPI keeps a route as it was written and the prefixes of the routers around it apart from it.
-    included = scope.get("fastapi", {}).get("effective_route_context")
-    template = getattr(included, "path_format", None) or getattr(scope.get("route"), "path_format", None)
+    template = getattr(scope.get("route"), "path_format", None)
     return template if isinstance(template, str) else UNMATCHED

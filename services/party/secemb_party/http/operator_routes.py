@@ -4,21 +4,20 @@ Nothing here is about a single device: counts, digests, times and states only.
 """
 
 import asyncio
-import hashlib
-import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request, Security
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from secemb_party.errors import UnauthorizedError, UnknownRoundError
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.requests import Number, read_number
+from secemb_party.http.security import OPERATOR, bearer, has_hash
 from secemb_party.ledger import Event, LedgerUnavailableError, RoundRecord
 from secemb_party.service import Party
 
@@ -90,18 +89,12 @@ class PrivacyView(BaseModel):
 def operator_router(token_hash: bytes) -> APIRouter:
     """Return a router for routes that need the operator's token."""
 
-    def check_operator(authorization: Annotated[str, Header(max_length=300)] = "") -> None:
-        if not is_operator(authorization.removeprefix("Bearer "), token_hash):
+    def check_operator(request: Request) -> None:
+        if not has_hash(bearer(request) or "", token_hash):
             raise UnauthorizedError("this is not the operator's token; `secemb init` printed it once")
 
-    return APIRouter(
-        prefix="/v1/operator", tags=["operator"], dependencies=[Depends(check_operator)], responses=_REFUSED
-    )
-
-
-def is_operator(token: str, token_hash: bytes) -> bool:
-    """Return whether this is the operator's token."""
-    return hmac.compare_digest(hashlib.sha256(token.encode()).digest(), token_hash)
+    needed = [Security(OPERATOR), Depends(check_operator)]
+    return APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=needed, responses=_REFUSED)
 
 
 def operator_routes(party: Party, token_hash: bytes) -> APIRouter:

@@ -51,6 +51,11 @@ class Problem:
         """Return the stable identifier."""
         return PREFIX + self.slug
 
+    def seconds(self, error: Exception | None) -> int | None:
+        """Return after how many seconds to try again; an error may know better than the table."""
+        found: int | None = getattr(error, "retry_after", self.retry_after)
+        return found
+
 
 def _silent(slug: str, status: int, title: str, retry_after: int | None = None) -> Problem:
     return Problem(slug=slug, status=status, title=title, speaks=False, retry_after=retry_after)
@@ -161,9 +166,8 @@ def problem_response(
         document["detail"] = detail
     if (who := getattr(error, "refused_by", None)) is not None:
         document["refused_by"] = who
-    seconds = getattr(error, "retry_after", problem.retry_after)
     extra = dict(headers or {})
-    if seconds is not None:
+    if (seconds := problem.seconds(error)) is not None:
         extra["Retry-After"] = str(seconds)
     if problem.status == 401:
         extra["WWW-Authenticate"] = "Bearer"

@@ -1,17 +1,46 @@
-"""What arrives from outside: whole numbers, and bodies of a known length, read within a time limit."""
+"""What arrives from outside: ids and numbers, headers, and bodies of a known length, read within a time limit."""
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping
-from typing import Annotated, Any, Protocol, TypeVar
+from collections.abc import Awaitable
+from contextlib import aclosing
+from typing import Annotated, Any, TypeVar
 
+from fastapi import Path
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
-from starlette.types import Receive
+from starlette.requests import ClientDisconnect, Request
 
-from secemb_shared.errors import LengthError, SecEmbError
+from secemb_party.http.security import TICKET
+from secemb_party.tickets import Claim
+from secemb_shared.errors import LengthError, MacError, SecEmbError
+from secemb_shared.holds import MARK_BYTES
 from secemb_shared.messages.canonical import LARGEST_NUMBER
 
+BINARY, JSON = "application/octet-stream", "application/json"
+LARGEST_SMALL_BODY = 4096  # bytes; a request to join has about 50
+MAC_HEADER = "secemb-proof"
+
 _DIGITS = re.compile(r"[0-9]{1,16}")
+_MAC_DIGITS = re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
+_LONGEST_TICKET = 128
+
+Result = TypeVar("Result")
+Message = TypeVar("Message", bound=BaseModel)
+TaskHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+RoundHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
+SessionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+
+
+class SlowBodyError(SecEmbError):
+    """A body did not arrive in time."""
+
+
+class MediaTypeError(SecEmbError):
+    """A body is not what the route takes."""
+
+
+class RequestInvalidError(SecEmbError):
+    """A request is not what the interface describes."""
 
 
 def read_number(text: str) -> int | None:
@@ -30,48 +59,23 @@ def _checked(text: object) -> int:
 Number = Annotated[int, Field(ge=0, le=LARGEST_NUMBER), BeforeValidator(_checked)]
 
 
-class SlowBodyError(SecEmbError):
-    """A body did not arrive in time."""
+def read_claim(request: Request, round_: str, session: str) -> Claim:
+    """Return the session that a request is about, and the ticket in its header."""
+    ticket = request.headers.get(TICKET.model.name, "")
+    if not 0 < len(ticket) <= _LONGEST_TICKET:
+        raise RequestInvalidError("the ticket is missing or too long; send the one that join returned")
+    return Claim(bytes.fromhex(round_), bytes.fromhex(session), ticket)
 
 
-class MediaTypeError(SecEmbError):
-    """A body is not what the route takes."""
+def read_mac(request: Request) -> bytes:
+    """Return the upload MAC in a request's header."""
+    digits = request.headers.get(MAC_HEADER, "")
+    if not _MAC_DIGITS.fullmatch(digits):
+        raise MacError(f"send the MAC of this upload in the header {MAC_HEADER}: docs/reference/protocol.md")
+    return bytes.fromhex(digits)
 
 
-class RequestInvalidError(SecEmbError):
-    """A request is not what the interface describes."""
-
-
-BINARY, JSON = "application/octet-stream", "application/json"
-LARGEST_SMALL_BODY = 4096  # bytes; a wish to join has about 50
-
-Result = TypeVar("Result")
-Message = TypeVar("Message", bound=BaseModel)
-
-
-class WithBody(Protocol):
-    """A request, as the framework has it or by hand."""
-
-    @property
-    def headers(self) -> Mapping[str, str]:
-        """Return the headers, by their names in small letters."""
-
-    @property
-    def receive(self) -> Receive:
-        """Return how to get the next piece."""
-
-
-def describe_binary(description: str) -> dict[str, Any]:
-    """Return the OpenAPI description of a binary body."""
-    return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
-
-
-def describe_json(kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI description of a message."""
-    return {"content": {JSON: {"schema": kind.model_json_schema()}}}
-
-
-def media_type(request: WithBody) -> str:
+def media_type(request: Request) -> str:
     """Return what a body is said to be, without parameters."""
     return request.headers.get("content-type", "").split(";")[0].strip()
 
@@ -84,7 +88,7 @@ def parse_message(kind: type[Message], body: bytes) -> Message:
         raise RequestInvalidError("the body is not what the interface describes") from None
 
 
-async def read_exactly(request: WithBody, length: int, seconds: float) -> bytes:
+async def read_exactly(request: Request, length: int, seconds: float) -> bytes:
     """Return a body of `length` bytes; refuse another announced length before a byte is read."""
     if media_type(request) != BINARY:
         raise MediaTypeError(f"send the message as {BINARY}")
@@ -97,8 +101,8 @@ async def read_exactly(request: WithBody, length: int, seconds: float) -> bytes:
     return body
 
 
-async def read_small(request: WithBody, seconds: float, *, most: int = LARGEST_SMALL_BODY) -> bytes:
-    """Return a body of a few words; anything longer or slower is refused, and no more of it is read."""
+async def read_small(request: Request, seconds: float, *, most: int = LARGEST_SMALL_BODY) -> bytes:
+    """Return a short body; one that is longer or slower is refused, and no more of it is read."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > most:
         raise LengthError(f"a body has at most {most} bytes here")
@@ -116,15 +120,38 @@ async def _in_time(reading: Awaitable[Result], seconds: float) -> Result:
         raise SlowBodyError(f"the body did not arrive within {seconds:g} seconds") from None
 
 
-async def _collect(request: WithBody, most: int) -> bytes:
+async def _collect(request: Request, most: int) -> bytes:
     """Return the body, or its beginning where it is longer than it may be."""
     pieces, length = [], 0
-    while length <= most:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            raise LengthError("the body ended early")
-        pieces.append(message.get("body", b""))
-        length += len(pieces[-1])
-        if not message.get("more_body"):
-            break
+    try:
+        async with aclosing(request.stream()) as stream:
+            async for piece in stream:
+                pieces.append(piece)
+                length += len(piece)
+                if length > most:
+                    break
+    except ClientDisconnect:
+        raise LengthError("the body ended early") from None
     return b"".join(pieces)
+
+
+def describe_binary(description: str) -> dict[str, Any]:
+    """Return the OpenAPI description of a binary body."""
+    return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
+
+
+def describe_json(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the OpenAPI description of a message."""
+    return {"content": {JSON: {"schema": kind.model_json_schema()}}}
+
+
+def describe_mac() -> dict[str, Any]:
+    """Return the OpenAPI description of the header that carries an upload MAC."""
+    return {
+        "name": MAC_HEADER,
+        "in": "header",
+        "required": True,
+        "schema": {"type": "string", "pattern": f"^{_MAC_DIGITS.pattern}$"},
+        "description": "The MAC shows that the upload comes from the device that made the keys: "
+        "docs/reference/protocol.md, section 13.2.",
+    }

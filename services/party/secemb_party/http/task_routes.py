@@ -15,42 +15,21 @@ from secemb_party.errors import (
 )
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.ranges import Conditions, RangeError, conditional
-from secemb_party.http.requests import BINARY, describe_binary
+from secemb_party.http.requests import BINARY, TaskHex, describe_binary
 from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.table_copies import Body, TableCopies, Wanted
 from secemb_shared.messages.table import TableFormat
 
-Announcement = Callable[[], Awaitable[bytes]]
-_ANSWER: dict[int | str, dict[str, Any]] = {
-    200: describe_binary("server 1's relay key, signed: docs/reference/protocol.md, section 13.5"),
-    **problem_responses(UnknownTaskError, RelayUnavailableError, PeerUnavailableError),
-}
-
-
-def relay_routes(party: Party, announcement: Announcement | None) -> APIRouter:
-    """Return the route by which devices learn server 1's relay key."""
-    router = APIRouter(prefix="/v1", tags=["devices"])
-
-    @router.get("/tasks/{task}/relay", response_class=Response, responses=_ANSWER)
-    async def relay(task: TaskHex) -> Response:
-        """Return the announcement of server 1's relay key; its signature is checked with the task's relay_key."""
-        check_task(party, task)
-        if announcement is None:
-            raise RelayUnavailableError("this task is not relayed; talk to both servers")
-        return Response(await announcement(), media_type=BINARY)
-
-    return router
-
-
-TaskHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
-RoundHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
-SessionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+AskRelayKey = Callable[[], Awaitable[bytes]]
+Version = Annotated[int, Path(ge=0, lt=2**53)]
+Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the copy that the device has")]
+Asked = Annotated[Conditions, Header()]
 
 
 class TaskView(BaseModel):
-    """A task as a server announces it; the device compares both servers' words."""
+    """A task as a server announces it; the device compares what both servers say."""
 
     task: str  # canonical form
     round: str | None  # canonical form of the current round
@@ -58,14 +37,63 @@ class TaskView(BaseModel):
     model_digest: str
 
 
-def device_routes(party: Party) -> APIRouter:
-    """Return the routes that both servers offer to devices."""
-    router = APIRouter(prefix="/v1", tags=["devices"])
+def _described(what: str) -> dict[int | str, dict[str, Any]]:
+    return {
+        200: describe_binary(what),
+        206: describe_binary(f"a part of: {what}"),
+        304: {"description": "the device has it already"},
+        **problem_responses(
+            UnknownTaskError, UnknownVersionError, DeltaUnavailableError, RangeError, LedgerUnavailableError
+        ),
+    }
 
-    @router.get("/tasks/{task}", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
+
+def task_routes(party: Party, ask_relay_key: AskRelayKey | None) -> APIRouter:
+    """Return the routes by which devices learn the task and server 1's relay key, and copy the public model."""
+    router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
+    copies = TableCopies(party.models, Shape.of(party.task), party.workers.run)
+
+    @router.get("", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
     async def task(task: TaskHex) -> TaskView:
         """Return the task's public configuration, the current round and the published model."""
-        return await view_task(party, task)
+        return await _view_task(party, task)
+
+    @router.get(
+        "/relay",
+        response_class=Response,
+        responses={
+            200: describe_binary("server 1's relay key, signed: docs/reference/protocol.md, section 13.5"),
+            **problem_responses(UnknownTaskError, RelayUnavailableError, PeerUnavailableError),
+        },
+    )
+    async def relay(task: TaskHex) -> Response:
+        """Return the announcement of server 1's relay key; its signature is checked with the task's relay_key."""
+        check_task(party, task)
+        if ask_relay_key is None:
+            raise RelayUnavailableError("this task is not relayed; talk to both servers")
+        return Response(await ask_relay_key(), media_type=BINARY)
+
+    async def find(task: str, wanted: Wanted) -> tuple[Body, dict[str, str]]:
+        check_task(party, task)
+        copies.forget_all_but(await _check_kept(party, wanted))
+        body = await copies.get(wanted)
+        return body, {"secemb-model-digest": body.model_digest.hex()}
+
+    @router.get("/dense/{version}", response_class=Response, responses=_described("float32 numbers"))
+    async def dense(task: TaskHex, version: Version, asked: Asked) -> Response:
+        """Return the dense parameters of a published version, little-endian float32."""
+        body, headers = await find(task, Wanted(version=version, format=None))
+        return conditional(body, asked, headers)
+
+    @router.get("/table/{version}", response_class=Response, responses=_described("encoded rows"))
+    async def table(
+        task: TaskHex, version: Version, format: TableFormat, asked: Asked, since: Since = None
+    ) -> Response:
+        """Return the item table of a published version, or its difference from an earlier one."""
+        body, headers = await find(task, Wanted(version=version, format=format, since=since))
+        if since is not None:
+            headers["secemb-copy-sha256"] = body.whole  # of the full copy that the delta leads to
+        return conditional(body, asked, headers)
 
     return router
 
@@ -76,12 +104,11 @@ def check_task(party: Party, task: str) -> None:
         raise UnknownTaskError("this server does not serve that task")
 
 
-async def view_task(party: Party, task: str) -> TaskView:
-    """Return what this server says about its task."""
+async def _view_task(party: Party, task: str) -> TaskView:
     check_task(party, task)
     published = await party.ledger.published_version(party.task.task_id)
     if published is None:
-        raise UnknownVersionError("no model is published yet; come back later")
+        raise UnknownVersionError("no model is published yet; try again later")
     current = await party.ledger.current_round(party.task.task_id)
     return TaskView(
         task=party.task.encode().decode(),
@@ -89,55 +116,6 @@ async def view_task(party: Party, task: str) -> TaskView:
         model_version=published.version,
         model_digest=published.digest.hex(),
     )
-
-
-Version = Annotated[int, Path(ge=0, lt=2**53)]
-Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the copy that the device has")]
-Asked = Annotated[Conditions, Header()]
-
-
-_REFUSED = problem_responses(
-    UnknownTaskError, UnknownVersionError, DeltaUnavailableError, RangeError, LedgerUnavailableError
-)
-
-
-def _described(what: str) -> dict[int | str, dict[str, Any]]:
-    return {
-        200: describe_binary(what),
-        206: describe_binary(f"a piece of: {what}"),
-        304: {"description": "the device has it already"},
-        **_REFUSED,
-    }
-
-
-def table_routes(party: Party) -> APIRouter:
-    """Return the routes by which devices copy what is public."""
-    router = APIRouter(prefix="/v1", tags=["devices"])
-    copies = TableCopies(party.models, Shape.of(party.task), party.workers.run)
-
-    async def find(task: str, wanted: Wanted) -> tuple[Body, dict[str, str]]:
-        check_task(party, task)
-        copies.forget_all_but(await _check_kept(party, wanted))
-        body = await copies.get(wanted)
-        return body, {"secemb-model-digest": body.model_digest.hex()}
-
-    @router.get("/tasks/{task}/dense/{version}", response_class=Response, responses=_described("float32 numbers"))
-    async def dense(task: TaskHex, version: Version, asked: Asked) -> Response:
-        """Return the dense parameters of a published version, little-endian float32."""
-        body, headers = await find(task, Wanted(version=version, format=None))
-        return conditional(body, asked, headers)
-
-    @router.get("/tasks/{task}/table/{version}", response_class=Response, responses=_described("encoded rows"))
-    async def table(
-        task: TaskHex, version: Version, format: TableFormat, asked: Asked, since: Since = None
-    ) -> Response:
-        """Return the item table of a published version, or what of it differs from an earlier one."""
-        body, headers = await find(task, Wanted(version=version, format=format, since=since))
-        if since is not None:
-            headers["secemb-copy-sha256"] = body.whole  # of the full copy that the delta leads to
-        return conditional(body, asked, headers)
-
-    return router
 
 
 async def _check_kept(party: Party, wanted: Wanted) -> list[int]:

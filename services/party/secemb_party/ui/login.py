@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
 from secemb_party.errors import ForbiddenError
-from secemb_party.http.operator_routes import is_operator
 from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
 from secemb_party.http.requests import RequestInvalidError, SlowBodyError
+from secemb_party.http.security import has_hash
 from secemb_party.service import Clock, Party
 from secemb_party.telemetry import Metrics, get_logger
 from secemb_party.ui.login_sessions import LIFETIME, LoginLimit, Session, Sessions
@@ -140,7 +140,7 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, token_hash: byt
         fields = await read_form(request)
         place = fields.get("next", "/ui")
         # The right token first: strangers who try wrong ones must not keep the operator out.
-        if is_operator(fields.get("token", "").strip(), token_hash):
+        if has_hash(fields.get("token", "").strip(), token_hash):
             return _enter(guard, request, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
         if (seconds := limit.seconds_to_wait()) > 0:
             party.metrics.refused("busy")
