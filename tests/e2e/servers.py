@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 from typer.testing import CliRunner
 
-from secemb_party.storage import Model, ModelStore, Shape
+from secemb_party.storage import Model, ModelFiles, Shape
 from secemb_shared.messages import TaskSpec
 from secemb_tools.cli.main import app
 from secemb_tools.local.service import free_ports
@@ -154,7 +154,7 @@ class Servers:
 
     def model(self, role: int, version: int) -> Model:
         folder = self.pair[role].folder / "data" / "models"
-        return ModelStore(folder, self.task.task_id, Shape.of(self.task)).load(version)
+        return ModelFiles(folder, self.task.task_id, Shape.of(self.task)).load(version)
 
 
 def set_up(

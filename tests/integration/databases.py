@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from sqlalchemy import select
 
 from secemb_party.ledger import Ledger, NewRound, RoundState, Upload
-from secemb_party.ledger.schema import METADATA
+from secemb_party.ledger.schema import METADATA, bodies, sessions
 
 NOW = 1_800_000_000.0
 TASK = sha256(b"task").digest()
@@ -153,6 +154,17 @@ async def open_round(ledger: Ledger, number: int = 1, *, task_id: bytes = TASK) 
     """Add the task if need be, open a round of it and return its id."""
     await ledger.add_task(task_id, b"specification", NOW)
     return (await ledger.create_round(new_round(number, task_id=task_id))).round_id
+
+
+async def keys_body(ledger: Ledger, round_id: bytes, session_id: bytes) -> bytes | None:
+    """Return the stored keys of a session, or None where there are none, not yet or no longer."""
+    found = (
+        select(bodies.c.body)
+        .join(sessions, sessions.c.session_id == bodies.c.session_id)
+        .where(sessions.c.round_id == round_id, bodies.c.session_id == session_id, bodies.c.part == "keys")
+    )
+    body: bytes | None = await ledger._database.read(lambda tx: tx.execute(found).scalar_one_or_none())
+    return body
 
 
 async def complete_session(ledger: Ledger, round_id: bytes, session_id: bytes) -> None:

@@ -1,12 +1,16 @@
 """Bodies of sessions: read in batches and in order, forgotten without their digests."""
 
 import random
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from tests.integration.databases import NOW, TASK, complete_session, end_round, name, open_round, upload
+from sqlalchemy import Connection
+from tests.integration.databases import NOW, TASK, complete_session, end_round, keys_body, name, open_round, upload
 
+from secemb_party.errors import LedgerFormatError, NotRecordedError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import Ledger, LedgerFormatError, NotRecordedError, Stored
+from secemb_party.ledger import Ledger, Stored
+from secemb_party.storage.interfaces import Step
 
 NAMES = [name(f"session {number}", 16) for number in range(10)]
 
@@ -26,7 +30,7 @@ async def ended_rounds(ledger: Ledger, count: int, task_id: bytes = TASK) -> lis
 async def held(ledger: Ledger, round_id: bytes) -> int:
     """Return how many sessions of a round still have their keys."""
     names = [summary.session_id for summary in await ledger.session_summaries(round_id)]
-    return sum([await ledger.keys_body(round_id, session_id) is not None for session_id in names])
+    return sum([await keys_body(ledger, round_id, session_id) is not None for session_id in names])
 
 
 @pytest.mark.parametrize("batch", [1, 3, 10, 32])
@@ -35,7 +39,7 @@ async def test_bodies_come_in_the_order_asked_for_and_in_batches(ledger: Ledger,
     for session_id in NAMES:
         await complete_session(ledger, round_id, session_id)
     wanted = random.Random(batch).sample(NAMES, 8)
-    batches = [found async for found in ledger.bodies(round_id, wanted, batch=batch)]
+    batches = [found async for found in ledger.bodies.read(round_id, wanted, batch=batch)]
     assert all(len(found) == batch for found in batches[:-1])
     found = [session for some in batches for session in some]
     assert found == [
@@ -49,15 +53,15 @@ async def test_bodies_of_a_session_that_is_not_complete_or_of_another_round_are_
     await complete_session(ledger, second, NAMES[1])
     for session_id in NAMES[:3]:
         with pytest.raises(NotRecordedError, match="not complete here"):
-            await anext(ledger.bodies(first, [session_id]))
-    assert await ledger.keys_body(first, NAMES[1]) is None
+            await anext(ledger.bodies.read(first, [session_id], batch=32))
+    assert await keys_body(ledger, first, NAMES[1]) is None
 
 
 async def test_large_bodies_come_back_whole(ledger: Ledger) -> None:
     round_id = await open_round(ledger)
     body = random.Random(1).randbytes(3_000_000)
     await ledger.put_keys(upload(round_id, NAMES[0], body), NOW, require_admission=False, limit=9)
-    assert await ledger.keys_body(round_id, NAMES[0]) == body
+    assert await keys_body(ledger, round_id, NAMES[0]) == body
 
 
 async def test_forgetting_removes_bodies_and_keeps_digests(ledger: Ledger) -> None:
@@ -66,9 +70,9 @@ async def test_forgetting_removes_bodies_and_keeps_digests(ledger: Ledger) -> No
     await end_round(ledger, round_id)
     before = await ledger.session_summaries(round_id), await ledger.counts(round_id)
     assert await ledger.forget_bodies() == 2
-    assert await ledger.keys_body(round_id, NAMES[0]) is None
+    assert await keys_body(ledger, round_id, NAMES[0]) is None
     with pytest.raises(NotRecordedError, match="forgotten"):
-        await anext(ledger.bodies(round_id, NAMES[:1]))
+        await anext(ledger.bodies.read(round_id, NAMES[:1], batch=32))
     assert (await ledger.session_summaries(round_id), await ledger.counts(round_id)) == before
     for body, answer in ((b"keys of " + NAMES[0], Stored.SAME), (b"other", Stored.DIFFERENT)):
         assert await ledger.put_keys(upload(round_id, NAMES[0], body), NOW, require_admission=False, limit=9) is answer
@@ -114,3 +118,58 @@ async def test_more_than_one_batch_is_forgotten(ledger: Ledger) -> None:
     await end_round(ledger, round_id)
     assert await ledger.forget_bodies() == 70
     assert await held(ledger, round_id) == 0
+
+
+class Shelf:
+    """A store of bodies outside the database, as an object store would be."""
+
+    def __init__(self) -> None:
+        self.held: dict[tuple[bytes, bytes, str], list[bytes]] = {}
+
+    async def stage(self, round_id: bytes, session_id: bytes, part: str, body: bytes) -> Step:
+        self.held.setdefault((round_id, session_id, part), []).append(body)
+        return lambda tx: None
+
+    async def read(
+        self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int
+    ) -> AsyncIterator[list[SessionBodies]]:
+        for one in session_ids:
+            yield [SessionBodies(one, *(self.held[round_id, one, part][0] for part in ("keys", "update")))]
+
+    async def rounds(self) -> list[bytes]:
+        return sorted({round_id for round_id, _, _ in self.held})
+
+    async def drop(self, round_id: bytes) -> int:
+        gone = [key for key in self.held if key[0] == round_id]
+        return len([self.held.pop(key) for key in gone])
+
+
+async def test_bodies_can_be_kept_outside_the_database(ledger: Ledger) -> None:
+    elsewhere = Ledger(ledger._database, Shelf())
+    first, second = [await open_round(elsewhere, number) for number in (1, 2)]
+    for round_id in (first, second):
+        await complete_session(elsewhere, round_id, name(f"{round_id.hex()}", 16))
+    wanted = [name(first.hex(), 16)]
+    assert await keys_body(elsewhere, first, wanted[0]) is None
+    assert [found async for found in elsewhere.bodies.read(first, wanted, batch=1)] == [
+        [SessionBodies(wanted[0], b"keys of " + wanted[0], b"update of " + wanted[0])]
+    ]
+    await end_round(elsewhere, first)
+    assert await elsewhere.forget_bodies() == 2
+    assert await elsewhere.bodies.rounds() == [second]
+
+
+async def test_a_body_that_cannot_be_stored_is_not_recorded(ledger: Ledger) -> None:
+    class Full(Shelf):
+        async def stage(self, round_id: bytes, session_id: bytes, part: str, body: bytes) -> Step:
+            def fail(tx: Connection) -> None:
+                raise LedgerFormatError("planted")
+
+            return fail
+
+    round_id = await open_round(ledger)
+    with pytest.raises(LedgerFormatError, match="planted"):
+        await Ledger(ledger._database, Full()).put_keys(
+            upload(round_id, NAMES[0]), NOW, require_admission=False, limit=9
+        )
+    assert await ledger.session_summaries(round_id) == []

@@ -12,15 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.integration.databases import NOW, TASK, name, new_round, open_round, upload
+from tests.integration.databases import NOW, TASK, keys_body, name, new_round, open_round, upload
 
-from secemb_party.ledger import (
-    Admission,
-    Ledger,
-    LedgerConflictError,
-    RoundState,
-    Stored,
-)
+from secemb_party.errors import LedgerConflictError
+from secemb_party.ledger import Admission, Ledger, RoundState, Stored
 
 T = TypeVar("T")
 S = name("session", 16)
@@ -95,7 +90,7 @@ async def test_of_different_bodies_for_one_session_exactly_one_is_stored(
         ]
         # Each body comes twice: the one that is stored is once the same, the seven others are twice different.
         assert Counter(await together(calls)) == {Stored.STORED: 1, Stored.SAME: 1, Stored.DIFFERENT: 14}
-    (found,) = [batch async for batch in ledger.bodies(round_id, [S])]
+    (found,) = [batch async for batch in ledger.bodies.read(round_id, [S], batch=32)]
     assert (
         await ledger.put_keys(upload(round_id, S, found[0].keys), NOW, require_admission=admission, limit=7)
     ) == "same"
@@ -223,7 +218,7 @@ async def test_a_caller_that_goes_away_leaves_a_whole_session_or_none(ledger: Le
     held = {found.session_id for found in await ledger.session_summaries(round_id)}
     assert acknowledged <= held
     for session_id in held:
-        assert await ledger.keys_body(round_id, session_id) == b"body"
+        assert await keys_body(ledger, round_id, session_id) == b"body"
 
 
 async def test_a_call_that_fails_does_not_spoil_those_that_wait_with_it(ledger: Ledger) -> None:

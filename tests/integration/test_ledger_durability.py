@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, text
-from tests.integration.databases import NOW, Postgres, name, open_round, upload
+from tests.integration.databases import NOW, Postgres, keys_body, name, open_round, upload
 
-from secemb_party.ledger import Ledger, LedgerUnavailableError, Stored
+from secemb_party.errors import LedgerUnavailableError
+from secemb_party.ledger import Ledger, Stored
 
 REPOSITORY = Path(__file__).parents[2]
 S, OTHER = name("session", 16), name("other session", 16)
@@ -40,8 +41,10 @@ UPLOADS_FOR_EVER = f"""
 """
 ENDS_INSIDE_A_TRANSACTION = """
     from secemb_party.ledger import sessions
+    session_id = name("session", 16)
+    store = await ledger.bodies.stage(round_id, session_id, "keys", b"body")
     def dies(tx):
-        sessions.put_keys(tx, upload(round_id, name("session", 16)), NOW, require_admission=False, limit=9)
+        sessions.put_keys(tx, upload(round_id, session_id), store, NOW, require_admission=False, limit=9)
         os._exit(7)
     await ledger._database.write(dies)
 """
@@ -67,7 +70,7 @@ async def round_of(ledger: Ledger) -> bytes:
 async def test_an_acknowledged_upload_is_there_after_the_process_ends_at_once(place: str) -> None:
     assert await exit_code(child(ENDS_AFTER_THE_ACKNOWLEDGEMENT, place)) == 7
     async with await Ledger.open(place, migrate=False) as ledger:
-        assert await ledger.keys_body(await round_of(ledger), S) == b"body"
+        assert await keys_body(ledger, await round_of(ledger), S) == b"body"
 
 
 async def test_every_acknowledged_upload_is_there_after_a_kill(place: str) -> None:
@@ -83,7 +86,7 @@ async def test_every_acknowledged_upload_is_there_after_a_kill(place: str) -> No
         assert acknowledged <= held
         assert len(held - acknowledged) <= 1  # the one under way
         for session_id in held:
-            assert await ledger.keys_body(round_id, session_id) == b"body"
+            assert await keys_body(ledger, round_id, session_id) == b"body"
 
 
 async def test_a_transaction_that_its_process_did_not_end_leaves_nothing(place: str) -> None:
@@ -117,8 +120,8 @@ async def test_a_log_that_was_cut_off_loses_the_last_transaction_as_a_whole(tmp_
     os.truncate(f"{copy}-wal", os.stat(f"{copy}-wal").st_size - 10)
     async with await Ledger.open(f"sqlite:///{copy}", migrate=False) as ledger:
         assert [found.session_id for found in await ledger.session_summaries(round_id)] == [S]
-        assert await ledger.keys_body(round_id, S) == b"body"
-        assert await ledger.keys_body(round_id, OTHER) is None
+        assert await keys_body(ledger, round_id, S) == b"body"
+        assert await keys_body(ledger, round_id, OTHER) is None
 
 
 def pragmas(tx: Connection) -> list[object]:

@@ -12,8 +12,9 @@ import pytest
 from sqlalchemy import Connection, insert
 from tests.integration.databases import NOW, TASK, Postgres, name, open_round, upload
 
+from secemb_party.errors import LedgerError, LedgerSettingError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import Ledger, LedgerError, LedgerSettingError, LedgerUnavailableError, sqlite
+from secemb_party.ledger import Ledger, sqlite
 from secemb_party.ledger.schema import bodies
 from secemb_shared.errors import SecEmbError
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.databases import NOW, name, open_round, upload
+from tests.integration.databases import NOW, keys_body, name, open_round, upload
 
 from secemb_party.ledger import Admission, Counts, Ledger, RoundState, Stored
 
@@ -142,7 +142,7 @@ class Player:
             session = self.model.sessions.get(who)
             mine = session is not None and session.round == at and not session.forgotten
             expected = session.keys if session is not None and mine else None
-            assert await self.ledger.keys_body(self.rounds[at], session_id) == expected
+            assert await keys_body(self.ledger, self.rounds[at], session_id) == expected
 
 
 def test_the_ledger_does_as_the_model_does(home: str) -> None:

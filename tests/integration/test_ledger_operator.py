@@ -3,7 +3,8 @@
 import pytest
 from tests.integration.databases import NOW, name
 
-from secemb_party.ledger import Ledger, LedgerConflictError, LedgerFormatError, NotRecordedError
+from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError
+from secemb_party.ledger import Ledger
 
 HASH, OTHER = name("token"), name("other token")
 

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from tests.integration.databases import NOW, TASK, name
 
-from secemb_party.ledger import Ledger, LedgerConflictError
+from secemb_party.errors import LedgerConflictError
+from secemb_party.ledger import Ledger
 
 pytestmark = pytest.mark.asyncio
 

@@ -6,15 +6,8 @@ from typing import Any
 import pytest
 from tests.integration.databases import NOW, TASK, complete_session, end_round, name, new_round, open_round
 
-from secemb_party.ledger import (
-    Ledger,
-    LedgerConflictError,
-    LedgerFormatError,
-    NotRecordedError,
-    RoundState,
-    StateConflictError,
-    allowed,
-)
+from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
+from secemb_party.ledger import Ledger, RoundState, allowed
 
 OPEN, SEALING, SEALED, SHARED = RoundState.OPEN, RoundState.SEALING, RoundState.SEALED, RoundState.SHARED
 RECONSTRUCTED, PUBLISHED, ABORTED = RoundState.RECONSTRUCTED, RoundState.PUBLISHED, RoundState.ABORTED

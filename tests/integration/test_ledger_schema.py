@@ -11,17 +11,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, inspect, text
 from tests.integration.databases import NOW, TASK
 
-from secemb_party.ledger import (
-    Ledger,
-    RoundState,
-    SchemaError,
-    SchemaForeignError,
-    SchemaMissingError,
-    SchemaNewerError,
-    SchemaOlderError,
-    allowed,
-    schema,
-)
+from secemb_party.errors import SchemaError, SchemaForeignError, SchemaMissingError, SchemaNewerError, SchemaOlderError
+from secemb_party.ledger import Ledger, RoundState, allowed, schema
 from secemb_party.ledger.schema import METADATA
 
 pytestmark = pytest.mark.asyncio

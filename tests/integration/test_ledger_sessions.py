@@ -1,17 +1,10 @@
 """Sessions in the ledger: admission, uploads, resends, on SQLite and on PostgreSQL."""
 
 import pytest
-from tests.integration.databases import NOW, complete_session, end_round, name, open_round, upload
+from tests.integration.databases import NOW, complete_session, end_round, keys_body, name, open_round, upload
 
-from secemb_party.ledger import (
-    Admission,
-    Counts,
-    Ledger,
-    LedgerFormatError,
-    NotRecordedError,
-    RoundState,
-    Stored,
-)
+from secemb_party.errors import LedgerFormatError, NotRecordedError
+from secemb_party.ledger import Admission, Counts, Ledger, RoundState, Stored
 
 S, OTHER = name("session", 16), name("other session", 16)
 DEVICE = name("device")
@@ -89,7 +82,7 @@ async def test_keys_and_update_are_stored_and_summarised(ledger: Ledger) -> None
     assert summary.keys_public_digest == upload(round_id, S, b"keys").public_digest
     assert summary.update_public_digest == upload(round_id, S, b"update").public_digest
     assert await ledger.counts(round_id) == Counts(admitted=1, keys=1, updates=1)
-    assert await ledger.keys_body(round_id, S) == b"keys"
+    assert await keys_body(ledger, round_id, S) == b"keys"
 
 
 async def test_summaries_are_sorted_and_of_one_round(ledger: Ledger) -> None:
@@ -107,7 +100,7 @@ async def test_the_same_bytes_again_are_the_same_and_others_are_different(ledger
         assert await put_keys(ledger, round_id, body) is answer
     for body, answer in ((b"update", Stored.STORED), (b"update", Stored.SAME), (b"other", Stored.DIFFERENT)):
         assert await put_update(ledger, round_id, body) is answer
-    (bodies,) = [batch async for batch in ledger.bodies(round_id, [S])]
+    (bodies,) = [batch async for batch in ledger.bodies.read(round_id, [S], batch=32)]
     assert (bodies[0].keys, bodies[0].update) == (b"keys", b"update")
 
 
@@ -181,4 +174,4 @@ async def test_ids_of_another_length_are_refused_and_nothing_is_stored(ledger: L
 async def test_an_empty_body_is_a_body(ledger: Ledger) -> None:
     round_id = await open_round(ledger)
     assert await put_keys(ledger, round_id, b"") is Stored.STORED
-    assert await ledger.keys_body(round_id, S) == b""
+    assert await keys_body(ledger, round_id, S) == b""

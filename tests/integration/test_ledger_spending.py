@@ -8,7 +8,8 @@ from tests.integration.databases import NOW, TASK, complete_session, name, new_r
 
 from secemb_party.accountant import Terms, epsilon
 from secemb_party.budget import Line, spent
-from secemb_party.ledger import Ledger, RoundState, StateConflictError
+from secemb_party.errors import StateConflictError
+from secemb_party.ledger import Ledger, RoundState
 
 OPEN, SEALING, SEALED, SHARED = RoundState.OPEN, RoundState.SEALING, RoundState.SEALED, RoundState.SHARED
 RECONSTRUCTED, PUBLISHED = RoundState.RECONSTRUCTED, RoundState.PUBLISHED

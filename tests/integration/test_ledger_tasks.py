@@ -3,7 +3,8 @@
 import pytest
 from tests.integration.databases import NOW, TASK, name
 
-from secemb_party.ledger import Ledger, LedgerConflictError, LedgerFormatError, NotRecordedError
+from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError
+from secemb_party.ledger import Ledger
 
 pytestmark = pytest.mark.asyncio
 

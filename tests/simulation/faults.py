@@ -8,8 +8,7 @@ from typing import TypeVar
 import httpx
 
 from secemb_party.ledger.database import Database, Work
-from secemb_party.storage import Model, ModelStore, OptimiserState
-from secemb_party.storage.share_store import ShareStore
+from secemb_party.storage import Model, ModelFiles, OptimiserState, ShareFiles
 
 T = TypeVar("T")
 
@@ -80,7 +79,7 @@ class FusedDatabase:
         await self._inner.close()
 
 
-class FusedModels(ModelStore):
+class FusedModels(ModelFiles):
     """A model store that dies with its server."""
 
     fuse: Fuse
@@ -95,7 +94,7 @@ class FusedModels(ModelStore):
         _burn(self.fuse, super().forget_state)
 
 
-class FusedShares(ShareStore):
+class FusedShares(ShareFiles):
     """A share store that dies with its server."""
 
     fuse: Fuse

@@ -213,8 +213,8 @@ class Pair:
     async def _party(self, role: int) -> Party:
         folder, fuse = self.folder / f"server{role}", self.fuses[role]
         folder.mkdir(parents=True, exist_ok=True)
-        ledger = await Ledger.open(f"sqlite:///{folder}/ledger.db", migrate=True)
-        ledger._database = FusedDatabase(ledger._database, fuse)
+        opened = await Ledger.open(f"sqlite:///{folder}/ledger.db", migrate=True)
+        ledger = Ledger(FusedDatabase(opened._database, fuse))
         models = FusedModels(folder / "models", self.task.task_id, Shape.of(self.task))
         shares = FusedShares(folder)
         models.fuse = shares.fuse = fuse
@@ -228,6 +228,7 @@ class Pair:
             workers=workers,
             compute=ThreadCompute(role, workers),
             ticket_key=TICKET_KEY.public_key(),
+            scratch=folder,
             clock=self.clock,
         )
         party = Party(parts)

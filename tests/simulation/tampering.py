@@ -68,7 +68,7 @@ async def check_sum(pair: Pair, phones: list[Phone]) -> None:
     await pair.finish()
     for phone in phones:
         phone.seen.check()
-    models = [party.models.load(party.models.latest() or 0) for party in pair.parties.values()]
+    models = [party.models.load(party.models.versions()[-1]) for party in pair.parties.values()]
     assert np.array_equal(models[0].rows, models[1].rows)
     mean = sum(phone.model.mark for phone in phones) / len(phones)
     assert models[0].rows[0, 0] == -mean

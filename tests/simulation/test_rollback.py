@@ -14,7 +14,7 @@ from tests.simulation.pair import Pair, a_pair
 
 from secemb_party.errors import PeerRefusedError, RollbackRefusedError
 from secemb_party.ledger import Rollback
-from secemb_party.storage import Model
+from secemb_party.storage import Model, ModelFiles
 from secemb_server0.conductor import Open, RollBack
 from secemb_server0.peer import HttpPeer
 
@@ -191,12 +191,19 @@ async def test_server_1_takes_no_other_numbers_than_it_has_published_before() ->
         assert (await published(pair, 1)).version == 2
 
 
+def remove_file(pair: Pair, version: int) -> None:
+    """Remove server 0's file of a version."""
+    models = pair.parties[0].models
+    assert isinstance(models, ModelFiles)
+    (models.folder / f"v{version:06d}.safetensors").unlink()
+
+
 @pytest.mark.asyncio
 async def test_what_server_1_refuses_is_given_up_and_rounds_go_on() -> None:
     async with a_pair() as pair:
         await run_rounds(pair, 2)
         other = replace(pair.parties[0].models.load(1), rows=np.full((24, 2), 7, np.float32))
-        pair.parties[0].models._path(1).unlink()
+        remove_file(pair, 1)
         pair.parties[0].models.save(other)
         await wish(pair, 1, 2)
         await pair.step()
@@ -214,7 +221,7 @@ async def test_a_version_that_is_gone_by_then_is_given_up() -> None:
     async with a_pair() as pair:
         await run_rounds(pair, 2)
         await wish(pair, 1, 2)
-        pair.parties[0].models._path(1).unlink()
+        remove_file(pair, 1)
         await pair.step()
         (given_up,) = await pair.parties[0].ledger.rollbacks(pair.task.task_id)
         assert "no longer kept" in (given_up.reason or "")

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from sqlalchemy import delete
+from tests.integration.databases import keys_body
 from tests.simulation.device import KEYS, UPDATE, Device, a_device, flipped
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
@@ -285,7 +286,7 @@ async def test_bodies_of_aborted_rounds_are_forgotten_as_well() -> None:
             rounds = await ledger.rounds(pair.task.task_id)
             assert [one.state for one in rounds] == [RoundState.ABORTED] * 6
             names = [(one.round_id, (await ledger.session_summaries(one.round_id))[0].session_id) for one in rounds]
-            kept = [await ledger.keys_body(*name) is not None for name in names]
+            kept = [await keys_body(ledger, *name) is not None for name in names]
             assert sum(kept) == 3
 
 

@@ -16,21 +16,17 @@ import numpy.typing as npt
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from secemb_party.storage import (
+from secemb_party.errors import (
     DamagedFileError,
-    Floats,
     ForeignFileError,
-    Model,
     ModelConflictError,
     ModelError,
     ModelFileError,
     ModelMissingError,
-    ModelStore,
-    OptimiserState,
-    Shape,
     WeightsError,
-    initial_model,
 )
+from secemb_party.storage import Floats, Model, ModelFiles, OptimiserState, Shape, initial_model
+from secemb_party.storage.weights import export_weights, import_weights
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 
@@ -44,8 +40,8 @@ def model(version: int = 0, *, seed: int = 1, task_id: bytes = TASK, shape: Shap
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ModelStore:
-    return ModelStore(tmp_path / "models", TASK, SHAPE)
+def store(tmp_path: Path) -> ModelFiles:
+    return ModelFiles(tmp_path / "models", TASK, SHAPE)
 
 
 def same(left: Model, right: Model) -> bool:
@@ -56,7 +52,7 @@ def same(left: Model, right: Model) -> bool:
     )
 
 
-def file_of(store: ModelStore, version: int) -> Path:
+def file_of(store: ModelFiles, version: int) -> Path:
     return store.folder / f"v{version:06d}.safetensors"
 
 
@@ -150,7 +146,7 @@ def test_every_error_is_in_the_tree_of_the_product() -> None:
 
 
 def test_two_servers_with_one_seed_start_from_one_digest(tmp_path: Path) -> None:
-    digests = [ModelStore(tmp_path / name, TASK, SHAPE).save(model(seed=9)) for name in ("server0", "server1")]
+    digests = [ModelFiles(tmp_path / name, TASK, SHAPE).save(model(seed=9)) for name in ("server0", "server1")]
     assert digests[0] == digests[1]
     assert model(seed=10).digest != digests[0]
 
@@ -192,24 +188,23 @@ def test_a_seed_or_scale_that_cannot_be_is_refused(changes: dict[str, Any]) -> N
 @pytest.mark.parametrize("shape", [SHAPE, Shape(items=1, width=1, dense=0), Shape(items=300, width=65, dense=1000)])
 def test_what_is_loaded_is_what_was_saved(tmp_path: Path, shape: Shape) -> None:
     saved = model(7, shape=shape)
-    digest = ModelStore(tmp_path, TASK, shape).save(saved)
-    loaded = ModelStore(tmp_path, TASK, shape).load(7)
+    digest = ModelFiles(tmp_path, TASK, shape).save(saved)
+    loaded = ModelFiles(tmp_path, TASK, shape).load(7)
     assert same(loaded, saved)
     assert loaded.digest == digest == saved.digest
     assert (tmp_path / TASK.hex() / "v000007.safetensors").is_file()
 
 
-def test_versions_are_counted_by_number(store: ModelStore) -> None:
-    assert (store.versions(), store.latest()) == ([], None)
+def test_versions_are_counted_by_number(store: ModelFiles) -> None:
+    assert store.versions() == []
     for version in (2, 10, 999_999, 1_000_000, 0):
         store.save(model(version))
     for stray in ("v7.safetensors", "v0000010.safetensors", "vabcdef.safetensors", "notes.txt"):
         (store.folder / stray).write_bytes(b"")
     assert store.versions() == [0, 2, 10, 999_999, 1_000_000]
-    assert store.latest() == 1_000_000
 
 
-def test_saving_a_version_again_does_nothing(store: ModelStore) -> None:
+def test_saving_a_version_again_does_nothing(store: ModelFiles) -> None:
     digest = store.save(model(3))
     before = file_of(store, 3).stat()
     assert store.save(model(3)) == digest
@@ -217,14 +212,14 @@ def test_saving_a_version_again_does_nothing(store: ModelStore) -> None:
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_a_version_is_never_given_twice(store: ModelStore) -> None:
+def test_a_version_is_never_given_twice(store: ModelFiles) -> None:
     store.save(model(3, seed=1))
     with pytest.raises(ModelConflictError, match=r"v000003\.safetensors"):
         store.save(model(3, seed=2))
     assert same(store.load(3), model(3, seed=1))
 
 
-def test_a_model_of_another_task_or_shape_is_not_saved(store: ModelStore) -> None:
+def test_a_model_of_another_task_or_shape_is_not_saved(store: ModelFiles) -> None:
     with pytest.raises(WeightsError, match="another task"):
         store.save(model(task_id=OTHER_TASK))
     with pytest.raises(WeightsError, match="7 rows of 3 numbers and 4"):
@@ -232,12 +227,12 @@ def test_a_model_of_another_task_or_shape_is_not_saved(store: ModelStore) -> Non
     assert not store.folder.exists()
 
 
-def test_a_version_that_is_not_there_is_missing(store: ModelStore) -> None:
+def test_a_version_that_is_not_there_is_missing(store: ModelFiles) -> None:
     with pytest.raises(ModelMissingError, match=r"v000004\.safetensors"):
         store.load(4)
 
 
-def test_no_altered_byte_is_taken_for_another_model(store: ModelStore) -> None:
+def test_no_altered_byte_is_taken_for_another_model(store: ModelFiles) -> None:
     store.save(model(1))
     path = file_of(store, 1)
     data = path.read_bytes()
@@ -255,7 +250,7 @@ def test_no_altered_byte_is_taken_for_another_model(store: ModelStore) -> None:
     assert all(str(path) in message for message in messages)
 
 
-def test_every_truncated_file_is_noticed(store: ModelStore) -> None:
+def test_every_truncated_file_is_noticed(store: ModelFiles) -> None:
     store.save(model(1))
     path = file_of(store, 1)
     data = path.read_bytes()
@@ -269,15 +264,15 @@ def test_every_truncated_file_is_noticed(store: ModelStore) -> None:
         store.load(1)
 
 
-def test_a_damaged_version_is_not_silently_replaced(store: ModelStore) -> None:
+def test_a_damaged_version_is_not_silently_replaced(store: ModelFiles) -> None:
     store.save(model(1))
     file_of(store, 1).write_bytes(b"")
     with pytest.raises(DamagedFileError, match=r"v000001\.safetensors"):
         store.save(model(1))
 
 
-def test_a_file_of_another_task_is_noticed(store: ModelStore, tmp_path: Path) -> None:
-    other = ModelStore(tmp_path, OTHER_TASK, SHAPE)
+def test_a_file_of_another_task_is_noticed(store: ModelFiles, tmp_path: Path) -> None:
+    other = ModelFiles(tmp_path, OTHER_TASK, SHAPE)
     other.save(model(1, task_id=OTHER_TASK))
     store.save(model(0))
     file_of(store, 1).write_bytes(file_of(other, 1).read_bytes())
@@ -285,14 +280,14 @@ def test_a_file_of_another_task_is_noticed(store: ModelStore, tmp_path: Path) ->
         store.load(1)
 
 
-def test_a_file_under_the_name_of_another_version_is_noticed(store: ModelStore) -> None:
+def test_a_file_under_the_name_of_another_version_is_noticed(store: ModelFiles) -> None:
     store.save(model(1))
     file_of(store, 1).rename(file_of(store, 2))
     with pytest.raises(ForeignFileError, match="another version"):
         store.load(2)
 
 
-def test_a_file_that_holds_more_or_other_tensors_is_noticed(store: ModelStore) -> None:
+def test_a_file_that_holds_more_or_other_tensors_is_noticed(store: ModelFiles) -> None:
     good = model(1)
     store.save(good)
     path = file_of(store, 1)
@@ -316,7 +311,7 @@ def test_a_file_that_holds_more_or_other_tensors_is_noticed(store: ModelStore) -
     assert same(store.load(1), good)
 
 
-def test_a_folder_in_the_place_of_a_file_is_a_typed_error(store: ModelStore) -> None:
+def test_a_folder_in_the_place_of_a_file_is_a_typed_error(store: ModelFiles) -> None:
     file_of(store, 1).mkdir(parents=True)
     with pytest.raises(ModelFileError, match="cannot be read"):
         store.load(1)
@@ -336,7 +331,7 @@ def plant_fault(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_fault_before_the_rename_leaves_the_store_as_it_was(
-    store: ModelStore, monkeypatch: pytest.MonkeyPatch
+    store: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(model(1))
     store.save_state(state(1))
@@ -353,7 +348,7 @@ def test_a_fault_before_the_rename_leaves_the_store_as_it_was(
 
 
 def test_a_process_killed_before_the_rename_leaves_the_old_version_and_a_leftover_that_the_next_save_removes(
-    store: ModelStore,
+    store: ModelFiles,
 ) -> None:
     store.save(model(1))
     killed = subprocess.run(
@@ -361,7 +356,7 @@ def test_a_process_killed_before_the_rename_leaves_the_old_version_and_a_leftove
     )
     assert killed.returncode == -signal.SIGKILL
     assert len(list(store.folder.glob(".v000002.*"))) == 1
-    reopened = ModelStore(store.folder.parent, TASK, SHAPE)
+    reopened = ModelFiles(store.folder.parent, TASK, SHAPE)
     assert reopened.versions() == [1]
     assert same(reopened.load(1), model(1))
     reopened.save(model(2))
@@ -372,16 +367,16 @@ KILLED_WHILE_SAVING = """
 import os, signal, sys
 from dataclasses import replace
 from pathlib import Path
-from secemb_party.storage import ModelStore, Shape, initial_model
+from secemb_party.storage import ModelFiles, Shape, initial_model
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 task, shape = bytes.fromhex(sys.argv[2]), Shape(items=7, width=3, dense=4)
 model = replace(initial_model(task, shape, seed=8, scale=1, bias_column=False), version=2)
-ModelStore(Path(sys.argv[1]), task, shape).save(model)
+ModelFiles(Path(sys.argv[1]), task, shape).save(model)
 """
 
 
 def test_the_file_is_on_the_disk_before_its_name_and_the_name_before_save_returns(
-    store: ModelStore, monkeypatch: pytest.MonkeyPatch
+    store: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(model(1))
     events: list[str] = []
@@ -405,7 +400,7 @@ def test_the_file_is_on_the_disk_before_its_name_and_the_name_before_save_return
 # Pruning.
 
 
-def test_the_last_three_are_kept_and_what_is_protected(store: ModelStore) -> None:
+def test_the_last_three_are_kept_and_what_is_protected(store: ModelFiles) -> None:
     for version in range(8):
         store.save(model(version))
     assert store.prune(protect={1, 7, 99}) == [0, 2, 3, 4]
@@ -415,7 +410,7 @@ def test_the_last_three_are_kept_and_what_is_protected(store: ModelStore) -> Non
     assert store.versions() == [5, 6, 7]
 
 
-def test_the_latest_version_cannot_be_pruned(store: ModelStore) -> None:
+def test_the_latest_version_cannot_be_pruned(store: ModelFiles) -> None:
     store.save(model(1))
     with pytest.raises(ValueError, match="latest"):
         store.prune(keep=0)
@@ -430,25 +425,27 @@ def weights_file(path: Path, **tensors: npt.NDArray[Any]) -> Path:
     return path
 
 
-def test_imported_weights_are_version_zero_bit_for_bit(store: ModelStore, tmp_path: Path) -> None:
+def test_imported_weights_are_version_zero_bit_for_bit(store: ModelFiles, tmp_path: Path) -> None:
     wanted = model(0)
     path = weights_file(tmp_path / "w", rows=wanted.rows, dense=wanted.dense)
-    assert same(store.import_weights(path), wanted)
+    assert same(import_weights(store, TASK, SHAPE, path), wanted)
     assert same(store.load(0), wanted)
-    assert same(store.import_weights(path), wanted)
+    assert same(import_weights(store, TASK, SHAPE, path), wanted)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float64])
-def test_other_floats_become_the_nearest_float32(store: ModelStore, tmp_path: Path, kind: type[np.floating]) -> None:
+def test_other_floats_become_the_nearest_float32(store: ModelFiles, tmp_path: Path, kind: type[np.floating]) -> None:
     rows, dense = np.full((7, 3), 1 / 3, dtype=kind), np.full(4, 0.1, dtype=kind)
-    imported = store.import_weights(weights_file(tmp_path / "w", rows=rows, dense=dense))
+    imported = import_weights(store, TASK, SHAPE, weights_file(tmp_path / "w", rows=rows, dense=dense))
     assert imported.rows[0, 0] == np.float32(kind(1 / 3))
     assert imported.dense[0] == np.float32(kind(0.1))
 
 
 def test_a_task_without_a_dense_part_needs_only_rows(tmp_path: Path) -> None:
-    store = ModelStore(tmp_path, TASK, Shape(items=7, width=3, dense=0))
-    imported = store.import_weights(weights_file(tmp_path / "w", rows=model().rows))
+    shape = Shape(items=7, width=3, dense=0)
+    imported = import_weights(
+        ModelFiles(tmp_path, TASK, shape), TASK, shape, weights_file(tmp_path / "w", rows=model().rows)
+    )
     assert imported.dense.size == 0
 
 
@@ -476,53 +473,53 @@ def spoilt(values: Floats, number: float) -> Floats:
         ({"rows": ROWS}, "dense and rows"),
         ({"dense": DENSE}, "dense and rows"),
         ({"rows": ROWS, "dense": DENSE, "optimiser": DENSE}, "dense and rows"),
-        ({"rows": ROWS.astype(np.int32), "dense": DENSE}, "another type"),
+        ({"rows": ROWS.astype(np.int32), "dense": DENSE}, "other types"),
         ({"rows": np.zeros((10**6, 3), dtype=np.float32), "dense": DENSE}, "larger than a model"),
     ],
 )
 def test_weights_that_cannot_be_are_refused_and_nothing_is_stored(
-    store: ModelStore, tmp_path: Path, tensors: dict[str, npt.NDArray[Any]], reason: str
+    store: ModelFiles, tmp_path: Path, tensors: dict[str, npt.NDArray[Any]], reason: str
 ) -> None:
     path = weights_file(tmp_path / "w.safetensors", **tensors)
     with pytest.raises(ModelError, match=reason) as caught:
-        store.import_weights(path)
+        import_weights(store, TASK, SHAPE, path)
     assert str(path) in str(caught.value)
     assert "give a safetensors file" in str(caught.value)
     assert not store.folder.exists()
 
 
-def test_a_file_to_import_that_is_missing_or_no_safetensors_is_a_typed_error(store: ModelStore, tmp_path: Path) -> None:
+def test_a_file_to_import_that_is_missing_or_no_safetensors_is_a_typed_error(store: ModelFiles, tmp_path: Path) -> None:
     with pytest.raises(ModelMissingError, match="nowhere"):
-        store.import_weights(tmp_path / "nowhere")
+        import_weights(store, TASK, SHAPE, tmp_path / "nowhere")
     (tmp_path / "pickle").write_bytes(b"\x80\x04K\x01.")
-    with pytest.raises(DamagedFileError, match="no safetensors file"):
-        store.import_weights(tmp_path / "pickle")
+    with pytest.raises(DamagedFileError, match="not a safetensors file"):
+        import_weights(store, TASK, SHAPE, tmp_path / "pickle")
     with pytest.raises(ModelFileError, match="cannot be read"):
-        store.import_weights(tmp_path)
+        import_weights(store, TASK, SHAPE, tmp_path)
     assert not store.folder.exists()
 
 
-def test_weights_are_imported_only_before_the_first_round(store: ModelStore, tmp_path: Path) -> None:
+def test_weights_are_imported_only_before_the_first_round(store: ModelFiles, tmp_path: Path) -> None:
     path = weights_file(tmp_path / "w", rows=ROWS, dense=DENSE)
     store.save(model(1))
     with pytest.raises(ModelConflictError, match="before the first round"):
-        store.import_weights(path)
+        import_weights(store, TASK, SHAPE, path)
     assert store.versions() == [1]
 
 
-def test_an_export_can_be_imported(store: ModelStore, tmp_path: Path) -> None:
+def test_an_export_can_be_imported(store: ModelFiles, tmp_path: Path) -> None:
     store.save(model(5))
-    store.export(5, tmp_path / "export.safetensors")
-    imported = ModelStore(tmp_path / "other", TASK, SHAPE).import_weights(tmp_path / "export.safetensors")
+    export_weights(store.load(5), tmp_path / "export.safetensors")
+    imported = import_weights(ModelFiles(tmp_path / "other", TASK, SHAPE), TASK, SHAPE, tmp_path / "export.safetensors")
     assert same(imported, model(0))
 
 
-def test_an_export_for_serving_has_embedding_and_bias(store: ModelStore, tmp_path: Path) -> None:
+def test_an_export_for_serving_has_embedding_and_bias(store: ModelFiles, tmp_path: Path) -> None:
     saved = model(5)
     store.save(saved)
     path = tmp_path / "export.safetensors"
     path.write_bytes(b"an older export")
-    store.export(5, path, split_bias=True)
+    export_weights(store.load(5), path, split_bias=True)
     tensors = load_file(path)
     assert set(tensors) == {"embedding", "bias", "dense"}
     assert np.array_equal(tensors["embedding"], saved.rows[:, :2])
@@ -532,14 +529,14 @@ def test_an_export_for_serving_has_embedding_and_bias(store: ModelStore, tmp_pat
 
 
 def test_an_export_that_fails_leaves_the_older_one(
-    store: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(model(5))
     path = tmp_path / "export.safetensors"
     path.write_bytes(b"an older export")
     plant_fault(monkeypatch)
     with pytest.raises(OSError, match="planted"):
-        store.export(5, path)
+        export_weights(store.load(5), path)
     assert path.read_bytes() == b"an older export"
     assert [found.name for found in tmp_path.iterdir() if found.is_file()] == ["export.safetensors"]
 
@@ -553,19 +550,19 @@ def state(version: int, *, seed: int = 1, task_id: bytes = TASK) -> OptimiserSta
     return OptimiserState(task_id=task_id, version=version, kind="adam", steps=12, tensors=tensors)
 
 
-def test_a_state_is_loaded_as_it_was_saved(store: ModelStore) -> None:
+def test_a_state_is_loaded_as_it_was_saved(store: ModelFiles) -> None:
     assert store.load_state() is None
     for version in (1, 2):
         store.save(model(version))
         store.save_state(state(version, seed=version))
-    loaded = ModelStore(store.folder.parent, TASK, SHAPE).load_state()
+    loaded = ModelFiles(store.folder.parent, TASK, SHAPE).load_state()
     assert loaded is not None
     assert (loaded.version, loaded.kind, loaded.steps) == (2, "adam", 12)
     assert loaded.digest == state(2, seed=2).digest
     assert store.versions() == [1, 2]
 
 
-def test_a_state_without_tensors_can_be_kept(store: ModelStore) -> None:
+def test_a_state_without_tensors_can_be_kept(store: ModelFiles) -> None:
     store.save(model(1))
     store.save_state(OptimiserState(task_id=TASK, version=1, kind="sgd", steps=1, tensors={}))
     loaded = store.load_state()
@@ -573,7 +570,7 @@ def test_a_state_without_tensors_can_be_kept(store: ModelStore) -> None:
     assert loaded.tensors == {}
 
 
-def test_a_state_is_saved_after_its_model_and_in_its_task(store: ModelStore) -> None:
+def test_a_state_is_saved_after_its_model_and_in_its_task(store: ModelFiles) -> None:
     store.save(model(1))
     with pytest.raises(ModelConflictError, match="before the state"):
         store.save_state(state(2))
@@ -582,7 +579,7 @@ def test_a_state_is_saved_after_its_model_and_in_its_task(store: ModelStore) -> 
     assert store.load_state() is None
 
 
-def test_no_altered_byte_is_taken_for_another_state(store: ModelStore) -> None:
+def test_no_altered_byte_is_taken_for_another_state(store: ModelFiles) -> None:
     store.save(model(1))
     store.save_state(state(1))
     path = store.folder / "optimiser.safetensors"
@@ -603,7 +600,7 @@ def test_no_altered_byte_is_taken_for_another_state(store: ModelStore) -> None:
     assert all(re.search(r"optimiser\.safetensors .*; remove it", message) for message in messages)
 
 
-def test_a_model_in_the_place_of_a_state_is_noticed(store: ModelStore) -> None:
+def test_a_model_in_the_place_of_a_state_is_noticed(store: ModelFiles) -> None:
     store.save(model(1))
     (store.folder / "optimiser.safetensors").write_bytes(file_of(store, 1).read_bytes())
     with pytest.raises(ForeignFileError):

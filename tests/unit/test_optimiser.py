@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from secemb_party.storage import Model, ModelStore, OptimiserState, Shape, initial_model
+from secemb_party.storage import Model, ModelFiles, OptimiserState, Shape, initial_model
 from secemb_server0 import optimiser as optimiser_module
 from secemb_server0.optimiser import Adam, Gradient, GradientError, Optimiser, OptimiserError, Sgd, StateError
 from secemb_shared.ring import Ring
@@ -178,30 +178,30 @@ def test_the_mean_is_the_decoded_sum_over_the_sessions() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restart_from_the_saved_state_goes_on_bit_for_bit(tmp_path: Path, kind: str) -> None:
-    store = ModelStore(tmp_path, TASK, SHAPE)
+    store = ModelFiles(tmp_path, TASK, SHAPE)
     steps = list(islice(gradients(), 150))
     whole = run(make(kind), first_model(), steps)
     optimiser = make(kind)
     middle = run(optimiser, first_model(), steps[:70])
     store.save(middle)
     store.save_state(optimiser.state())
-    restarted, state = make(kind), ModelStore(tmp_path, TASK, SHAPE).load_state()
+    restarted, state = make(kind), ModelFiles(tmp_path, TASK, SHAPE).load_state()
     assert state is not None
     restarted.restore(state)
     assert run(restarted, store.load(state.version), steps[70:]).digest == whole.digest
 
 
 def test_a_crash_between_model_and_state_is_healed_by_repeating_the_step(tmp_path: Path) -> None:
-    store = ModelStore(tmp_path, TASK, SHAPE)
+    store = ModelFiles(tmp_path, TASK, SHAPE)
     adam, steps = make("adam"), list(islice(gradients(), 3))
     for gradient in steps[:2]:
-        model = adam.step(store.load(store.latest() or 0) if store.versions() else first_model(), gradient)
+        model = adam.step(store.load(store.versions()[-1]) if store.versions() else first_model(), gradient)
         store.save(model)
         store.save_state(adam.state())
     digest = store.save(adam.step(model, steps[2]))  # and here the server dies
     state = store.load_state()
     assert state is not None
-    assert (state.version, store.latest()) == (2, 3)
+    assert (state.version, store.versions()[-1]) == (2, 3)
     restarted = make("adam")
     restarted.restore(state)
     with pytest.raises(StateError, match="has not led to this model"):

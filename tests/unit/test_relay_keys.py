@@ -106,7 +106,7 @@ def test_the_name_of_the_file_is_on_the_disk_before_a_key_is_announced(
     keys: RelayKeys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[Path] = []
-    monkeypatch.setattr("secemb_server1.relay_keys.sync_folder", synced.append)
+    monkeypatch.setattr("secemb_party.storage.files.sync_folder", synced.append)
     announced(keys, NOW)
     assert synced == [tmp_path / "data"]
 

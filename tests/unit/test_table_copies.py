@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secemb_party.storage import Floats, Model, ModelMissingError, ModelStore, Shape
+from secemb_party.errors import ModelMissingError
+from secemb_party.storage import Floats, Model, ModelFiles, Shape
 from secemb_party.storage.table_copies import Body, TableCopies, Wanted
 from secemb_sdk.errors import CopyError
 from secemb_sdk.recommend.copy import apply_delta
@@ -31,7 +32,7 @@ LARGEST = float(np.finfo(np.float32).max)
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-class CountingStore(ModelStore):
+class CountingStore(ModelFiles):
     """A store that counts how often it is read."""
 
     loads = 0
@@ -62,17 +63,17 @@ def a_store(*tables: Floats, dense: int = 3) -> Iterator[CountingStore]:
         yield store
 
 
-def shape_of(store: ModelStore, format_: TableFormat) -> CopyShape:
+def shape_of(store: ModelFiles, format_: TableFormat) -> CopyShape:
     rows = store.load(0).rows
     return CopyShape(format=format_, items=rows.shape[0], width=rows.shape[1])
 
 
-def copies_of(store: ModelStore) -> TableCopies:
+def copies_of(store: ModelFiles) -> TableCopies:
     rows, dense = store.load(0).rows, store.load(0).dense
-    return TableCopies(store, Shape(items=rows.shape[0], width=rows.shape[1], dense=dense.size), at_once)
+    return TableCopies(store, Shape(items=rows.shape[0], width=rows.shape[1], dense=dense.size), at_once, store.folder)
 
 
-def get(store: ModelStore, wanted: Wanted) -> Body:
+def get(store: ModelFiles, wanted: Wanted) -> Body:
     return asyncio.run(copies_of(store).get(wanted))
 
 
@@ -196,7 +197,7 @@ def test_a_delta_that_is_none_leaves_no_copy_behind(tmp_path: Path) -> None:
 def test_a_copy_is_encoded_once_however_many_ask() -> None:
     table = np.ones((5, 2), np.float32)
     with a_store(table, table + 1) as store:
-        copies = TableCopies(store, Shape(items=5, width=2, dense=3), in_thread)
+        copies = TableCopies(store, Shape(items=5, width=2, dense=3), in_thread, store.folder)
         delta, full = Wanted(version=1, format=TableFormat.INT8, since=0), Wanted(version=1, format=TableFormat.INT8)
 
         async def ask() -> list[Body]:

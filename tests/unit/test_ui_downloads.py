@@ -12,6 +12,7 @@ from safetensors.numpy import load
 from starlette.requests import ClientDisconnect
 from tests.unit.operator_desk import Desk, a_desk
 
+from secemb_party.storage import Model
 from secemb_party.ui.render import Download, nameless
 
 pytestmark = pytest.mark.asyncio
@@ -54,11 +55,11 @@ async def test_an_export_is_whole_and_leaves_no_file_whatever_range_is_asked_for
 async def test_an_export_that_fails_leaves_no_file(
     desk: Desk, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_version: int, path: Path) -> None:
+    def fail(_model: Model, path: Path) -> None:
         path.write_bytes(b"half")
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(desk.pair.parties[1].models, "export", fail)
+    monkeypatch.setattr("secemb_party.ui.pages.export_weights", fail)
     async with desk.logged_in(1) as browser:
         assert (await browser.get("/ui/model/1/export")).status_code == 500
     assert left_in(temporary) == []

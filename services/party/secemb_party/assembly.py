@@ -11,8 +11,7 @@ from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger
 from secemb_party.service import Parts, Party
 from secemb_party.settings import Settings
-from secemb_party.storage import ModelStore, Shape
-from secemb_party.storage.share_store import ShareStore
+from secemb_party.storage import ModelFiles, Shape, ShareFiles
 from secemb_party.telemetry import Metrics
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
@@ -30,11 +29,12 @@ async def open_party(settings: Settings) -> Party:
         role=settings.role,
         task=task,
         ledger=await Ledger.open(settings.ledger_url(), migrate=settings.ledger.migrate),
-        models=ModelStore(settings.data_dir / "models", task.task_id, Shape.of(task)),
-        shares=ShareStore(settings.data_dir),
+        models=ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task)),
+        shares=ShareFiles(settings.data_dir),
         workers=workers,
         compute=ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel),
         ticket_key=ticket_public_key(settings),
+        scratch=settings.data_dir,
         metrics=metrics,
         keep_rounds=settings.rounds.keep_bodies_rounds,
     )

@@ -158,6 +158,10 @@ class StateConflictError(LedgerConflictError):
         self.state = state  # where the round is
 
 
+class DamagedShareError(SecEmbError):
+    """A stored share is missing, altered, or the share of another list of sessions."""
+
+
 class ModelError(SecEmbError):
     """A model, its file or its place in the store is not in order."""
 

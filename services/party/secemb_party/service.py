@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -20,12 +21,17 @@ from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import Spending
 from secemb_party.compute import Answer, Compute, PreparedRound
 from secemb_party.compute.threads import Workers
-from secemb_party.errors import RoundClosedError, SessionConflictError, UnknownRoundError, UnknownSessionError
+from secemb_party.errors import (
+    LedgerUnavailableError,
+    RoundClosedError,
+    SessionConflictError,
+    UnknownRoundError,
+    UnknownSessionError,
+)
 from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
-from secemb_party.ledger import Ledger, LedgerUnavailableError, RoundRecord, RoundState, Stored, Upload
+from secemb_party.ledger import Ledger, RoundRecord, RoundState, Stored, Upload
 from secemb_party.ledger.records import ENDED
-from secemb_party.storage import Model, ModelStore, Shape, initial_model
-from secemb_party.storage.share_store import ShareStore
+from secemb_party.storage import Model, ModelStore, Shape, ShareStore, initial_model
 from secemb_party.telemetry import Metrics, Transport
 from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck, TicketExpiredError
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
@@ -51,6 +57,7 @@ class Parts:
     workers: Workers
     compute: Compute
     ticket_key: Ed25519PublicKey
+    scratch: Path  # a folder for files that do not outlive the process
     metrics: Metrics = field(default_factory=Metrics)
     clock: Clock = time.time
     keep_rounds: int = 3
@@ -80,7 +87,7 @@ class Party:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
         self._shares, self.tickets, self._compute = parts.shares, TicketCheck(parts.ticket_key), parts.compute
-        self.metrics, self._keep_rounds = parts.metrics, parts.keep_rounds
+        self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._sizes = Sizes.of(parts.task)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
@@ -98,7 +105,7 @@ class Party:
             await self.install(await self.workers.run(self._first_model))
 
     def _first_model(self) -> Model:
-        if self.models.latest() is not None:
+        if self.models.versions():
             return self.models.load(0)  # imported before the first start
         task = self.task
         shape, scale = Shape.of(task), decimal(task.initial_scale)
@@ -272,7 +279,7 @@ class Party:
     async def _compute_share(self, record: RoundRecord) -> bytes:
         total = (await self.prepared(record.round_id)).sum()
         sessions = record.sealed_sessions or ()
-        async for batch in self.ledger.bodies(record.round_id, sessions, batch=self._compute.batch):
+        async for batch in self.ledger.bodies.read(record.round_id, sessions, batch=self._compute.batch):
             await total.add(batch)
         return await total.share()
 

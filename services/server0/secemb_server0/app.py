@@ -10,13 +10,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
 from secemb_party.assembly import close_party, open_party, operator_hash, ticket_private_key
-from secemb_party.errors import PeerRefusedError, PeerUnavailableError, SettingsError
+from secemb_party.errors import LedgerUnavailableError, PeerRefusedError, PeerUnavailableError, SettingsError
 from secemb_party.http.app import new_app
 from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
-from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.telemetry import get_logger, watch_event_loop

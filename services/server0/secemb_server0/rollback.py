@@ -8,10 +8,10 @@ optimiser starts anew: its memory belongs to the steps that are taken back.
 
 from dataclasses import replace
 
-from secemb_party.errors import PeerRefusedError, RollbackRefusedError
-from secemb_party.ledger import LedgerConflictError, Rollback
+from secemb_party.errors import LedgerConflictError, ModelMissingError, PeerRefusedError, RollbackRefusedError
+from secemb_party.ledger import Rollback
 from secemb_party.service import Party
-from secemb_party.storage import Model, ModelMissingError
+from secemb_party.storage import Model
 from secemb_server0.peer import Peer
 
 _NOT_KEPT = "this version is no longer kept; choose one whose file is still here"

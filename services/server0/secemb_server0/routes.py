@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from secemb_party.errors import (
+    LedgerUnavailableError,
     PeerRefusedError,
     PeerUnavailableError,
     SessionConflictError,
@@ -27,7 +28,6 @@ from secemb_party.http.requests import (
 )
 from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
-from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.service import Party
 from secemb_server0.join import AnnouncedKey, NotNow, TicketIssuer
 from secemb_shared.errors import LengthError

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secemb_party.errors import OutdatedRelayKeyError, SettingsError
-from secemb_party.storage.files import sync_folder
+from secemb_party.storage.files import write_file
 from secemb_shared.messages.relay_key import RelayKey
 
 KEYS_FILE = "relay-keys.json"  # in the server's data directory
@@ -135,15 +135,8 @@ class RelayKeys:
             self._keys, self._seen = _read(self._path), seen
 
     def _write(self, keys: list[HeldKey], now: float) -> None:
-        unfinished = self._path.with_suffix(".new")
-        unfinished.unlink(missing_ok=True)
-        handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            json.dump([_record(key, now) for key in keys], file, indent=1)
-            file.flush()
-            os.fsync(handle)
-        unfinished.replace(self._path)
-        sync_folder(self._path.parent)
+        stored = json.dumps([_record(key, now) for key in keys], indent=1)
+        write_file(self._path, stored.encode("ascii"), mode=0o600)
         self._reload()
 
 

@@ -8,7 +8,13 @@ from fastapi import APIRouter, Depends, Header, Request, Response, Security
 from pydantic import ValidationError
 from starlette.responses import StreamingResponse
 
-from secemb_party.errors import PeerRefusedError, RoundClosedError, UnauthorizedError, UnknownRoundError
+from secemb_party.errors import (
+    LedgerUnavailableError,
+    PeerRefusedError,
+    RoundClosedError,
+    UnauthorizedError,
+    UnknownRoundError,
+)
 from secemb_party.http.problems import Refused, noted_problem, problem_responses
 from secemb_party.http.requests import (
     BINARY,
@@ -26,7 +32,6 @@ from secemb_party.http.requests import (
     read_small,
 )
 from secemb_party.http.security import PEER, bearer, has_hash, needs
-from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.peer_messages import (
     AbortReason,
     Announcement,

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from secemb_party.storage.files import write_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import StartError
 from secemb_tools.local.service import HERE, Service, free_ports
-from secemb_tools.operate.home import SECRET, Addresses, Home, install, private_pem, replace_file
+from secemb_tools.operate.home import SECRET, Addresses, Home, install, private_pem
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.tasks import write_task
 
@@ -100,7 +101,7 @@ class Pair:
             at = Addresses(host=HERE, bind=HERE, port=server.port, peer_bind=HERE, peer_port=peer_port)
             server.operator_token = install(server.folder, server.role, at).operator_token
         if identity is not None:
-            replace_file(Home(second.folder).relay_identity, private_pem(identity), mode=SECRET)
+            write_file(Home(second.folder).relay_identity, private_pem(identity), mode=SECRET)
         if relayed:
             self.task = replace(self.task, relay_key=export_pair(second.folder).relay_key or "")
         write_task(self.task, self._folder / "task")

@@ -9,6 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from secemb_party.storage.files import sync_folder, write_file
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, make_identity
 
@@ -209,14 +210,7 @@ def write_new(path: Path, content: bytes, *, mode: int) -> None:
         file.write(content)
         file.flush()
         os.fsync(descriptor)
-
-
-def replace_file(path: Path, content: bytes, *, mode: int) -> None:
-    """Write a file anew, as a whole or not at all."""
-    unfinished = path.with_name(f".{path.name}.new")
-    unfinished.unlink(missing_ok=True)
-    write_new(unfinished, content, mode=mode)
-    unfinished.replace(path)
+    sync_folder(path.parent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +246,8 @@ def renew_certificate(folder: Path, host: str) -> str:
     home, identity = Home(folder), make_identity(host)
     if not home.key.exists():
         raise OperationError(f"there is no server in {folder}; run secemb init")
-    replace_file(home.key, identity.key, mode=SECRET)
-    replace_file(home.certificate, identity.certificate, mode=PUBLIC)
+    write_file(home.key, identity.key, mode=SECRET)
+    write_file(home.certificate, identity.certificate, mode=PUBLIC)
     return fingerprint(identity.certificate)
 
 

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from secemb_party.ledger import Ledger, ModelVersion, SchemaMissingError
+from secemb_party.errors import SchemaMissingError
+from secemb_party.ledger import Ledger, ModelVersion
 from secemb_party.settings import Settings
-from secemb_party.storage import ModelStore, Shape
+from secemb_party.storage import ModelFiles, Shape
+from secemb_party.storage.weights import export_weights, import_weights
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.tasks import read_task
@@ -70,14 +72,14 @@ async def import_first(settings: Settings, path: Path) -> Row:
     task = read_task(settings.task.file)
     if await _recorded(settings, task):
         raise OperationError("this task has begun; import before the first start, or create a new task for new weights")
-    model = _store(settings, task).import_weights(path)
+    model = import_weights(_store(settings, task), task.task_id, Shape.of(task), path)
     return {"version": model.version, "digest": model.digest.hex()}
 
 
-def _write(store: ModelStore, version: int, path: Path, split_bias: bool) -> None:
+def _write(store: ModelFiles, version: int, path: Path, split_bias: bool) -> None:
     if path.exists():
         raise OperationError(f"{path} exists and is not overwritten; name another file")
-    store.export(version, path, split_bias=split_bias)
+    export_weights(store.load(version), path, split_bias=split_bias)
 
 
 async def _recorded(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
@@ -88,11 +90,11 @@ async def _recorded(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
         return []  # never started
 
 
-def _store(settings: Settings, task: TaskSpec) -> ModelStore:
-    return ModelStore(settings.data_dir / "models", task.task_id, Shape.of(task))
+def _store(settings: Settings, task: TaskSpec) -> ModelFiles:
+    return ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task))
 
 
-def _row(version: int, known: ModelVersion | None, store: ModelStore) -> Row:
+def _row(version: int, known: ModelVersion | None, store: ModelFiles) -> Row:
     held = version in store.versions()
     return {
         "version": version,

@@ -21,10 +21,11 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from secemb_party.storage.files import write_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, hosts, read_certificate, short_hash, spoken
-from secemb_tools.operate.home import PUBLIC, SECRET, Home, replace_file, write_new
+from secemb_tools.operate.home import PUBLIC, SECRET, Home, write_new
 
 _LARGEST = 1 << 16
 _URL_LINE = re.compile(r'^url = "https://[^"\n]*"', re.MULTILINE)  # not the database's
@@ -197,11 +198,11 @@ def _keep_or_write(path: Path, content: bytes, mode: int) -> None:
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
-    replace_file(path, content, mode=mode)
+    write_file(path, content, mode=mode)
 
 
 def _write_url(path: Path, url: str) -> None:
     text = path.read_text()
     if len(_URL_LINE.findall(text)) != 1:
         raise OperationError(f'{path} has been rearranged; write url = "{url}" into [peer] by hand')
-    replace_file(path, _URL_LINE.sub(f'url = "{url}"', text).encode(), mode=SECRET)
+    write_file(path, _URL_LINE.sub(f'url = "{url}"', text).encode(), mode=SECRET)

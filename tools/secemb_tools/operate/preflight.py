@@ -16,8 +16,15 @@ from rich.text import Text
 from secemb_party.accountant import epsilon_known
 from secemb_party.assembly import ticket_public_key
 from secemb_party.budget import lines_of
-from secemb_party.errors import AccountantMissingError, AccountingError, SettingsError
-from secemb_party.ledger import Ledger, LedgerError, SchemaMissingError, SchemaOlderError
+from secemb_party.errors import (
+    AccountantMissingError,
+    AccountingError,
+    LedgerError,
+    SchemaMissingError,
+    SchemaOlderError,
+    SettingsError,
+)
+from secemb_party.ledger import Ledger
 from secemb_party.settings import Settings
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError

@@ -14,11 +14,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Security
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from secemb_party.errors import UnauthorizedError, UnknownRoundError
+from secemb_party.errors import LedgerUnavailableError, UnauthorizedError, UnknownRoundError
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.requests import Number, read_number
 from secemb_party.http.security import OPERATOR, bearer, has_hash
-from secemb_party.ledger import Event, LedgerUnavailableError, RoundRecord
+from secemb_party.ledger import Event, RoundRecord
 from secemb_party.service import Party
 
 POLL_SECONDS = 1.0

@@ -18,11 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from secemb_party import errors, tickets
-from secemb_party import errors as ledger
-from secemb_party import errors as models
-from secemb_party import errors as privacy
 from secemb_party.http import ranges, requests
-from secemb_party.storage import share_store
 from secemb_party.telemetry import get_logger
 from secemb_shared import errors as shared
 
@@ -117,18 +113,18 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     requests.SlowBodyError: BODY_SLOW,
     requests.MediaTypeError: MEDIA_TYPE_REFUSED,
     ranges.RangeError: _spoken("range-unsatisfiable", 416, "The range lies behind the end"),
-    ledger.LedgerError: INTERNAL,
-    ledger.LedgerUnavailableError: UNAVAILABLE,
-    ledger.NotRecordedError: NOT_FOUND,
-    ledger.LedgerConflictError: _silent("conflict", 409, "This contradicts what the server already holds"),
-    ledger.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
-    share_store.DamagedShareError: INTERNAL,
-    privacy.AccountingError: INTERNAL,
-    privacy.BudgetSpentError: _spoken("privacy-spent", 409, "The task's privacy budget has no room for this"),
-    models.ModelError: INTERNAL,
-    models.WeightsError: _silent("weights-invalid", 400, "These weights are no model of the task"),
-    models.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its words name a file
-    models.ModelConflictError: _silent("model-conflict", 409, "Another model already has this version"),
+    errors.LedgerError: INTERNAL,
+    errors.LedgerUnavailableError: UNAVAILABLE,
+    errors.NotRecordedError: NOT_FOUND,
+    errors.LedgerConflictError: _silent("conflict", 409, "This contradicts what the server already holds"),
+    errors.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
+    errors.DamagedShareError: INTERNAL,
+    errors.AccountingError: INTERNAL,
+    errors.BudgetSpentError: _spoken("privacy-spent", 409, "The task's privacy budget has no room for this"),
+    errors.ModelError: INTERNAL,
+    errors.WeightsError: _silent("weights-invalid", 400, "These weights are no model of the task"),
+    errors.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its words name a file
+    errors.ModelConflictError: _silent("model-conflict", 409, "Another model already has this version"),
 }
 # What the framework raises by itself; any other 4xx is an invalid request, any other 5xx is ours.
 BY_STATUS: Mapping[int, Problem] = {

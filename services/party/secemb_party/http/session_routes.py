@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from secemb_party.errors import (
     BusyError,
+    LedgerUnavailableError,
     RoundClosedError,
     SessionConflictError,
     UnknownRoundError,
@@ -29,7 +30,6 @@ from secemb_party.http.requests import (
     read_mac,
 )
 from secemb_party.http.security import TICKET, needs
-from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.service import Party
 from secemb_party.tickets import TicketError
 from secemb_party.upload_macs import Sent

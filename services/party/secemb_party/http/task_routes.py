@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from secemb_party.errors import (
     DeltaUnavailableError,
+    LedgerUnavailableError,
     PeerUnavailableError,
     RelayUnavailableError,
     UnknownTaskError,
@@ -16,7 +17,6 @@ from secemb_party.errors import (
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.ranges import Conditions, RangeError, conditional
 from secemb_party.http.requests import BINARY, TaskHex, describe_binary
-from secemb_party.ledger import LedgerUnavailableError
 from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.table_copies import Body, TableCopies, Wanted
@@ -51,7 +51,7 @@ def _described(what: str) -> dict[int | str, dict[str, Any]]:
 def task_routes(party: Party, ask_relay_key: AskRelayKey | None) -> APIRouter:
     """Return the routes by which devices learn the task and server 1's relay key, and copy the public model."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
-    copies = TableCopies(party.models, Shape.of(party.task), party.workers.run)
+    copies = TableCopies(party.models, Shape.of(party.task), party.workers.run, party.scratch)
 
     @router.get("", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
     async def task(task: TaskHex) -> TaskView:

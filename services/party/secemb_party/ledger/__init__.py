@@ -4,20 +4,6 @@ Every method of `Ledger` that changes something is one transaction, may be repea
 and other processes. There is no clock in here and nothing secret: tokens are hashes, bodies of sessions are opaque.
 """
 
-from secemb_party.errors import (
-    LedgerConflictError,
-    LedgerError,
-    LedgerFormatError,
-    LedgerSettingError,
-    LedgerUnavailableError,
-    NotRecordedError,
-    SchemaError,
-    SchemaForeignError,
-    SchemaMissingError,
-    SchemaNewerError,
-    SchemaOlderError,
-    StateConflictError,
-)
 from secemb_party.ledger.ledger import Ledger
 from secemb_party.ledger.records import (
     Admission,
@@ -41,24 +27,12 @@ __all__ = [
     "Counts",
     "Event",
     "Ledger",
-    "LedgerConflictError",
-    "LedgerError",
-    "LedgerFormatError",
-    "LedgerSettingError",
-    "LedgerUnavailableError",
     "ModelVersion",
     "NewRound",
-    "NotRecordedError",
     "Rollback",
     "RoundRecord",
     "RoundState",
-    "SchemaError",
-    "SchemaForeignError",
-    "SchemaMissingError",
-    "SchemaNewerError",
-    "SchemaOlderError",
     "SessionSummary",
-    "StateConflictError",
     "Stored",
     "TaskRecord",
     "Token",

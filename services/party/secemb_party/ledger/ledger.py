@@ -1,18 +1,19 @@
 """The ledger itself: every call in one place, each made of a function that runs inside a transaction."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerSettingError
-from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import events, rounds, schema, sessions, tasks, tokens
+from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, parse
 from secemb_party.ledger.postgres import open_postgres
-from secemb_party.ledger.sessions import FORGET_AT_ONCE
+from secemb_party.ledger.records import Stored, Upload
 from secemb_party.ledger.sqlite import open_sqlite
+from secemb_party.storage.interfaces import KEYS, UPDATE, BodyStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,8 +44,9 @@ def _writes(function: Call[P, T]) -> Method[P, T]:
 class Ledger:
     """The durable memory of one server; see the functions named here for what each call does."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, bodies: BodyStore | None = None) -> None:
         self._database = database
+        self.bodies: BodyStore = bodies or DatabaseBodies(database)
 
     @classmethod
     async def open(cls, url: str, *, migrate: bool) -> Self:
@@ -94,19 +96,17 @@ class Ledger:
     current_round = _reads(rounds.current_round)
     last_round = _reads(rounds.last_round)
     shares_by_kind = _reads(rounds.shares_by_kind)
+    _long_ended = _reads(rounds.long_ended)
     rounds = _reads(rounds.rounds)
 
     admit = _writes(sessions.admit)
-    put_keys = _writes(sessions.put_keys)
-    put_update = _writes(sessions.put_update)
     knows_session = _reads(sessions.knows_session)
     has_update = _reads(sessions.has_update)
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
     keys_digest = _reads(sessions.keys_digest)
-    keys_body = _reads(sessions.keys_body)
-    _read_bodies = _reads(sessions.read_bodies)
-    _forget_some = _writes(sessions.forget_some)
+    _put_keys = _writes(sessions.put_keys)
+    _put_update = _writes(sessions.put_update)
 
     add_token = _writes(tokens.add_token)
     add_tokens = _writes(tokens.add_tokens)
@@ -121,24 +121,23 @@ class Ledger:
     recent_events = _reads(events.recent_events)
     events = _reads(events.events)
 
-    async def bodies(
-        self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int = 32
-    ) -> AsyncIterator[list[SessionBodies]]:
-        """Yield keys and update of these sessions in their order, so many at a time: a round need not fit in memory."""
-        for first in range(0, len(session_ids), batch):
-            yield await self._read_bodies(round_id, session_ids[first : first + batch])
+    async def put_keys(self, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
+        """Record a session's keys and store their body; see `sessions.put_keys`."""
+        store = await self.bodies.stage(upload.round_id, upload.session_id, KEYS, upload.body)
+        return await self._put_keys(upload, store, now, require_admission=require_admission, limit=limit)
+
+    async def put_update(self, upload: Upload, now: float) -> Stored:
+        """Record a session's update and store its body; see `sessions.put_update`."""
+        store = await self.bodies.stage(upload.round_id, upload.session_id, UPDATE, upload.body)
+        return await self._put_update(upload, store, now)
 
     async def forget_bodies(self, *, ended_before: float | None = None, keep_last_rounds: int = 0) -> int:
-        """Remove the bodies of rounds that are over, digests stay; return how many were removed.
+        """Remove the bodies of ended rounds, except the last few of each task; return how many were removed.
 
-        Each task keeps those of its last so many ended rounds. This is many small transactions: one that
-        is cut short leaves the rest to the next call.
+        Digests stay. This is many small transactions: one that is cut short leaves the rest to the next call.
         """
-        removed, some = 0, FORGET_AT_ONCE
-        while some >= FORGET_AT_ONCE:  # a session has one body or two: with fewer than so many it was not a whole batch
-            some = await self._forget_some(ended_before=ended_before, keep_last_rounds=keep_last_rounds)
-            removed += some
-        return removed
+        ended = await self._long_ended(ended_before=ended_before, keep_last_rounds=keep_last_rounds)
+        return sum([await self.bodies.drop(one) for one in await self.bodies.rounds() if one in ended])
 
 
 async def _open_database(url: str, *, create: bool) -> Database:

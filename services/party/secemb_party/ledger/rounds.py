@@ -1,5 +1,6 @@
 """Rounds, their states, and the one way they move from state to state."""
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
@@ -30,6 +31,20 @@ _SHARES = (
     .where(rounds_table.c.task_id == bindparam("task"), rounds_table.c.share_digest.is_not(None))
     .group_by(rounds_table.c.kind)
 )
+_RANKED = (
+    select(
+        rounds_table.c.round_id,
+        rounds_table.c.ended_at,
+        func.row_number()
+        .over(partition_by=rounds_table.c.task_id, order_by=rounds_table.c.number.desc())
+        .label("place"),
+    )
+    .where(rounds_table.c.ended_at.is_not(None))
+    .subquery()
+)
+_LONG_ENDED = select(_RANKED.c.round_id).where(
+    _RANKED.c.place > bindparam("kept"), _RANKED.c.ended_at < bindparam("before")
+)
 _COMPLETE = Prepared(
     select(sessions.c.session_id).where(
         sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
@@ -59,6 +74,14 @@ def current_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
 def last_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
     """Return the latest round of a task, ended or not, or None."""
     return _one(_LAST.records(tx, {"task": task_id}))
+
+
+def long_ended(tx: Connection, *, ended_before: float | None, keep_last_rounds: int) -> set[bytes]:
+    """Return the rounds that have ended, except the last few ended ones of each task."""
+    if keep_last_rounds < 0:
+        raise LedgerFormatError("the number of rounds to keep cannot be negative")
+    before = math.inf if ended_before is None else ended_before
+    return set(tx.execute(_LONG_ENDED, {"kept": keep_last_rounds, "before": before}).scalars())
 
 
 def rounds(

@@ -1,81 +1,17 @@
-"""Sessions: who takes part in a round, what they uploaded, and their bodies until the round has ended."""
+"""Sessions: who takes part in a round, and the digests of what they uploaded."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, select, update
 
-from secemb_party.errors import LedgerFormatError, NotRecordedError
-from secemb_party.evaluation import SessionBodies
+from secemb_party.errors import NotRecordedError
 from secemb_party.ledger.records import Admission, Counts, RoundState, SessionSummary, Stored, Upload
 from secemb_party.ledger.rounds import lock_round
-from secemb_party.ledger.schema import bodies as bodies_table
 from secemb_party.ledger.schema import rounds
 from secemb_party.ledger.schema import sessions as sessions_table
 from secemb_party.ledger.statements import Prepared, insert_new
-
-KEYS, UPDATE = "keys", "update"
-FORGET_AT_ONCE = 64  # sessions a transaction: whoever wants to write meanwhile waits for one batch, not for all
-
-_BODIES_IN_ROUND = bodies_table.join(sessions_table, sessions_table.c.session_id == bodies_table.c.session_id)
-_PARTS = (
-    select(bodies_table.c.session_id, bodies_table.c.part, bodies_table.c.body)
-    .select_from(_BODIES_IN_ROUND)
-    .where(
-        sessions_table.c.round_id == bindparam("round"),
-        bodies_table.c.session_id.in_(bindparam("session_ids", expanding=True)),
-    )
-)
-_KEYS_BODY = (
-    select(bodies_table.c.body)
-    .select_from(_BODIES_IN_ROUND)
-    .where(
-        sessions_table.c.round_id == bindparam("round"),
-        bodies_table.c.session_id == bindparam("session"),
-        bodies_table.c.part == KEYS,
-    )
-)
-_ENDED = select(
-    rounds.c.round_id,
-    rounds.c.ended_at,
-    func.row_number().over(partition_by=rounds.c.task_id, order_by=rounds.c.number.desc()).label("place"),
-)
-_RANKED = _ENDED.where(rounds.c.ended_at.is_not(None)).subquery()
-_FORGETTABLE = (
-    select(bodies_table.c.session_id)
-    .distinct()
-    .select_from(_BODIES_IN_ROUND.join(_RANKED, _RANKED.c.round_id == sessions_table.c.round_id))
-    .where(_RANKED.c.place > bindparam("kept"), _RANKED.c.ended_at < bindparam("before"))
-    .limit(FORGET_AT_ONCE)
-)
-_FORGET = Prepared(delete(bodies_table).where(bodies_table.c.session_id.in_(_FORGETTABLE)))
-
-
-def read_bodies(tx: Connection, round_id: bytes, session_ids: Sequence[bytes]) -> list[SessionBodies]:
-    """Return keys and update of each of these sessions, in their order."""
-    rows = tx.execute(_PARTS, {"round": round_id, "session_ids": list(session_ids)})
-    found = {(row.session_id, row.part): row.body for row in rows}
-    try:
-        return [SessionBodies(name, found[name, KEYS], found[name, UPDATE]) for name in session_ids]
-    except KeyError:
-        raise NotRecordedError("a session on the list is not complete here, or its bodies are forgotten") from None
-
-
-def keys_body(tx: Connection, round_id: bytes, session_id: bytes) -> bytes | None:
-    """Return the keys of a session, or None where there are none, not yet or no longer."""
-    body: bytes | None = tx.execute(_KEYS_BODY, {"round": round_id, "session": session_id}).scalar_one_or_none()
-    return body
-
-
-def forget_some(tx: Connection, *, ended_before: float | None, keep_last_rounds: int) -> int:
-    """Remove a batch of bodies whose rounds are over; return how many, fewer than a batch's when there are no more."""
-    if keep_last_rounds < 0:
-        raise LedgerFormatError("the number of rounds to keep cannot be negative")
-    before = math.inf if ended_before is None else ended_before
-    return _FORGET.change(tx, {"kept": keep_last_rounds, "before": before})
-
+from secemb_party.storage.interfaces import KEYS, UPDATE, Step
 
 _IN_ROUND = sessions_table.c.round_id == bindparam("round")
 _LOOK = Prepared(
@@ -108,7 +44,6 @@ _KEYS_DIGEST = select(sessions_table.c.keys_digest).where(
     _IN_ROUND, sessions_table.c.session_id == bindparam("session")
 )
 _UPDATED = _KNOWN.where(_IN_ROUND, sessions_table.c.update_digest.is_not(None))
-_ADD_BODY = Prepared(insert(bodies_table), "session_id", "part", "body")
 _SET = {
     part: Prepared(
         update(sessions_table)
@@ -148,8 +83,10 @@ def admit(tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, 
     return Admission.ADMITTED if insert_new(tx, sessions_table, row) else Admission.SESSION_TAKEN
 
 
-def put_keys(tx: Connection, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
-    """Store a session's keys.
+def put_keys(
+    tx: Connection, upload: Upload, store_body: Step, now: float, *, require_admission: bool, limit: int
+) -> Stored:
+    """Record a session's keys, and store their body in the same transaction.
 
     Server 0 admits sessions first. On server 1 nobody joins, so that without `require_admission` the keys make the
     session, of which a round has at most `limit`.
@@ -164,19 +101,25 @@ def put_keys(tx: Connection, upload: Upload, now: float, *, require_admission: b
         [(sessions,)] = _SIZE.rows(tx, {"round": upload.round_id})
         if sessions >= limit:
             return Stored.FULL
-        return Stored.STORED if _add_with_keys(tx, upload, now) else Stored.OTHER_ROUND
-    return _store(tx, KEYS, upload, now)
+        if not _add_with_keys(tx, upload, now):
+            return Stored.OTHER_ROUND
+    else:
+        _record(tx, KEYS, upload, now)
+    store_body(tx)
+    return Stored.STORED
 
 
-def put_update(tx: Connection, upload: Upload, now: float) -> Stored:
-    """Store a session's update; its keys must be here."""
+def put_update(tx: Connection, upload: Upload, store_body: Step, now: float) -> Stored:
+    """Record a session's update, whose keys must be here, and store its body in the same transaction."""
     seen = _look(tx, upload.round_id, upload.session_id)
     refusal = _refusal(seen, upload, held=seen.update_digest)
     if refusal is not None:
         return refusal
     if seen.keys_digest is None:
         return Stored.NO_KEYS
-    return _store(tx, UPDATE, upload, now)
+    _record(tx, UPDATE, upload, now)
+    store_body(tx)
+    return Stored.STORED
 
 
 def knows_session(tx: Connection, session_id: bytes) -> bool:
@@ -233,13 +176,10 @@ def _add_with_keys(tx: Connection, upload: Upload, now: float) -> bool:
         "keys_public": upload.public_digest,
         "keys_at": now,
     }
-    added = insert_new(tx, sessions_table, row)
-    if added:
-        _store_body(tx, KEYS, upload)
-    return added
+    return insert_new(tx, sessions_table, row)
 
 
-def _store(tx: Connection, part: str, upload: Upload, now: float) -> Stored:
+def _record(tx: Connection, part: str, upload: Upload, now: float) -> None:
     values: dict[str, Any] = {
         "session": upload.session_id,
         f"new_{part}_digest": upload.body_digest,
@@ -247,9 +187,3 @@ def _store(tx: Connection, part: str, upload: Upload, now: float) -> Stored:
         f"new_{part}_at": now,
     }
     _SET[part].change(tx, values)
-    _store_body(tx, part, upload)
-    return Stored.STORED
-
-
-def _store_body(tx: Connection, part: str, upload: Upload) -> None:
-    _ADD_BODY.change(tx, {"session_id": upload.session_id, "part": part, "body": upload.body})

@@ -1,30 +1,20 @@
-"""Models: what one version is, the files it is kept in and where the first one comes from."""
+"""Models, shares and session bodies: small interfaces, and the files that implement them."""
 
-from secemb_party.errors import (
-    DamagedFileError,
-    ForeignFileError,
-    ModelConflictError,
-    ModelError,
-    ModelFileError,
-    ModelMissingError,
-    WeightsError,
-)
+from secemb_party.storage.interfaces import BodyStore, ModelStore, ShareStore
 from secemb_party.storage.model import Floats, Model, OptimiserState, Shape, check_scale, initial_model
-from secemb_party.storage.model_store import ModelStore
+from secemb_party.storage.model_files import ModelFiles
+from secemb_party.storage.share_files import ShareFiles
 
 __all__ = [
-    "DamagedFileError",
+    "BodyStore",
     "Floats",
-    "ForeignFileError",
     "Model",
-    "ModelConflictError",
-    "ModelError",
-    "ModelFileError",
-    "ModelMissingError",
+    "ModelFiles",
     "ModelStore",
     "OptimiserState",
     "Shape",
-    "WeightsError",
+    "ShareFiles",
+    "ShareStore",
     "check_scale",
     "initial_model",
 ]

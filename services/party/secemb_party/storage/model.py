@@ -122,10 +122,21 @@ class Model:
         return cls(task_id=task_id, version=version, rows=rows, dense=numbers[cut:])
 
 
-def check_origin(task_id: bytes, version: int) -> None:
-    """Refuse what cannot be a task's name or a version of its model."""
+def check_task_id(task_id: bytes) -> None:
+    """Refuse what cannot be a task's name."""
     if len(task_id) != 32:
         raise WeightsError("task_id must be 32 bytes, the SHA-256 of the task's canonical form")
+
+
+def check_shape(model: Model, want: Shape) -> None:
+    """Refuse a model of another shape than the task's."""
+    if model.shape != want:
+        raise WeightsError(f"the task asks for {want.items} rows of {want.width} numbers and {want.dense} dense ones")
+
+
+def check_origin(task_id: bytes, version: int) -> None:
+    """Refuse what cannot be a task's name or a version of its model."""
+    check_task_id(task_id)
     if not 0 <= version <= LARGEST_NUMBER:
         raise WeightsError("a model version must be a whole number below 2^53")
 

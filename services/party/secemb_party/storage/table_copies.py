@@ -17,8 +17,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from secemb_party.async_cache import AsyncCache
-from secemb_party.storage import Model, ModelStore, Shape
-from secemb_party.storage.model import little_endian
+from secemb_party.storage.interfaces import ModelStore
+from secemb_party.storage.model import Model, Shape, little_endian
 from secemb_shared.messages.table import CopyShape, Encoded, Numbers, TableFormat, delta_head
 
 Result = TypeVar("Result")
@@ -59,8 +59,8 @@ class Body:
 class TableCopies:
     """The copies of one task's model that devices ask for."""
 
-    def __init__(self, models: ModelStore, shape: Shape, run: Run) -> None:
-        self._models, self._shape, self._run = models, shape, run
+    def __init__(self, models: ModelStore, shape: Shape, run: Run, scratch: Path) -> None:
+        self._models, self._shape, self._run, self._scratch = models, shape, run, scratch
         self._bodies: AsyncCache[Wanted, Body] = AsyncCache(_KEPT)
 
     async def get(self, wanted: Wanted) -> Body:
@@ -77,13 +77,13 @@ class TableCopies:
         newer = await self.get(Wanted(version=wanted.version, format=wanted.format))
         older = await self.get(Wanted(version=wanted.since, format=wanted.format))
         shape = self._copy_shape(wanted.format)
-        return await self._run(lambda: _store(self._models.folder, _delta(shape, older, newer), newer))
+        return await self._run(lambda: _store(self._scratch, _delta(shape, older, newer), newer))
 
     def _encode(self, wanted: Wanted) -> Body:
         model = self._models.load(wanted.version)
         if wanted.format is None:
-            return _store(self._models.folder, [little_endian(model.dense)], model)
-        return _store(self._models.folder, _blocks(self._copy_shape(wanted.format), model), model)
+            return _store(self._scratch, [little_endian(model.dense)], model)
+        return _store(self._scratch, _blocks(self._copy_shape(wanted.format), model), model)
 
     def _copy_shape(self, format_: TableFormat) -> CopyShape:
         return CopyShape(format=format_, items=self._shape.items, width=self._shape.width)

@@ -11,6 +11,7 @@ from secemb_party.http.problems import NOT_FOUND
 from secemb_party.http.requests import Number, read_number
 from secemb_party.ledger import Event
 from secemb_party.service import Party
+from secemb_party.storage.weights import export_weights
 from secemb_party.ui.login import Guard, login_routes
 from secemb_party.ui.render import Assets, Download, Renderer, nameless
 from secemb_party.ui.server_facts import Side, Surroundings
@@ -158,7 +159,7 @@ class _Desk:
 
     async def _export(self, version: int) -> Response:
         models = self._party.models
-        file = await self._party.workers.run(lambda: nameless(lambda path: models.export(version, path)))
+        file = await self._party.workers.run(lambda: nameless(lambda path: export_weights(models.load(version), path)))
         return Download(file, f"{self._party.task.name}-v{version}.safetensors")
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
+from secemb_party.errors import ModelFileError
 from secemb_party.ledger import ModelVersion
 from secemb_party.service import Party
-from secemb_party.storage import Model, ModelFileError
+from secemb_party.storage import Model
 
 SHOWN = 30  # versions; rounds have a page of their own
 

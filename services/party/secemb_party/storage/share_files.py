@@ -1,38 +1,27 @@
-"""Shares of sums as files: stored before they are sent, and the same bytes ever after."""
+"""Shares of sums as files: stored before they are sent, and never changed."""
 
 import hashlib
-import os
 from pathlib import Path
 
-from secemb_party.storage.files import sync_folder
-from secemb_shared.errors import SecEmbError
+from secemb_party.errors import DamagedShareError
+from secemb_party.storage import files
 
 _SUFFIX = ".share"
 
 
-class DamagedShareError(SecEmbError):
-    """A stored share does not have the digest that the ledger has for it."""
-
-
-class ShareStore:
+class ShareFiles:
     """One file for each round that this server has shared."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "shares"
 
     def save(self, round_id: bytes, list_digest: bytes, data: bytes) -> bytes:
-        """Store the share of a list of sessions durably and return its digest; what is here is never overwritten."""
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """Store the share of a list of sessions durably and return its digest; an existing one is never overwritten."""
+        files.make_folder(self._folder)
+        files.remove_unfinished(self._folder)
         if self.has(round_id):
-            raise DamagedShareError("a share of this round is here already; is a second process using this folder?")
-        path = self._folder / f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}"
-        temporary = path.with_suffix(".part")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(self._folder)
+            raise DamagedShareError("this round already has a share; is a second process using this folder?")
+        files.write_file(self._folder / f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}", data)
         return hashlib.sha256(data).digest()
 
     def has(self, round_id: bytes) -> bool:
@@ -40,16 +29,16 @@ class ShareStore:
         return self._find(round_id) is not None
 
     def find(self, round_id: bytes, list_digest: bytes) -> bytes | None:
-        """Return a share that was stored and, because of a crash, never recorded: its noise is not drawn again.
+        """Return a share that was stored but, because of a crash, never recorded: its noise is not drawn again.
 
-        One over another list of sessions is a reason to stop. It may have been seen, before the ledger was restored
+        A share of another list of sessions is a reason to stop. It may have been sent before the ledger was restored
         from a backup, and two sums over different lists reveal their difference.
         """
         path = self._find(round_id)
         if path is None:
             return None
         if path.name != f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}":
-            raise DamagedShareError("a share of this round over another list is here: the ledger is older than it")
+            raise DamagedShareError("the stored share is over another list of sessions: the ledger is older than it")
         return path.read_bytes()
 
     def load(self, round_id: bytes, digest: bytes) -> bytes:
@@ -65,7 +54,7 @@ class ShareStore:
     def prune(self, keep: set[bytes]) -> None:
         """Remove the shares of all rounds but these."""
         names = {round_id.hex() for round_id in keep}
-        for path in self._folder.glob("*"):
+        for path in self._folder.glob(f"*{_SUFFIX}"):
             if path.name.split(".")[0] not in names:
                 path.unlink(missing_ok=True)
 

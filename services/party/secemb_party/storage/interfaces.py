@@ -1,0 +1,84 @@
+"""Where a server keeps what is large: bodies of sessions, shares of sums, versions of the model.
+
+The ledger decides and holds digests; these hold bytes. Whatever implements one makes a write durable before it
+returns, and never shows a part of it. Methods that are not `async` may block and are called in worker threads.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from typing import Protocol
+
+from sqlalchemy import Connection
+
+from secemb_party.evaluation import SessionBodies
+from secemb_party.storage.model import Model, OptimiserState
+
+KEYS, UPDATE = "keys", "update"
+Step = Callable[[Connection], None]
+
+
+class BodyStore(Protocol):
+    """The bodies of sessions, from their upload until their round no longer needs them."""
+
+    async def stage(self, round_id: bytes, session_id: bytes, part: str, body: bytes) -> Step:
+        """Bring a body so far that it is durable once the ledger has run the returned step.
+
+        The step runs in the transaction that records the body's digest. A store inside the ledger's database does all
+        its work there. A store elsewhere does it here, under a name that no other bytes can have (the ledger may refuse
+        the upload afterwards), and returns a step that does nothing.
+        """
+
+    def read(self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int) -> AsyncIterator[list[SessionBodies]]:
+        """Yield the bodies of these complete sessions in this order, `batch` at a time: a round need not fit in memory.
+
+        Raise NotRecordedError if one of them is not complete here.
+        """
+
+    async def rounds(self) -> list[bytes]:
+        """Return the rounds that still have bodies here."""
+
+    async def drop(self, round_id: bytes) -> int:
+        """Remove the bodies of a round and return how many there were. What is cut short can be repeated."""
+
+
+class ShareStore(Protocol):
+    """One share for each round that this server has summed; stored before it is sent, and never changed."""
+
+    def save(self, round_id: bytes, list_digest: bytes, data: bytes) -> bytes:
+        """Store the share of a list of sessions and return its digest; raise if the round has one already."""
+
+    def has(self, round_id: bytes) -> bool:
+        """Return whether the share of a round is still kept."""
+
+    def find(self, round_id: bytes, list_digest: bytes) -> bytes | None:
+        """Return the share of a list of sessions, or None; raise if it is the share of another list."""
+
+    def load(self, round_id: bytes, digest: bytes) -> bytes:
+        """Return the share that has this digest; raise if it is missing or altered."""
+
+    def prune(self, keep: set[bytes]) -> None:
+        """Remove the shares of all rounds but these."""
+
+
+class ModelStore(Protocol):
+    """The versions of one task's model, and the state of the optimiser that makes the next one."""
+
+    def save(self, model: Model) -> bytes:
+        """Store a version and return its digest; raise if the version exists with other numbers."""
+
+    def load(self, version: int) -> Model:
+        """Return a version exactly as it was saved."""
+
+    def versions(self) -> list[int]:
+        """Return the versions that are here, oldest first."""
+
+    def prune(self, *, keep: int = 3, protect: Collection[int] = ()) -> list[int]:
+        """Remove all but the newest few and the protected versions; return the removed ones."""
+
+    def save_state(self, state: OptimiserState) -> None:
+        """Store the optimiser's state in place of the previous one; the model of its version comes first."""
+
+    def load_state(self) -> OptimiserState | None:
+        """Return the optimiser's state, or None if none was saved."""
+
+    def forget_state(self) -> None:
+        """Remove the optimiser's state: the next step starts with a fresh optimiser."""

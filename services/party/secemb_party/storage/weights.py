@@ -1,0 +1,58 @@
+"""Weights that come from elsewhere or go elsewhere: one safetensors file with `rows` and, if there is one, `dense`."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_party.errors import ModelConflictError, WeightsError
+from secemb_party.storage import tensors
+from secemb_party.storage.interfaces import ModelStore
+from secemb_party.storage.model import Floats, Model, Shape, check_shape
+
+_EXPORT = "secemb/1 export"
+_FORMAT = "give a safetensors file with `rows` and, if the task has a dense part, `dense`, both finite floats"
+
+
+def import_weights(store: ModelStore, task_id: bytes, shape: Shape, path: Path) -> Model:
+    """Store the weights of a file as version 0, and return them."""
+    model = read_weights(path, task_id, shape)
+    if max(store.versions(), default=0) > 0:
+        raise ModelConflictError("weights are imported before the first round; create a new task for new weights")
+    store.save(model)
+    return model
+
+
+def read_weights(path: Path, task_id: bytes, shape: Shape) -> Model:
+    """Return the weights of a file as version 0.
+
+    Float32 is taken bit for bit. Float16 is widened, which is exact, and float64 is rounded to the nearest
+    float32, ties to even; a number that becomes infinite is refused like any infinity. Both are the same on every
+    machine, so two servers that import one file have one digest.
+    """
+    contents = tensors.read(path, numbers=shape.numbers, types=["F16", "F32", "F64"], fix=_FORMAT)
+    wanted = {"rows", "dense"} if shape.dense else {"rows"}
+    if not wanted <= set(contents.tensors) <= {"rows", "dense"}:
+        raise WeightsError(f"{path} does not have the tensors {' and '.join(sorted(wanted))} alone; {_FORMAT}")
+    rows, dense = _float32(contents.tensors["rows"]), _float32(contents.tensors.get("dense", np.empty(0)))
+    try:
+        model = Model(task_id=task_id, version=0, rows=rows, dense=dense)
+        check_shape(model, shape)
+    except WeightsError as error:
+        raise WeightsError(f"{path} cannot be imported: {error}; {_FORMAT}") from error
+    return model
+
+
+def export_weights(model: Model, path: Path, *, split_bias: bool = False) -> None:
+    """Write a model for serving: `rows` (or `embedding` and, from the last column, `bias`) and any `dense`."""
+    arrays: dict[str, Floats] = {"rows": model.rows}
+    if split_bias:
+        arrays = {"embedding": model.rows[:, :-1], "bias": model.rows[:, -1]}
+    if model.dense.size:
+        arrays["dense"] = model.dense
+    tensors.write(path, arrays, tensors.origin(_EXPORT, model.task_id, model.version, model.digest))
+
+
+def _float32(values: npt.NDArray[np.floating]) -> Floats:
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes infinity, which is refused with all others
+        return values.astype(np.float32, copy=False)
