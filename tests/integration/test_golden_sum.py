@@ -7,7 +7,7 @@ a penalty of an eighth: no float in it has to be rounded, and what the ring adds
 """
 
 import hashlib
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,10 +15,12 @@ import pytest
 from secemb_party.evaluation import Share
 from secemb_party.storage import Model
 from secemb_sdk.models import Floats, MatrixFactorisation, Ratings
-from secemb_shared.layout import plan
-from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_tools.simulation.population import Counts, Device
-from secemb_tools.simulation.summing import Participant, Sum, add_plainly, add_privately
+from secemb_tools.datasets import RatingSet
+from secemb_tools.simulation.devices import Devices
+from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.reproducible import Reproducible
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE, Part, take_part
+from secemb_tools.simulation.world import World, world_for
 
 ITEMS, DIMENSION, PEOPLE, EACH = 53, 4, 8, 12
 GOLDEN = "0963fecf2a47eaad2516868e764b51dcfe079b738c600c8c038e728f4d72ad95"
@@ -45,51 +47,56 @@ def ratings_of(person: int) -> Ratings:
     return Ratings(items, (items * person % 5 + 1).astype(np.float32))
 
 
-def first_sum(add: Sum, *, more: float = 0.0) -> Share:
-    """Return the sum of the first round; `more` is added to one rating of one person."""
-    geometry = plan(items=ITEMS, capacity=EACH, row_width=DIMENSION + 1).geometry
-    task = TaskSpec(
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class GoldenWorld(World):
+    """People whose models begin with eighths."""
+
+    def model_of(self, person: int) -> Reproducible:
+        return Reproducible(InEighths(person), seed=self.seed, person=person)
+
+
+def golden_world(more: float) -> GoldenWorld:
+    everybody = [ratings_of(person) for person in range(PEOPLE)]
+    everybody[3].values[0] += more
+    ratings = RatingSet(
         name="golden",
-        items=ITEMS,
-        row_width=DIMENSION + 1,
-        dense_size=0,
-        capacity=EACH,
-        tables=geometry.tables,
-        bins=geometry.bins,
-        ring_bits=32,
-        fraction_bits=16,
-        bound=2**24,
-        cohort=PEOPLE,
-        min_cohort=2,
+        people=np.repeat(np.arange(PEOPLE), EACH),
+        items=np.concatenate([one.items for one in everybody]),
+        values=np.concatenate([one.values for one in everybody]),
+        user_features=np.zeros((PEOPLE, 0), np.uint8),
+        item_features=np.zeros((ITEMS, 0), np.uint8),
     )
+    recipe = Recipe(model="mf", rounds=1, cohort=PEOPLE, capacity=EACH, dimension=DIMENSION)
+    world = world_for(recipe, ratings, seed=0)
+    return GoldenWorld(ratings=ratings, recipe=recipe, task=world.task, schedule=world.schedule, seed=0)
+
+
+def first_sum(way: str, *, more: float = 0.0) -> Share:
+    """Return the sum of the first round; `more` is added to one rating of one person."""
+    world = golden_world(more)
     rows = eighths(np.arange(ITEMS * (DIMENSION + 1))).reshape(ITEMS, DIMENSION + 1)
-    model = Model(task_id=task.task_id, version=0, rows=rows, dense=np.zeros(0, np.float32))
-    round_ = RoundSpec(task=task, number=1, model_version=0, model_digest=model.digest)
-    people = []
-    for person in range(PEOPLE):
-        ratings = ratings_of(person)
-        ratings.values[0] += more if person == 3 else 0
-        device = Device(InEighths(person), ratings, np.random.default_rng(0))
-        people.append(Participant(ratings, partial(device.train, task, model.dense, Counts())))
-    return add(round_, model, people)
+    model = Model(task_id=world.task.task_id, version=0, rows=rows, dense=np.zeros(0, np.float32))
+    part = Part(way=way, number=0, model=model, people=dict.fromkeys(range(PEOPLE)))
+    shares = take_part(Devices(world), part).shares
+    return sum(shares[1:], start=shares[0])
 
 
 def digest_of(total: Share) -> str:
     return hashlib.sha256(total.rows.astype("<u4").tobytes()).hexdigest()
 
 
-@pytest.mark.parametrize("add", [add_plainly, add_privately])
-def test_the_sum_of_the_first_round_is_the_stored_one(add: Sum) -> None:
-    assert digest_of(first_sum(add)) == GOLDEN
+@pytest.mark.parametrize("way", [PLAIN, PRIVATE])
+def test_the_sum_of_the_first_round_is_the_stored_one(way: str) -> None:
+    assert digest_of(first_sum(way)) == GOLDEN
 
 
 def test_one_rating_that_is_a_little_higher_is_another_sum() -> None:
-    assert digest_of(first_sum(add_plainly, more=2.0**-10)) != GOLDEN
+    assert digest_of(first_sum(PLAIN, more=2.0**-10)) != GOLDEN
 
 
 def test_no_float_in_it_is_rounded() -> None:
     """Ratings with more bits than float32 has would be: then the stored digest would depend on the machine."""
-    total = first_sum(add_plainly)
+    total = first_sum(PLAIN)
     steps = total.rows.astype("<u4").view("<i4")
     assert not (steps % 2**7).any(), "every number is a multiple of 2^-9"
     assert steps.any()

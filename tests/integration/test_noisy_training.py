@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
-from fractions import Fraction
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
 from typing import Any
@@ -11,30 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit.made_up_ratings import made_up_ratings
-from tests.unit.noise_bytes import SeededSource
 from typer import BadParameter
 
 from secemb_lab.report import dp, dp_file
 from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_party.accountant import solve_multiplier
 from secemb_party.evaluation import Share
-from secemb_sdk.models import Ratings
-from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.privacy import RECORD, USER
-from secemb_shared.prg import RingArray
-from secemb_shared.privacy import add_noise
+from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, Model, Ratings
+from secemb_shared.messages.privacy import RECORD, USER, BudgetLine, Privacy
 from secemb_tools.datasets import split
-from secemb_tools.simulation import noisy
-from secemb_tools.simulation.noisy import (
-    CENTRAL,
-    LOCAL,
-    NoisyTraining,
-    Protection,
-    SampledPopulation,
-    rounds_of_the_busiest,
-)
+from secemb_tools.simulation import rounds
+from secemb_tools.simulation.devices import Devices
+from secemb_tools.simulation.engine import CENTRAL, LOCAL, NO_NOISE, Engine
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.summing import Participant
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE
+from secemb_tools.simulation.world import Sampled, World, world_for
 
 DATA = split(made_up_ratings(people=60, items=300, count=1500), seed=1)
 RECIPE = Recipe(model="mf", rounds=5, cohort=20, capacity=50, bound=2**18, fraction_bits=12)
@@ -48,58 +38,79 @@ PLANNED: dict[str, Any] = {
     "seed": 1,
 }
 
-CLIP, MULTIPLIER, DEVICES = 4096, Fraction(2), 10
-SIGMA = CLIP * float(MULTIPLIER)
-TRAINING = NoisyTraining(RECIPE, DATA, seed=1, protection=Protection(unit=USER, clip=CLIP))
-ROUND = RoundSpec(
-    task=replace(TRAINING.task, dense_size=3000), number=1, model_version=0, model_digest=TRAINING.model.digest
-)
-SAME = Participant(
-    Ratings(np.array([2, 7]), np.array([1.0, 5.0], dtype=np.float32)),
-    lambda _, rows: (np.full_like(rows, 0.5), np.full(3000, -0.25, dtype=np.float32)),
-)
+CLIP, MULTIPLIER, DEVICES = 4096, 2, 10
+SIGMA = CLIP * MULTIPLIER
+TEN = replace(RECIPE, cohort=DEVICES)
+ITEMS = DATA.train.item_count
 
 
-@pytest.fixture
-def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let noise come from a seed, so that a variance that is measured is the same each time."""
-    source = SeededSource(7)
+def private_world(
+    *, unit: str = USER, multiplier: int = MULTIPLIER, dense_size: int = 0, recipe: Recipe = RECIPE
+) -> World:
+    """Return a world whose task clips and has noise; `dense_size` is for a model of no name."""
+    line = BudgetLine(clip=CLIP, multiplier=str(multiplier), epsilon="8")
+    privacy = Privacy(unit=unit, delta="0.0001", train=line)
+    world = world_for(recipe, DATA.train, seed=1, privacy=privacy, bound=50 * CLIP)
+    return world if not dense_size else Alike(**{**vars(world), "task": replace(world.task, dense_size=dense_size)})
 
-    def add(values: RingArray, *, variance: int) -> None:
-        add_noise(values, variance=variance, random_bytes=source)
 
-    monkeypatch.setattr(noisy, "add_noise", add)
+class Steady(MatrixFactorisation):
+    """A model whose gradients are always the same."""
+
+    @property
+    def dense_size(self) -> int:
+        return 3000
+
+    def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
+        by_dense = np.full(dense.shape, -0.25, dtype=np.float32)
+        return Gradients(0.0, np.full_like(rows, 0.5), by_dense, np.zeros_like(private))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class Alike(World):
+    """A world in which every device has a steady model."""
+
+    def model_of(self, person: int) -> Model:
+        return Steady()
+
+
+def sum_of(noise: str, *, device_by_device: bool = False) -> Share:
+    """Return the sum of the first round of ten devices with a dense part."""
+    world = private_world(dense_size=3000, recipe=TEN)
+    found: list[Share] = []
+
+    def keep(_optimiser: Any, _task: Any, model: Any, total: Share, _sessions: int) -> Any:
+        found.append(total)
+        return model
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("secemb_tools.simulation.engine.move_model", keep)
+        Engine(world, way=PLAIN, noise=noise, device_by_device=device_by_device).step()
+    return found[0]
+
+
+def noise_on(blurred: Share) -> Iterator[np.ndarray]:
+    """Yield how far rows and dense part of the first round's sum are from the sum without noise."""
+    plain = sum_of(NO_NOISE)
+    assert plain.rows.any()
+    assert plain.dense.all()
+    yield (blurred.rows - plain.rows).view(np.int32).astype(np.float64)
+    yield (blurred.dense - plain.dense).view(np.int32).astype(np.float64)
 
 
 @pytest.fixture
 def uploads(monkeypatch: pytest.MonkeyPatch) -> list[Share]:
     """Return what devices with noise of their own send, as it comes."""
     sent: list[Share] = []
-    upload = Protection.upload
+    update = rounds.blurred_update
 
-    def kept(*parts: Any) -> Share:
-        sent.append(upload(*parts))
-        return sent[-1]
+    def kept(*parts: Any) -> Any:
+        outcome = update(*parts)
+        sent.append(outcome.shares[0])
+        return outcome
 
-    monkeypatch.setattr(Protection, "upload", kept)
+    monkeypatch.setattr(rounds, "blurred_update", kept)
     return sent
-
-
-def of_devices(**changes: Any) -> Protection:
-    return Protection(unit=USER, clip=CLIP, where=LOCAL, **{"multiplier": MULTIPLIER, **changes})
-
-
-def of_servers() -> Protection:
-    return Protection(unit=USER, clip=CLIP, multiplier=MULTIPLIER)
-
-
-def noise_on(blurred: Share, devices: int) -> Iterator[np.ndarray]:
-    """Yield how far rows and dense part are from what so many devices that say the same add up to."""
-    plain = of_devices(multiplier=None).add(ROUND, TRAINING.model, [SAME] * devices)
-    assert plain.rows[[2, 7]].all()
-    assert plain.dense.all()
-    yield (blurred.rows - plain.rows).view(np.int32).astype(np.float64)
-    yield (blurred.dense - plain.dense).view(np.int32).astype(np.float64)
 
 
 def check(noise: np.ndarray, variance: float) -> None:
@@ -108,32 +119,38 @@ def check(noise: np.ndarray, variance: float) -> None:
     assert abs(noise.var() / variance - 1) < 6 * (2 / noise.size) ** 0.5
 
 
-@pytest.mark.usefixtures("seeded")
 @pytest.mark.parametrize(
-    ("protection", "times"),
-    [(of_servers(), 2), (of_devices(), DEVICES), (of_devices(device_by_device=True), DEVICES)],
+    ("noise", "device_by_device", "times"),
+    [(CENTRAL, False, 2), (LOCAL, False, DEVICES), (LOCAL, True, DEVICES)],
     ids=["servers", "devices, all at once", "device by device"],
 )
-def test_the_sum_carries_both_servers_noise_or_that_of_every_device(protection: Protection, times: int) -> None:
-    for noise in noise_on(protection.add(ROUND, TRAINING.model, [SAME] * DEVICES), DEVICES):
-        check(noise, times * SIGMA**2)
+def test_the_sum_carries_both_servers_noise_or_that_of_every_device(
+    noise: str, device_by_device: bool, times: int
+) -> None:
+    for found in noise_on(sum_of(noise, device_by_device=device_by_device)):
+        check(found, times * SIGMA**2)
 
 
-@pytest.mark.usefixtures("seeded")
-def test_a_device_blurs_every_element_before_it_sends_anything() -> None:
-    protection = of_devices()
-    uploads = [protection.upload(ROUND, TRAINING.model, SAME) for _ in range(2)]
-    first, second = (list(noise_on(own, 1)) for own in uploads)
-    for noise, other in zip(first, second, strict=True):
-        check(noise, SIGMA**2)
-        check(noise - other, 2 * SIGMA**2)  # each draws its own
-    assert first[0].any(axis=1).all()  # rows without a rating too
+def test_a_device_blurs_every_element_before_it_sends_anything(uploads: list[Share]) -> None:
+    sum_of(LOCAL, device_by_device=True)
+    first, second = uploads[:2]
+    rows, dense = ((one - other).view(np.int32).astype(np.float64) for one, other in _parts(first, second))
+    check(dense, 2 * SIGMA**2)  # both say the same, and each draws its own
+    neither = np.abs(rows).max(axis=1) < 20 * SIGMA  # nearly all: rows that one of them has rated are no different
+    assert neither.sum() > ITEMS // 2
+    check(rows[neither], 2 * SIGMA**2)
+    for one in uploads:
+        assert one.rows.any(axis=1).all()  # rows without a rating too
+
+
+def _parts(first: Share, second: Share) -> list[tuple[np.ndarray, np.ndarray]]:
+    return [(first.rows, second.rows), (first.dense, second.dense)]
 
 
 def test_device_by_device_the_sum_is_that_of_what_devices_send(uploads: list[Share]) -> None:
-    total = of_devices(device_by_device=True).add(ROUND, TRAINING.model, [SAME] * 3)
-    first, second, third = uploads
-    assert total.encode() == (first + second + third).encode()
+    total = sum_of(LOCAL, device_by_device=True)
+    assert len(uploads) == DEVICES
+    assert total.encode() == sum(uploads[1:], start=uploads[0]).encode()
 
 
 def test_drawing_for_all_devices_at_once_is_drawing_for_each() -> None:
@@ -148,18 +165,19 @@ def test_drawing_for_all_devices_at_once_is_drawing_for_each() -> None:
 
 
 def test_each_device_takes_part_with_the_same_probability() -> None:
-    population = SampledPopulation(DATA.train, RECIPE.models(DATA.train), cohort=20, seed=1)
-    rounds = [population.people_of(number) for number in range(900)]
-    counts = np.bincount(np.concatenate(rounds), minlength=60)
+    schedule = Sampled(people=60, cohort=20, seed=1)
+    drawn = [schedule.people_of(number) for number in range(900)]
+    counts = np.bincount(np.concatenate(drawn), minlength=60)
     assert abs(counts.mean() / 900 - 1 / 3) < 0.01
-    assert len({people.size for people in rounds}) > 10  # a cohort of a fixed size would not be sampled like this
+    assert schedule.largest_cohort(900) == max(people.size for people in drawn)
+    assert len({people.size for people in drawn}) > 10  # a cohort of a fixed size would not be sampled like this
 
 
 def test_a_devices_budget_is_that_of_the_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
-    population = SampledPopulation(DATA.train, RECIPE.models(DATA.train), cohort=20, seed=1)
-    counts = np.bincount(np.concatenate([population.people_of(number) for number in range(6)]))
-    busiest = rounds_of_the_busiest(6, people=60, cohort=20, seed=1)
+    schedule = Sampled(people=60, cohort=20, seed=1)
+    counts = np.bincount(np.concatenate([schedule.people_of(number) for number in range(6)]))
+    busiest = schedule.most_rounds_of_one(6)
     assert busiest == counts.max() > 2  # on average they take part in two
     plan = Plan(model="mf", cohort=20, unit=USER, where=LOCAL, budget=8.0, delta=1e-4, rounds=6)
     found = carry_out(plan, DATA, seed=1)
@@ -169,13 +187,46 @@ def test_a_devices_budget_is_that_of_the_busiest(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("unit", [USER, RECORD])
 def test_more_privacy_costs_more_accuracy(unit: str) -> None:
     errors = []
-    for multiplier in (None, Fraction(30)):
-        protection = Protection(unit=unit, clip=4096, multiplier=multiplier)
-        training = NoisyTraining(RECIPE, DATA, seed=1, protection=protection)
+    for noise in (NO_NOISE, CENTRAL):
+        engine = Engine(private_world(unit=unit, multiplier=30), way=PLAIN, noise=noise)
         for _ in range(30):
-            training.step()
-        errors.append(training.rmse())
+            engine.step()
+        errors.append(engine.rmse(DATA.test))
     assert errors[0] < errors[1]
+
+
+@pytest.mark.parametrize("unit", [USER, RECORD])
+@pytest.mark.parametrize("model", ["mf", "fm"])
+def test_with_noise_a_private_run_is_the_plain_one_to_the_last_bit(model: str, unit: str) -> None:
+    if model != "mf":
+        pytest.importorskip("torch")
+    small = replace(RECIPE, model=model, dimension=4, cohort=5)
+    runs = [Engine(private_world(unit=unit, recipe=small), way=way) for way in (PLAIN, PRIVATE)]
+    tables = [[engine.step() for _ in range(3)] for engine in runs]
+    assert tables[0] == tables[1]
+    without = Engine(private_world(unit=unit, recipe=small), way=PLAIN, noise=NO_NOISE)
+    assert [without.step() for _ in range(3)] != tables[0]
+
+
+@pytest.mark.parametrize("unit", [USER, RECORD])
+def test_what_devices_add_is_cut_to_the_clip(unit: str) -> None:
+    """A round of two: what they add together is no longer than two clips, or two for each rating."""
+    world = private_world(unit=unit, recipe=replace(RECIPE, cohort=2))
+    people = world.schedule.people_of(0).tolist()
+    found = rounds.take_part(
+        Devices(world),
+        rounds.Part(way=PLAIN, number=0, model=Engine(world, way=PLAIN).model, people=dict.fromkeys(people)),
+    )
+    steps = found.shares[0].rows.view(np.int32).astype(np.float64)
+    lengths = [np.linalg.norm(steps)] if unit == USER else np.linalg.norm(steps, axis=1).tolist()
+    assert 0 < max(lengths) <= 2 * CLIP
+    assert max(lengths) > CLIP / 2  # something had to be cut
+
+
+def test_noise_of_devices_has_no_place_in_the_protocol() -> None:
+    for way, world in ((PRIVATE, private_world()), (PLAIN, world_for(RECIPE, DATA.train, seed=1))):
+        with pytest.raises(ValueError, match="plain runs of tasks with a privacy budget"):
+            Engine(world, way=way, noise=LOCAL)
 
 
 def test_a_plan_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +258,7 @@ def test_the_report_writes_a_table_and_curves(
 ) -> None:
     monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
     monkeypatch.setattr(dp, "_read", lambda _: made_up_ratings(people=60, items=300, count=1500))
-    request = dp.Request(
+    request = dp.DpOptions(
         path=tmp_path,
         models="mf",
         cohorts="20",
@@ -253,7 +304,7 @@ def test_a_report_goes_on_from_what_was_measured_before(tmp_path: Path, monkeypa
     out = tmp_path / "dp.json"
     before = [outcome(1.0), outcome(0.875, model="deepfm", rounds=2)]
     dp_file.write(out, replace(SOURCE, ratings=DATA.train.name), before, control=0.9)
-    request = dp.Request(path=tmp_path, out=out, resume=True, **PLANNED)
+    request = dp.DpOptions(path=tmp_path, out=out, resume=True, **PLANNED)
     assert dp.run(request) == 0
     assert [(plan.where, plan.budget) for plan in carried_out] == [(CENTRAL, None), (LOCAL, 4.0)]
     assert out.with_suffix(".md").read_text().splitlines() == [
@@ -297,7 +348,7 @@ def test_a_file_without_figures_is_not_gone_on_from(tmp_path: Path, text: str) -
     ids=str,
 )
 def test_what_cannot_be_planned_is_refused_before_anything_is_read(tmp_path: Path, change: dict[str, Any]) -> None:
-    request = dp.Request(path=tmp_path / "nowhere", out=tmp_path / "dp.json", **(PLANNED | change))
+    request = dp.DpOptions(path=tmp_path / "nowhere", out=tmp_path / "dp.json", **(PLANNED | change))
     with pytest.raises(BadParameter, match=f"--{next(iter(change))}"):
         dp.run(request)
 

@@ -10,13 +10,16 @@ import numpy as np
 import pytest
 
 from secemb_party.storage import Model
+from secemb_sdk.errors import UnknownModelError
 from secemb_shared.messages import RoundSpec
 from secemb_tools import simulate
 from secemb_tools.errors import RunError, ScenarioError
-from secemb_tools.simulation import engine, rounds
-from secemb_tools.simulation.engine import PLAIN, PRIVATE, Engine, Row
+from secemb_tools.simulation import rounds
+from secemb_tools.simulation.devices import Devices
+from secemb_tools.simulation.engine import Engine, Row
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import Run
-from secemb_tools.simulation.scenario import Scenario, World, make_world
+from secemb_tools.simulation.scenario import Scenario, make_world, world_of
 
 SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 7, "items": 80, "capacity": 20, "dimension": 4}
 
@@ -38,13 +41,13 @@ def test_a_private_run_is_the_plain_one_to_the_last_bit(model: str) -> None:
 
 
 def test_one_number_too_much_in_the_private_sum_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def add_wrongly(round_: RoundSpec, model: Model, devices: Any) -> Any:
-        total = rounds.add_privately(round_, model, devices)
-        if total.rows.size:
-            total.rows[0, 0] += 1
-        return total
+    def add_wrongly(round_: RoundSpec, model: Model, chosen: Any) -> Any:
+        outcome = rounds.add_privately(round_, model, chosen)
+        if outcome.shares[0].rows.size:
+            outcome.shares[0].rows[0, 0] += 1
+        return outcome
 
-    monkeypatch.setitem(engine.WAYS, PRIVATE, add_wrongly)
+    monkeypatch.setitem(rounds.WAYS, PRIVATE, add_wrongly)
     assert simulate(**SMALL, compare_plain=True).same_as_plain is False
 
 
@@ -137,23 +140,24 @@ def test_a_run_saves_and_loads_what_it_is(tmp_path: Path) -> None:
 
 
 def test_everybody_trains_in_turn_and_the_same_people_are_asked_each_time() -> None:
-    world = World(Scenario(devices=24, cohort=8, rounds=9, items=80))
-    trained = [set(world.people_of(number).tolist()) for number in (0, 1, 3)]
+    world = world_of(Scenario(devices=24, cohort=8, rounds=9, items=80))
+    trained = [set(world.schedule.people_of(number).tolist()) for number in (0, 1, 3)]
     assert set().union(*trained) == set(range(24))
-    assert world.people_of(2).tolist() == world.people_of(5).tolist()
+    assert world.schedule.people_of(2).tolist() == world.schedule.people_of(5).tolist()
     assert sum(map(len, trained)) == 24
 
 
 def test_what_is_held_out_is_never_trained_on() -> None:
     """A device's update touches only rows of what it may train on."""
-    world = World(Scenario(devices=6, cohort=6, rounds=1, items=80, capacity=20))
+    world = world_of(Scenario(devices=6, cohort=6, rounds=1, items=80, capacity=20))
     running = Engine(world, way=PLAIN)
     before = running.model.rows
     running.step()
     moved = set(np.flatnonzero((running.model.rows != before).any(axis=1)).tolist())
     allowed: set[int] = set()
-    for person, device in enumerate(running.devices):
-        held = device.parts.held_out()
+    devices = Devices(world)
+    for person in range(6):
+        held = devices[person].context.held_out()
         allowed |= {item for item in world.ratings_of(person) if item not in held}
     assert moved <= allowed
     assert allowed < {item for person in range(6) for item in world.ratings_of(person)}
@@ -171,18 +175,18 @@ def test_matrix_factorisation_needs_no_torch() -> None:
 @pytest.mark.parametrize(
     ("wish", "words"),
     [
-        ({"model": "svd"}, "there are mf"),
+        ({"model": "svd"}, "choose one of mf"),
         ({"devices": 3, "cohort": 4}, "at most as many"),
         ({"rounds": 0}, "at least 1"),
         ({"way": "sideways"}, "private, plain"),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_the_reason(wish: dict[str, Any], words: str) -> None:
-    with pytest.raises(ScenarioError, match=words):
+    with pytest.raises((ScenarioError, UnknownModelError), match=words):
         simulate(**(SMALL | wish))
 
 
 def test_a_cohort_of_thousands_fits_the_ring() -> None:
-    world = World(Scenario(devices=3000, cohort=3000, items=50, rounds=1, capacity=10))
+    world = world_of(Scenario(devices=3000, cohort=3000, items=50, rounds=1, capacity=10))
     assert world.task.cohort == 3000
     assert world.task.bound * 3000 < 2**31

@@ -14,9 +14,10 @@ from tests.unit.made_up_ratings import made_up_ratings
 from secemb_shared.dpf._native import native_available
 from secemb_tools.datasets import Split, read_movielens, split
 from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.recipes import Recipe, recipe_for
-from secemb_tools.simulation.summing import add_plainly, add_privately
-from secemb_tools.simulation.training import Training
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE
+from secemb_tools.simulation.world import world_for
 
 BESIDE = Path(__file__).parents[3] / "shared" / "data" / "ml-100k"
 
@@ -47,12 +48,13 @@ def a_case_of_the_size_of_movielens() -> Case:
     return Case(data, Recipe(model="mf", rounds=60), bias_only_rmse(data) - 0.15)
 
 
-def run(recipe: Recipe, data: Split) -> tuple[Training, Training]:
+def run(recipe: Recipe, data: Split) -> tuple[Engine, Engine]:
     """Return a plain and a private run from the same seeds, after all rounds."""
-    runs = tuple(Training(recipe, data, seed=1, add=add) for add in (add_plainly, add_privately))
-    for training in runs:
+    world = world_for(recipe, data.train, seed=1)
+    runs = tuple(Engine(world, way=way) for way in (PLAIN, PRIVATE))
+    for engine in runs:
         for _ in range(recipe.rounds):
-            training.step()
+            engine.step()
     return runs[0], runs[1]
 
 
@@ -60,7 +62,7 @@ def run(recipe: Recipe, data: Split) -> tuple[Training, Training]:
 def test_a_private_run_is_as_good_as_a_plain_one(model: str, rounds: int) -> None:
     data = split(made_up_ratings(people=30, items=60, count=900), seed=1)
     plain, private = run(Recipe(model=model, rounds=rounds, cohort=10, capacity=25), data)
-    assert abs(private.rmse() - plain.rmse()) < 0.001
+    assert abs(private.rmse(data.test) - plain.rmse(data.test)) < 0.001
     assert private.model.digest == plain.model.digest  # more than was asked for: the same bits
 
 
@@ -68,6 +70,6 @@ def test_a_private_run_is_as_good_as_a_plain_one(model: str, rounds: int) -> Non
 def test_private_matrix_factorisation_learns_more_than_biases() -> None:
     case = a_case_of_the_size_of_movielens()
     plain, private = run(case.recipe, case.data)
-    assert private.rmse() <= case.bar
+    assert private.rmse(case.data.test) <= case.bar
     assert private.model.digest == plain.model.digest
     assert private.counts.clipped == private.counts.failed == 0

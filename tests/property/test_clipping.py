@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from typing import Any, cast
 from unittest.mock import patch
 
 import numpy as np
@@ -11,13 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from secemb_sdk.errors import ModelError
-from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings
+from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings, update
 from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
 from secemb_shared.privacy.clip import LARGEST_LIMIT, clip_each_to_steps, clip_to_steps, squared_length
 from secemb_shared.ring import Ring
-from secemb_tools.simulation import records
-from secemb_tools.simulation.population import Device
+from secemb_tools.simulation.reproducible import Reproducible
 
 torch = pytest.importorskip("secemb_sdk.models.torch")
 
@@ -173,27 +173,79 @@ def test_the_exact_length_is_exact() -> None:
     st.sampled_from(["ncf", "fm", "deepfm"]),
     st.integers(0, 2**32),
     st.sampled_from([0.1, 1.0, 30.0]),
-    st.integers(1, 4),
-    st.sampled_from([1, 2**20]),
+    st.sampled_from([1, 2**16]),
+    st.sampled_from([None, 2**10]),
 )
-def test_simulations_cut_records_as_devices_do(name: str, seed: int, scale: float, people: int, together: int) -> None:
-    model, limit, fraction_bits, random = MODELS[name], 2**14, 12, np.random.default_rng(seed)
-    rows, dense = (
-        random.normal(0, scale, size).astype(np.float32) for size in ((ITEMS, model.row_width), model.dense_size)
-    )
-    ratings = [parts_of(model, seed + person, scale)[3] for person in range(people)]
-    devices = [Device(model, own, random) for own in ratings]
-    clip = Clip(unit=RECORD, limit=limit, fraction_bits=fraction_bits)
-    with patch.object(records, "_TOGETHER", together), patch.object(records, "_IN_CACHE", together):
-        found = list(records.learn_by_record(devices, ratings, rows, dense, limit=limit, fraction_bits=fraction_bits))
-    for one, device, own in zip(found, devices, ratings, strict=True):
-        by_row, by_dense = clip_records(model, rows[own.items], dense, device.private, own, clip)
-        # Sums of floats in another order: now and then a number falls on the other side of a whole step.
-        most = (2 + own.items.size) / 2**fraction_bits
-        assert np.abs(one.rows - by_row).max(initial=0) <= most
-        assert np.abs(one.dense - by_dense).max(initial=0) <= most
-        by_private = model.gradients(rows[own.items], dense, device.private, own).private
-        assert np.allclose(one.private, by_private, rtol=1e-3, atol=1e-3 * np.abs(by_private).max())
+def test_simulations_cut_records_as_devices_do(
+    name: str, seed: int, scale: float, in_cache: int, dense_limit: int | None
+) -> None:
+    model, fraction_bits = MODELS[name], 12
+    rows, dense, private, ratings = parts_of(model, seed, scale)
+    clip = Clip(unit=RECORD, limit=2**14, dense_limit=dense_limit, fraction_bits=fraction_bits)
+    on_device = clip_records(model, rows, dense, private, ratings, clip)
+    with patch.object(update, "_IN_CACHE", in_cache):
+        simulated = clip_records(Reproducible(model, seed=1, person=0), rows, dense, private, ratings, clip)
+    # Sums of floats in another order: now and then a number falls on the other side of a whole step.
+    most = (2 + ratings.items.size) / 2**fraction_bits
+    for one, other in zip(on_device, simulated, strict=True):
+        assert np.abs(one - other).max(initial=0) <= most
+
+
+class OneByOne:
+    """Matrix factorisation that has to be asked for each rating alone."""
+
+    def __init__(self) -> None:
+        self.gradients = MODELS["mf"].gradients
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0.1, 1.0, 30.0]), st.sampled_from([1, 2**16]))
+def test_matrix_factorisation_gives_the_same_gradients_for_many_ratings_as_for_one(
+    seed: int, scale: float, in_cache: int
+) -> None:
+    """Where each rating is a unit of privacy, no bit of what it adds may depend on the others."""
+    model = MatrixFactorisation(dimension=DIMENSION)
+    rows, dense, private, ratings = parts_of(model, seed, scale)
+    together, _ = model.record_gradients(rows, dense, private, ratings)
+    for place in range(ratings.items.size):
+        one = slice(place, place + 1)
+        alone = model.gradients(rows[one], dense, private, Ratings(ratings.items[one], ratings.values[one]))
+        assert np.array_equal(alone.rows, together[one])
+    clip = Clip(unit=RECORD, limit=2**14, fraction_bits=12)
+    with patch.object(update, "_IN_CACHE", in_cache):
+        by_row, _ = clip_records(model, rows, dense, private, ratings, clip)
+    one_by_one, _ = clip_records(cast(Model, OneByOne()), rows, dense, private, ratings, clip)
+    assert np.abs(by_row - one_by_one).max() <= 2.0**-12  # lengths are summed in another order
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 3e38])
+def test_a_rating_that_cannot_be_learned_from_takes_nothing_from_the_others(bad: float) -> None:
+    model, clip = MatrixFactorisation(dimension=DIMENSION), Clip(unit=RECORD, limit=2**14, fraction_bits=12)
+    rows, dense, private, ratings = parts_of(model, 3, 1.0)
+    whole, _ = clip_records(model, rows, dense, private, ratings, clip)
+    rows[1, 0] = bad
+    private[0] = 4.0
+    expected, _ = clip_records(model, np.delete(rows, 1, axis=0), dense, private, _without(ratings, 1), clip)
+    found, _ = clip_records(model, rows, dense, private, ratings, clip)
+    assert not found[1].any()
+    assert np.array_equal(np.delete(found, 1, axis=0), expected)
+    assert whole[1].any()
+
+
+def test_a_model_that_fails_for_all_ratings_at_once_is_asked_for_each() -> None:
+    class Moody(MatrixFactorisation):
+        def record_gradients(self, *parts: Any) -> Any:
+            raise RuntimeError("not today")
+
+    clip = Clip(unit=RECORD, limit=2**14, fraction_bits=12)
+    parts = parts_of(MODELS["mf"], 3, 1.0)
+    expected, _ = clip_records(cast(Model, OneByOne()), *parts, clip)
+    found, _ = clip_records(Moody(dimension=DIMENSION), *parts, clip)
+    assert np.array_equal(found, expected)
+
+
+def _without(ratings: Ratings, place: int) -> Ratings:
+    return Ratings(np.delete(ratings.items, place), np.delete(ratings.values, place))
 
 
 @settings(max_examples=100, deadline=None)

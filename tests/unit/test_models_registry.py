@@ -9,7 +9,7 @@ import pytest
 from secemb_sdk.errors import ModelError, UnknownModelError
 from secemb_sdk.models import MatrixFactorisation, registry
 from secemb_sdk.models.registry import KnownFeatures, ModelKind, Shape
-from secemb_tools.simulation.scenario import Scenario, World
+from secemb_tools.simulation.scenario import Scenario, world_of
 
 FEATURES = KnownFeatures(np.ones(3, np.uint8), lambda items: np.ones((items.size, 5), np.uint8))
 
@@ -67,7 +67,7 @@ def test_an_unknown_name_is_refused_with_those_that_exist() -> None:
 
 def test_a_registered_model_can_be_simulated(popularity: ModelKind) -> None:
     scenario = Scenario(model=popularity.name, devices=4, cohort=2, items=20, capacity=5, dimension=3)
-    world = World(scenario)
+    world = world_of(scenario)
     assert world.task.row_width == world.model_of(0).row_width == 4
 
 

@@ -1,6 +1,7 @@
 """The simulation: who takes part and with what, two sums that agree, and a control that can be computed by hand."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,15 +9,16 @@ from tests.unit.made_up_ratings import made_up_ratings
 
 from secemb_party.evaluation import Share
 from secemb_party.storage import Model
-from secemb_sdk.models import MatrixFactorisation, Ratings
+from secemb_sdk.models import PrivateState
 from secemb_shared.messages import RoundSpec
 from secemb_tools.datasets import RatingSet, Split, split
-from secemb_tools.simulation import summing
+from secemb_tools.simulation import rounds
 from secemb_tools.simulation.baseline import bias_only_rmse
-from secemb_tools.simulation.population import Counts, Population
+from secemb_tools.simulation.devices import Devices
+from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.recipes import Recipe, recipe_for
-from secemb_tools.simulation.summing import Participant, add_plainly, add_privately
-from secemb_tools.simulation.training import Training
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE, Chosen, Outcome, Part, PlainSession, take_part
+from secemb_tools.simulation.world import InTurn, World, world_for
 
 SMALL = Recipe(model="mf", rounds=3, cohort=8, capacity=12)
 
@@ -25,114 +27,139 @@ def data(people: int = 20) -> Split:
     return split(made_up_ratings(people=people, items=40, count=20 * people), seed=1)
 
 
-def population(people: int, *, cohort: int, seed: int = 1) -> Population:
-    return Population(data(people).train, lambda _: MatrixFactorisation(dimension=4), cohort=cohort, seed=seed)
+def in_turn(people: int, *, cohort: int) -> InTurn:
+    return InTurn(people=people, cohort=cohort, smallest=2, seed=1)
 
 
-def after(rounds: int, recipe: Recipe, add: summing.Sum, *, seed: int = 1) -> Training:
-    training = Training(recipe, data(), seed=seed, add=add)
-    for _ in range(rounds):
-        training.step()
-    return training
+def after(rounds_: int, recipe: Recipe, way: str, *, seed: int = 1) -> Engine:
+    engine = Engine(world_for(recipe, data().train, seed=seed), way=way)
+    for _ in range(rounds_):
+        engine.step()
+    return engine
 
 
 def test_everybody_takes_part_once_in_an_epoch_and_in_another_order_in_the_next() -> None:
-    devices = population(20, cohort=8)
-    epochs = [np.concatenate([devices.people_of(number) for number in range(first, first + 3)]) for first in (0, 3)]
-    assert [devices.people_of(number).size for number in range(6)] == [8, 8, 4, 8, 8, 4]
+    turns = in_turn(20, cohort=8)
+    epochs = [np.concatenate([turns.people_of(number) for number in range(first, first + 3)]) for first in (0, 3)]
+    assert [turns.people_of(number).size for number in range(6)] == [8, 8, 4, 8, 8, 4]
     assert sorted(epochs[0]) == sorted(epochs[1]) == list(range(20))
     assert epochs[0].tolist() != epochs[1].tolist()
 
 
 def test_one_person_left_over_waits_for_the_next_epoch() -> None:
-    devices = population(17, cohort=8)
-    assert [devices.people_of(number).size for number in range(4)] == [8, 8, 8, 8]
+    turns = in_turn(17, cohort=8)
+    assert [turns.people_of(number).size for number in range(4)] == [8, 8, 8, 8]
+
+
+def items_of(world: World, person: int, *, number: int) -> list[int]:
+    """Return what a person's device brings to a round of the plain run."""
+    round_ = RoundSpec(task=world.task, number=number, model_version=0, model_digest=bytes(32))
+    random_bytes = world.random_bytes("session", number, person)
+    table = np.zeros((world.task.items, world.task.row_width), np.float32)
+    selection = Devices(world)[person].select(round_, random_bytes)
+    total = Share.empty(round_)
+    session = PlainSession(round_, selection.items, table=table, total=total, random_bytes=random_bytes)
+    items: list[int] = session.read_rows()[0].tolist()
+    return items
 
 
 def test_what_takes_part_is_drawn_afresh_each_round_and_is_the_same_for_the_same_seed() -> None:
-    one, same, other = (population(20, cohort=8, seed=seed) for seed in (1, 1, 2))
-    busy = max(range(20), key=lambda person: one.ratings_of(person, number=0, capacity=40).items.size)
-    drawn = [
-        devices.ratings_of(busy, number=number, capacity=10)
-        for devices, number in ((one, 0), (same, 0), (one, 1), (other, 0))
-    ]
-    assert all(ratings.items.size == 10 and (np.diff(ratings.items) > 0).all() for ratings in drawn)
-    assert np.array_equal(drawn[0].items, drawn[1].items)
-    assert not np.array_equal(drawn[0].items, drawn[2].items)
-    assert not np.array_equal(drawn[0].items, drawn[3].items)
+    one, same, other = (world_for(SMALL, data().train, seed=seed) for seed in (1, 1, 2))
+    busy = max(range(20), key=lambda person: len(one.ratings_of(person)))
+    assert len(one.ratings_of(busy)) > 12
+    drawn = [items_of(world, busy, number=number) for world, number in ((one, 0), (same, 0), (one, 1), (other, 0))]
+    assert all(len(set(items)) == 12 and set(items) <= set(one.ratings_of(busy)) for items in drawn)
+    assert drawn[0] == drawn[1]
+    assert sorted(drawn[0]) != sorted(drawn[2])
+    assert sorted(drawn[0]) != sorted(drawn[3])
 
 
-def test_a_drawn_rating_keeps_its_value() -> None:
-    devices, train = population(20, cohort=8), data().train
+def test_a_rating_that_takes_part_keeps_its_value() -> None:
+    world, train = world_for(SMALL, data().train, seed=1), data().train
     known = {(int(p), int(i)): float(v) for p, i, v in zip(train.people, train.items, train.values, strict=True)}
+    round_ = RoundSpec(task=world.task, number=3, model_version=0, model_digest=bytes(32))
     for person in range(20):
-        drawn = devices.ratings_of(person, number=3, capacity=10)
-        assert all(known[person, int(i)] == float(v) for i, v in zip(drawn.items, drawn.values, strict=True))
+        selection = Devices(world)[person].select(round_, world.random_bytes("session", 3, person))
+        brought = selection.ratings_of(np.array(items_of(world, person, number=3)))
+        assert all(known[person, int(i)] == float(v) for i, v in zip(brought.items, brought.values, strict=True))
 
 
 @pytest.mark.parametrize("model", ["mf", "ncf", "fm"])
 def test_the_private_sum_is_the_plain_one_to_the_last_bit(model: str) -> None:
+    """Some people have more ratings than take part: both runs must draw the same."""
     recipe = Recipe(model=model, rounds=4, cohort=8, capacity=12)
-    plain, private = (after(4, recipe, add) for add in (add_plainly, add_privately))
+    plain, private = (after(4, recipe, way) for way in (PLAIN, PRIVATE))
     assert np.array_equal(plain.model.rows, private.model.rows)
     assert np.array_equal(plain.model.dense, private.model.dense)
     assert plain.model.version == 4
-    assert plain.rmse() == private.rmse()
+    assert plain.rmse(data().test) == private.rmse(data().test)
 
 
-def test_one_step_too_much_in_one_sum_is_noticed() -> None:
-    def add_wrongly(round_: RoundSpec, model: Model, participants: Sequence[Participant]) -> Share:
-        total = add_plainly(round_, model, participants)
-        total.rows[0, 0] += 1
-        return total
+def test_one_step_too_much_in_one_sum_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = after(2, SMALL, PLAIN).model.digest  # the first step of Adam knows signs only
 
-    assert after(1, SMALL, add_plainly).model.digest != after(1, SMALL, add_wrongly).model.digest
+    def add_wrongly(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
+        outcome = rounds.add_plainly(round_, model, chosen)
+        outcome.shares[0].rows[0, 0] += 1
+        return outcome
+
+    monkeypatch.setitem(rounds.WAYS, PLAIN, add_wrongly)
+    assert after(2, SMALL, PLAIN).model.digest != before
 
 
-def test_one_session_that_is_lost_is_noticed() -> None:
-    def forget_one(round_: RoundSpec, model: Model, participants: Sequence[Participant]) -> Share:
-        return add_privately(round_, model, participants[1:])
+def test_one_session_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forget_one(round_: RoundSpec, model: Model, chosen: Sequence[Any]) -> Outcome:
+        return rounds.add_privately(round_, model, chosen[1:])
 
-    assert after(1, SMALL, add_plainly).model.digest != after(1, SMALL, forget_one).model.digest
+    monkeypatch.setitem(rounds.WAYS, PRIVATE, forget_one)
+    assert after(1, SMALL, PLAIN).model.digest != after(1, SMALL, PRIVATE).model.digest
 
 
 def test_another_seed_is_another_run() -> None:
-    assert after(2, SMALL, add_plainly).rmse() != after(2, SMALL, add_plainly, seed=2).rmse()
+    test = data().test
+    assert after(2, SMALL, PLAIN).rmse(test) != after(2, SMALL, PLAIN, seed=2).rmse(test)
 
 
-def test_rows_that_find_no_place_are_left_out_of_training() -> None:
-    ratings = Ratings(np.array([2, 5, 9]), np.array([1, 2, 3], np.float32))
-    kept = summing._those_with_a_place(ratings, np.array([2, 9]))
-    assert kept.items.tolist() == [2, 9]
-    assert kept.values.tolist() == [1, 3]
+def one_device(value: float, way: str) -> tuple[Outcome, PrivateState, float]:
+    """Return what comes of a device with one rating of this value and another of 3, and the task's bound."""
+    ratings = RatingSet(
+        name="two ratings",
+        people=np.array([0, 0, 1]),
+        items=np.array([1, 2, 2]),
+        values=np.array([value, 3, 3], np.float32),
+        user_features=np.zeros((2, 0), np.uint8),
+        item_features=np.zeros((20, 0), np.uint8),
+    )
+    world = world_for(Recipe(model="mf", rounds=1, cohort=8, capacity=4, dimension=4), ratings, seed=1)
+    engine = Engine(world, way=way)
+    before = PrivateState.begin(world.model_of(0), np.random.default_rng())
+    found = take_part(Devices(world), Part(way=way, number=0, model=engine.model, people={0: before}))
+    return found, before, world.task.bound / 2**world.task.fraction_bits
 
 
-def test_a_device_that_cannot_learn_uploads_zeros_and_keeps_its_private_part() -> None:
-    device, counts = population(20, cohort=8).devices[0], Counts()
-    task = Recipe(model="mf", rounds=1, cohort=8, capacity=12).task(data().train, seed=1)
-    ratings = Ratings(np.array([1, 2]), np.array([np.nan, 3], np.float32))
-    before = device.private
-    rows, dense = device.train(task, np.zeros(0, np.float32), counts, ratings, np.ones((2, 5), np.float32))
-    assert not rows.any()
-    assert rows.shape == (2, 5)
-    assert dense.size == 0
-    assert device.private is before
-    assert (counts.sessions, counts.failed, counts.clipped) == (1, 1, 0)
+@pytest.mark.parametrize("way", [PLAIN, PRIVATE])
+def test_a_device_that_cannot_learn_uploads_zeros_and_keeps_its_private_part(way: str) -> None:
+    found, _, _ = one_device(np.nan, way)
+    total = sum(found.shares[1:], start=found.shares[0])
+    assert not total.rows.any()
+    assert found.moved == {}
+    assert (found.counts.sessions, found.counts.failed, found.counts.clipped) == (1, 1, 0)
 
 
-def test_an_update_beyond_the_bound_is_cut_and_counted() -> None:
-    device, counts = population(20, cohort=8).devices[0], Counts()
-    task = Recipe(model="mf", rounds=1, cohort=8, capacity=12).task(data().train, seed=1)
-    ratings = Ratings(np.array([1, 2]), np.array([1e4, 3], np.float32))
-    rows, _ = device.train(task, np.zeros(0, np.float32), counts, ratings, np.ones((2, 5), np.float32))
-    assert np.abs(rows).max() == task.bound / 2**task.fraction_bits
-    assert (counts.failed, counts.clipped) == (0, 1)
+@pytest.mark.parametrize("way", [PLAIN, PRIVATE])
+def test_an_update_beyond_the_bound_is_cut_and_counted(way: str) -> None:
+    found, before, bound = one_device(1e4, way)
+    total = sum(found.shares[1:], start=found.shares[0])
+    assert np.abs(total.rows.view(np.int32)).max() == bound * 2**16
+    assert found.moved[0].steps == before.steps + 1
+    assert (found.counts.failed, found.counts.clipped) == (0, 1)
+    assert one_device(4.0, way)[0].counts.clipped == 0
 
 
 def test_the_error_is_that_of_predictions_cut_to_the_scale() -> None:
-    training = after(0, SMALL, add_plainly)
     test = data().test
-    assert training.rmse() == pytest.approx(float(np.sqrt(np.mean((3.0 - test.values) ** 2))), abs=0.01)
+    error = after(0, SMALL, PLAIN).rmse(test)
+    assert error == pytest.approx(float(np.sqrt(np.mean((3.0 - test.values) ** 2))), abs=0.01)
 
 
 def one_rating_each(values: list[float]) -> RatingSet:
@@ -161,10 +188,11 @@ def test_the_control_shrinks_the_bias_of_somebody_with_few_ratings() -> None:
 
 def test_the_control_learns_less_than_vectors_do() -> None:
     parts = split(made_up_ratings(people=100, items=80, count=4000), seed=1)
-    training = Training(Recipe(model="mf", rounds=80, cohort=50, capacity=40), parts, seed=1, add=add_plainly)
+    recipe = Recipe(model="mf", rounds=80, cohort=50, capacity=40)
+    engine = Engine(world_for(recipe, parts.train, seed=1), way=PLAIN)
     for _ in range(80):
-        training.step()
-    assert training.rmse() < bias_only_rmse(parts) - 0.05
+        engine.step()
+    assert engine.rmse(parts.test) < bias_only_rmse(parts) - 0.05
 
 
 def test_a_bar_counts_only_after_the_rounds_it_is_for() -> None:

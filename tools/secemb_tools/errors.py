@@ -7,6 +7,7 @@ SecEmbError (secemb_shared)
     ├── DatasetError          files that do not hold a known rating set
     ├── ScenarioError         a simulation that cannot be run as described
     ├── RunError              a kept run that is missing, damaged, or of other settings
+    ├── WorkerError           a process of a simulation failed or ended
     ├── StartError            a local server did not start, or ended by itself
     └── RoundError            a round of the demonstration did not open or did not end
 """
@@ -36,6 +37,10 @@ class ScenarioError(ToolError, ValueError):
 
 class RunError(ToolError, ValueError):
     """A kept run that is missing, damaged, or of other settings."""
+
+
+class WorkerError(ToolError, RuntimeError):
+    """A process of a simulation failed or ended; the message has its traceback."""
 
 
 class StartError(ToolError, RuntimeError):

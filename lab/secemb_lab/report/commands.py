@@ -32,10 +32,10 @@ def utility(
     json: AsJson = False,
 ) -> None:
     """Train privately and plainly from the same seeds, and compare both with the paper and with a bias-only model."""
-    from secemb_lab.report.utility import Request, run
+    from secemb_lab.report.utility import UtilityOptions, run
     from secemb_tools.simulation.recipes import REPORTED
 
-    request = Request(
+    options = UtilityOptions(
         path=path,
         models=models or ("mf" if quick else ",".join(REPORTED)),
         rounds=rounds or (100 if quick else None),
@@ -44,7 +44,7 @@ def utility(
         out=out,
         as_json=json,
     )
-    raise typer.Exit(run(request))
+    raise typer.Exit(run(options))
 
 
 @app.command()
@@ -73,10 +73,10 @@ def dp(
     json: AsJson = False,
 ) -> None:
     """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
-    from secemb_lab.report.dp import Request, run
+    from secemb_lab.report.dp import DpOptions, run
     from secemb_tools.simulation.recipes import REPORTED
 
-    request = Request(
+    options = DpOptions(
         path=path,
         models=models or ("mf" if quick or unit == "record" else ",".join(REPORTED)),
         cohorts=cohorts,
@@ -90,4 +90,4 @@ def dp(
         resume=resume,
         as_json=json,
     )
-    raise typer.Exit(run(request))
+    raise typer.Exit(run(options))

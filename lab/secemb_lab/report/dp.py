@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -16,6 +17,7 @@ from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
 from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
 from secemb_tools.output import show_json
 from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.recipes import REPORTED
 
 # What the accountant and the ring of a simulated task have room for.
@@ -23,7 +25,7 @@ _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class DpOptions:
     """What to measure."""
 
     path: Path
@@ -40,29 +42,35 @@ class Request:
     as_json: bool = False
 
 
-def run(request: Request) -> int:
+def run(options: DpOptions) -> int:
     """Train every plan, print the table, write figures, table and curves."""
-    console = Console(stderr=request.as_json)
-    wanted = _plans(request)
-    ratings = _read(request.path)
-    source = dp_file.Source(ratings=ratings.name, seed=request.seed, unit=request.unit)
-    found = dp_file.read(request.out, source) if request.resume else []
+    console = Console(stderr=options.as_json)
+    wanted = _plans(options)
+    ratings = _read(options.path)
+    source = dp_file.Source(ratings=ratings.name, seed=options.seed, unit=options.unit)
+    found = dp_file.read(options.out, source) if options.resume else []
     missing = [plan for plan in wanted if plan not in {one.plan for one in found}]
-    data = split(ratings, seed=request.seed)
+    data = split(ratings, seed=options.seed)
     control = bias_only_rmse(data)
-    console.print(f"{ratings.name}, unit {request.unit}, δ {request.delta:g}: {len(missing)} runs")
-    for number, plan in enumerate(missing, 1):
-        with console.status(f"{number} of {len(missing)}: {_describe(plan)}"):
-            found.append(carry_out(plan, data, seed=request.seed, device_by_device=request.device_by_device))
-        console.print(f"{number} of {len(missing)}: {_describe(plan)}: RMSE {found[-1].rmse:.4f}")
-        # After each: a long report that is cut short has something to show, and to go on from.
-        dp_file.write(request.out, source, found, control=control)
-    dp_file.write(request.out, source, found, control=control)
-    if request.as_json:
+    console.print(f"{ratings.name}, unit {options.unit}, δ {options.delta:g}: {len(missing)} runs")
+    with Processes(count_for(sum(plan.rounds * plan.cohort for plan in missing))) as processes:
+        settings: dict[str, Any] = {
+            "seed": options.seed,
+            "device_by_device": options.device_by_device,
+            "processes": processes,
+        }
+        for number, plan in enumerate(missing, 1):
+            with console.status(f"{number} of {len(missing)}: {_describe(plan)}"):
+                found.append(carry_out(plan, data, **settings))
+            console.print(f"{number} of {len(missing)}: {_describe(plan)}: RMSE {found[-1].rmse:.4f}")
+            # After each: a long report that is cut short has something to show, and to go on from.
+            dp_file.write(options.out, source, found, control=control)
+    dp_file.write(options.out, source, found, control=control)
+    if options.as_json:
         show_json(dp_file.document(source, found, control=control))
     else:
         console.print(table(found, control))
-    console.print(f"figures in {request.out}, table and curves beside it")
+    console.print(f"figures in {options.out}, table and curves beside it")
     return 0
 
 
@@ -76,24 +84,24 @@ def table(found: Sequence[Outcome], control: float) -> Table:
     return result
 
 
-def _plans(request: Request) -> list[Plan]:
-    models = [name.strip() for name in request.models.split(",")]
-    if request.unit not in (USER, RECORD):
+def _plans(options: DpOptions) -> list[Plan]:
+    models = [name.strip() for name in options.models.split(",")]
+    if options.unit not in (USER, RECORD):
         raise typer.BadParameter("--unit must be user or record")
-    if request.unit == RECORD and "deepfm" in models:
+    if options.unit == RECORD and "deepfm" in models:
         raise typer.BadParameter("record by record deepfm is too slow to be simulated: --models mf,ncf,fm")
     if unknown := set(models) - set(REPORTED):
         raise typer.BadParameter(f"unknown model {min(unknown)!r}; choose among {', '.join(REPORTED)}")
-    if not _SMALLEST_DELTA <= request.delta < 1:
+    if not _SMALLEST_DELTA <= options.delta < 1:
         raise typer.BadParameter(f"--delta must be {_SMALLEST_DELTA:g} or more, and below 1")
     return list(
         plans(
             models=models,
-            cohorts=[_whole(text) for text in request.cohorts.split(",")],
-            budgets=[_epsilon(text) for text in request.budgets.split(",")],
-            unit=request.unit,
-            delta=request.delta,
-            rounds=request.rounds,
+            cohorts=[_whole(text) for text in options.cohorts.split(",")],
+            budgets=[_epsilon(text) for text in options.budgets.split(",")],
+            unit=options.unit,
+            delta=options.delta,
+            rounds=options.rounds,
         )
     )
 

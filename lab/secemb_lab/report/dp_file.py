@@ -11,7 +11,7 @@ import typer
 from secemb_lab.report.dp_runs import Outcome, Plan
 from secemb_sdk.models import registry
 from secemb_tools.charts import line_chart
-from secemb_tools.simulation.noisy import CENTRAL, LOCAL
+from secemb_tools.simulation.engine import CENTRAL, LOCAL
 from secemb_tools.simulation.recipes import REPORTED
 
 WORDS = {CENTRAL: "servers", LOCAL: "devices"}  # whose noise it is

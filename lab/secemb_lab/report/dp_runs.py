@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
+from decimal import Decimal
+from typing import Any
 
 from secemb_party.accountant import Terms, epsilon, epsilon_known, solve_multiplier
-from secemb_shared.messages.privacy import RECORD
-from secemb_tools.datasets import RatingSet, Split
-from secemb_tools.simulation.noisy import CENTRAL, LOCAL, NoisyTraining, Protection, rounds_of_the_busiest
+from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, BudgetLine, Privacy
+from secemb_shared.ring import Ring
+from secemb_tools.datasets import Split
+from secemb_tools.simulation.engine import CENTRAL, LOCAL, NO_NOISE, Engine
+from secemb_tools.simulation.processes import Processes
 from secemb_tools.simulation.recipes import Recipe, recipe_for
+from secemb_tools.simulation.rounds import PLAIN
+from secemb_tools.simulation.world import Sampled, world_for
 
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
 ROUNDS = {100: 160, 500: 80}  # by cohort: where more rounds cost more in noise than they teach
@@ -66,23 +71,33 @@ def plans(
                     )
 
 
-def carry_out(plan: Plan, data: Split, *, seed: int, points: int = 8, device_by_device: bool = False) -> Outcome:
+def carry_out(
+    plan: Plan,
+    data: Split,
+    *,
+    seed: int,
+    points: int = 8,
+    device_by_device: bool = False,
+    processes: Processes | None = None,
+) -> Outcome:
     """Train as planned; local noise all at once, or for each device on its own."""
-    terms, counted = _terms(plan, data.train, seed)
-    recipe, clip = _recipe(plan, data.train)
-    protection = Protection(
-        unit=plan.unit,
-        clip=clip,
-        multiplier=None if terms is None else Fraction(str(terms.multiplier)),
-        where=plan.where,
+    ratings = data.train
+    schedule = Sampled(people=ratings.person_count, cohort=plan.cohort, seed=seed)
+    terms, counted = _terms(plan, schedule)
+    recipe = replace(recipe_for(plan.model, ratings.name), rounds=plan.rounds, bar=None)
+    world = world_for(recipe, ratings, seed=seed, schedule=schedule, **_fields(plan, recipe, schedule, terms))
+    engine = Engine(
+        world,
+        way=PLAIN,
+        noise=NO_NOISE if terms is None else plan.where,
         device_by_device=device_by_device,
+        processes=processes,
     )
-    training = NoisyTraining(recipe, data, seed=seed, protection=protection)
     errors = []
     for number in range(1, plan.rounds + 1):
-        training.step()
+        engine.step()
         if number % max(1, plan.rounds // points) == 0 or number == plan.rounds:
-            errors.append(training.rmse())
+            errors.append(engine.rmse(data.test))
     return Outcome(
         plan=plan,
         multiplier=None if terms is None else terms.multiplier,
@@ -92,7 +107,7 @@ def carry_out(plan: Plan, data: Split, *, seed: int, points: int = 8, device_by_
     )
 
 
-def _terms(plan: Plan, ratings: RatingSet, seed: int) -> tuple[Terms | None, int]:
+def _terms(plan: Plan, schedule: Sampled) -> tuple[Terms | None, int]:
     """Return what a round promises, and how many of them count.
 
     Noise of the servers protects a person in a round of which it is not known whether they take part. Noise of a device
@@ -101,20 +116,34 @@ def _terms(plan: Plan, ratings: RatingSet, seed: int) -> tuple[Terms | None, int
     """
     if plan.budget is None:
         return None, 0
-    people, rounds, rate = ratings.person_count, plan.rounds, None
+    rounds, rate = plan.rounds, None
     if plan.where == CENTRAL:
-        rate = min(1.0, plan.cohort / people)
+        rate = schedule.rate
     else:
-        rounds = rounds_of_the_busiest(rounds, people=people, cohort=plan.cohort, seed=seed)
+        rounds = schedule.most_rounds_of_one(rounds)
     multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, sampling_rate=rate)
     return Terms(multiplier=float(multiplier), delta=plan.delta, sampling_rate=rate), rounds
 
 
-def _recipe(plan: Plan, ratings: RatingSet) -> tuple[Recipe, int]:
-    """Return the recipe with room for clip and noise, and the clip in steps."""
+def _fields(plan: Plan, recipe: Recipe, schedule: Sampled, terms: Terms | None) -> dict[str, Any]:
+    """Return the task's clip, its noise, and room for both in the ring."""
     clip = int((RECORD_CLIP if plan.unit == RECORD else USER_CLIP) * 2**FRACTION_BITS)
-    known = recipe_for(plan.model, ratings.name)
-    # An element is never larger than the clip of a user; of a record's there are as many as a device has ratings.
-    bound = clip if plan.unit != RECORD else 16 * clip
-    changed = replace(known, cohort=plan.cohort, rounds=plan.rounds, bound=bound, fraction_bits=FRACTION_BITS, bar=None)
-    return changed, clip
+    privacy = Privacy(
+        unit=plan.unit,
+        delta=_decimal(plan.delta),
+        train=BudgetLine(
+            clip=clip,
+            multiplier=_decimal(1.0 if terms is None else terms.multiplier),
+            epsilon=_decimal(plan.budget or LARGEST_EPSILON),
+        ),
+    )
+    cohort = schedule.largest_cohort(plan.rounds)
+    # No element of a user's update is above the clip. A record's is not either, but a device brings many of them.
+    longest = clip * (recipe.capacity if plan.unit == RECORD else 1)
+    bound = max(clip, min(longest, (Ring().half - privacy.rows.tail - 1) // cohort))
+    return {"cohort": cohort, "fraction_bits": FRACTION_BITS, "bound": bound, "privacy": privacy}
+
+
+def _decimal(value: float) -> str:
+    """Return a number as a task has it."""
+    return f"{Decimal(str(value)):f}".removesuffix(".0")

@@ -15,10 +15,12 @@ from rich.table import Table
 from secemb_tools.charts import Points, line_chart
 from secemb_tools.datasets import DatasetError, RatingSet, Split, read_movielens, split
 from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.engine import Engine
+from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.recipes import RECIPES, REPORTED, Recipe, recipe_for
-from secemb_tools.simulation.summing import add_plainly, add_privately
-from secemb_tools.simulation.training import Training
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.view import RoundsBar
+from secemb_tools.simulation.world import world_for
 
 HIGHEST = 1.01  # what is worse than this is the beginning, and not of interest
 
@@ -76,10 +78,19 @@ class Figures:
         return lossless and (self.bar is None or reached <= self.bar)
 
 
-def compare(console: Console, recipe: Recipe, data: Split, *, seed: int, private_rounds: int | None) -> Figures:
-    """Run a recipe plainly, and privately for at most so many rounds; show how far it is."""
+def compare(
+    console: Console,
+    recipe: Recipe,
+    data: Split,
+    *,
+    seed: int,
+    private_rounds: int | None,
+    processes: Processes | None = None,
+) -> Figures:
+    """Run a recipe plainly, and privately for at most that many rounds; show how far it is."""
     figures = Figures(recipe.model, recipe.rounds, recipe.paper, recipe.bar)
-    runs = [Training(recipe, data, seed=seed, add=add) for add in (add_plainly, add_privately)]
+    world = world_for(recipe, data.train, seed=seed)
+    runs = [Engine(world, way=way, processes=processes) for way in (PLAIN, PRIVATE)]
     last = recipe.rounds if private_rounds is None else min(private_rounds, recipe.rounds)
     every = max(1, recipe.rounds // POINTS)
     bar = RoundsBar(console, recipe.model, rounds=recipe.rounds)
@@ -88,14 +99,15 @@ def compare(console: Console, recipe: Recipe, data: Split, *, seed: int, private
             _step(figures, runs, private=number <= last)
             measured = number % every == 0 or number in (last, recipe.rounds)
             if measured:
-                figures.curve.append(Point(number, runs[0].rmse(), runs[1].rmse() if number <= last else None))
+                errors = [one.rmse(data.test) for one in (runs if number <= last else runs[:1])]
+                figures.curve.append(Point(number, errors[0], errors[1] if number <= last else None))
             bar.show(number, figures.plain if measured else None)
     counts = runs[0].counts
     figures.sessions, figures.clipped, figures.failed = counts.sessions, counts.clipped, counts.failed
     return figures
 
 
-def _step(figures: Figures, runs: list[Training], *, private: bool) -> None:
+def _step(figures: Figures, runs: list[Engine], *, private: bool) -> None:
     plainly, privately = runs
     begin = perf_counter()
     plainly.step()
@@ -153,7 +165,7 @@ def _number(value: float | None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class UtilityOptions:
     """What to measure."""
 
     path: Path
@@ -165,22 +177,25 @@ class Request:
     as_json: bool = False
 
 
-def run(request: Request) -> int:
+def run(options: UtilityOptions) -> int:
     """Measure, print the table, write JSON and curves; return 1 if something is not as it must be."""
-    console = Console(stderr=request.as_json)
-    ratings = _read(console, request.path)
-    recipes = [_recipe(name, ratings, request.rounds) for name in request.models.split(",")]
-    data = split(ratings, seed=request.seed)
+    console = Console(stderr=options.as_json)
+    ratings = _read(console, options.path)
+    recipes = [_recipe(name, ratings, options.rounds) for name in options.models.split(",")]
+    data = split(ratings, seed=options.seed)
     control = bias_only_rmse(data)
-    console.print(f"{ratings.name}, split {request.seed}: the bias-only model has an RMSE of {control:.4f}\n")
+    console.print(f"{ratings.name}, split {options.seed}: the bias-only model has an RMSE of {control:.4f}\n")
     found: list[Figures] = []
-    for recipe in recipes:
-        found.append(compare(console, recipe, data, seed=request.seed, private_rounds=request.private_rounds))
-        _write(request, data, control, found)  # after each model: a long run that is cut short has something to show
+    with Processes(count_for(sum(recipe.rounds * recipe.cohort for recipe in recipes))) as processes:
+        for recipe in recipes:
+            rounds = options.private_rounds
+            figures = compare(console, recipe, data, seed=options.seed, private_rounds=rounds, processes=processes)
+            found.append(figures)
+            _write(options, data, control, found)  # after each: a long run that is cut short has something to show
     console.print(table(found, control))
-    console.print(f"\nfigures in {request.out}, curves in {_picture(request.out)}")
-    if request.as_json:
-        print(request.out.read_text(encoding="utf-8"), end="")
+    console.print(f"\nfigures in {options.out}, curves in {_picture(options.out)}")
+    if options.as_json:
+        print(options.out.read_text(encoding="utf-8"), end="")
     return 0 if all(figures.good for figures in found) else 1
 
 
@@ -201,18 +216,18 @@ def _recipe(name: str, ratings: RatingSet, rounds: int | None) -> Recipe:
         raise typer.BadParameter(f"no recipe for the model {name!r}; choose among {', '.join(REPORTED)}") from error
 
 
-def _write(request: Request, data: Split, control: float, found: list[Figures]) -> None:
-    request.out.parent.mkdir(parents=True, exist_ok=True)
+def _write(options: UtilityOptions, data: Split, control: float, found: list[Figures]) -> None:
+    options.out.parent.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {
         "ratings": data.train.name,
-        "seed": request.seed,
+        "seed": options.seed,
         "train": data.train.values.size,
         "test": data.test.values.size,
         "bias_only_rmse": control,
         "models": [{**asdict(figures), "difference": figures.difference, "good": figures.good} for figures in found],
     }
-    request.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    _picture(request.out).write_text(draw(found, control), encoding="utf-8")
+    options.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    _picture(options.out).write_text(draw(found, control), encoding="utf-8")
 
 
 def _picture(out: Path) -> Path:

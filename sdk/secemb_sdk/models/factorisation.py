@@ -51,17 +51,29 @@ class MatrixFactorisation:
         errors = self.scores(rows, dense, private, ratings.items) - ratings.values
         squares = np.dot(errors, errors)
         penalty = self._penalty * (errors.size * np.dot(private, private) + np.vdot(rows, rows))
-        # With a one behind each vector the bias is a coordinate like any other.
-        by_row = np.outer(errors, _with_one(private)) + self._penalty * rows
         by_private = errors @ _with_one(rows) + self._penalty * np.float32(errors.size) * private
-        return Gradients(float(squares + penalty), 2 * by_row, np.zeros(0, np.float32), 2 * by_private)
+        return Gradients(
+            float(squares + penalty), self._by_row(errors, rows, private), np.zeros(0, np.float32), 2 * by_private
+        )
+
+    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
+        """Return what each rating alone gives: every number follows from one row, one rating and the private part."""
+        errors = self.scores(rows, dense, private, ratings.items) - ratings.values
+        return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32)
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return the predicted ratings."""
         if rows.shape != (items.size, self.row_width) or private.shape != (self.private_size,) or dense.size:
             raise PartError("matrix factorisation takes a row for each item, a private part and no dense part")
-        scores: Floats = rows[:, :-1] @ private[:-1] + rows[:, -1] + (self._middle + private[-1])
+        # Not a matrix product: how BLAS sums a row depends on how many there are, and here each row stands alone.
+        products: Floats = np.einsum("ij,j->i", rows[:, :-1], private[:-1])
+        scores: Floats = products + rows[:, -1] + (self._middle + private[-1])
         return scores
+
+    def _by_row(self, errors: Floats, rows: Floats, private: Floats) -> Floats:
+        # With a one behind each vector the bias is a coordinate like any other.
+        by_row: Floats = 2 * (np.outer(errors, _with_one(private)) + self._penalty * rows)
+        return by_row
 
 
 def _with_one(vectors: Floats) -> Floats:

@@ -6,7 +6,7 @@ private part never leaves the device.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -59,3 +59,15 @@ class Model(Protocol):
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return what the person would think of items, one number each; `rows[i]` is the row of `items[i]`."""
+
+
+@runtime_checkable
+class RecordModel(Protocol):
+    """A model that finds the gradients of many ratings at once, each as if it were the only one."""
+
+    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
+        """Return the gradients of each rating's own loss: by its row (n, row width), by the dense part (n, dense size).
+
+        A line depends on its own rating alone, to the last bit. Where the unit of privacy is a record, that is what
+        the promise rests on; a model that cannot keep it leaves this method out and is asked for one rating at a time.
+        """

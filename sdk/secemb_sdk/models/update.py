@@ -7,14 +7,16 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError
-from secemb_sdk.models.interface import Floats, Model, Ratings
+from secemb_sdk.models.interface import Floats, Model, Ratings, RecordModel
 from secemb_shared.errors import NotFiniteError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
-from secemb_shared.privacy.clip import Steps, clip_to_steps
+from secemb_shared.privacy.clip import Steps, clip_each_to_steps, clip_to_steps
 from secemb_shared.secure_sum import SUM_RING
 
 Doubles = npt.NDArray[np.float64]
+
+_IN_CACHE = 1 << 16  # numbers of gradients that are cut at once: they stay in the cache of one core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +61,9 @@ def clip_records(
     each rating. One that cannot be learned from, whatever the model says about it, adds nothing and takes nothing from
     the others: if it silenced the whole device, one rating could change more than its clip.
     """
-    by_row = np.zeros(rows.shape, dtype=np.int64)
-    by_dense = np.zeros(dense.shape, dtype=np.int64)
-    for place in range(ratings.items.size):
-        own_row, own_dense = _steps_of_one(model, rows, dense, private, ratings, place, clip)
-        by_row[place] += own_row
-        by_dense += own_dense
+    by_row, by_dense = _steps_together(model, rows, dense, private, ratings, clip) or _steps_one_by_one(
+        model, rows, dense, private, ratings, clip
+    )
     return _numbers(by_row, clip), _numbers(by_dense, clip)
 
 
@@ -72,6 +71,38 @@ def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
     """Return what a device adds to a secure sum within the limit; its numbers keep their ratios."""
     (steps,) = clip_to_steps([values], limit=line.clip, fraction_bits=SUM_RING.fraction_bits)
     return steps / 2.0**SUM_RING.fraction_bits
+
+
+def _steps_together(
+    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
+) -> tuple[Steps, Steps] | None:
+    """Return the sums of what each rating adds, from all gradients at once; None if the model cannot give them."""
+    if not isinstance(model, RecordModel):
+        return None
+    try:
+        with np.errstate(all="ignore"):  # what overflows is left out below
+            by_row, by_dense = model.record_gradients(rows, dense, private, ratings)
+    except Exception:  # one rating may be the reason: ask for each alone
+        return None
+    usable = np.isfinite(by_row).all(axis=1) & np.isfinite(by_dense).all(axis=1)
+    row_steps, dense_steps = np.zeros(rows.shape, dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
+    places = np.flatnonzero(usable)
+    step = max(1, _IN_CACHE // (rows.shape[1] + dense.size))
+    for some in (places[first : first + step] for first in range(0, places.size, step)):
+        row_steps[some], shared = _cut_each(by_row[some], by_dense[some], clip)
+        dense_steps += shared.sum(axis=0)
+    return row_steps, dense_steps
+
+
+def _steps_one_by_one(
+    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
+) -> tuple[Steps, Steps]:
+    by_row, by_dense = np.zeros(rows.shape, dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
+    for place in range(ratings.items.size):
+        own_row, own_dense = _steps_of_one(model, rows, dense, private, ratings, place, clip)
+        by_row[place] += own_row
+        by_dense += own_dense
+    return by_row, by_dense
 
 
 def _steps_of_one(
@@ -97,6 +128,16 @@ def _cut(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:
             (by_dense,) = clip_to_steps([dense], limit=clip.dense_limit, fraction_bits=clip.fraction_bits)
     except NotFiniteError as error:
         raise NotFiniteLossError("a gradient is not finite; upload zeros and check ratings and rates") from error
+    return by_row, by_dense
+
+
+def _cut_each(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:
+    """Return many updates, one a line, each within the limits."""
+    if clip.dense_limit is None:
+        by_row, by_dense = clip_each_to_steps([rows, dense], limit=clip.limit, fraction_bits=clip.fraction_bits)
+        return by_row, by_dense
+    (by_row,) = clip_each_to_steps([rows], limit=clip.limit, fraction_bits=clip.fraction_bits)
+    (by_dense,) = clip_each_to_steps([dense], limit=clip.dense_limit, fraction_bits=clip.fraction_bits)
     return by_row, by_dense
 
 

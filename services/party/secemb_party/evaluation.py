@@ -20,6 +20,7 @@ from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.codec import Sizes, master_seed, public_update_digest, sum_share_bytes
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.privacy import add_noise
+from secemb_shared.randomness import RandomBytes, secure_bytes
 from secemb_shared.secure_sum import SUM_RING
 
 One = TypeVar("One")
@@ -87,19 +88,19 @@ def _numbers(data: RingArray, like: RingArray) -> RingArray:
     return np.require(data.view(like.dtype.newbyteorder("<")).astype(like.dtype), requirements=["A", "C"])
 
 
-def blur(round_: RoundSpec, share: Share) -> None:
+def blur(round_: RoundSpec, share: Share, random_bytes: RandomBytes = secure_bytes) -> None:
     """Add fresh noise to every number of a share in place, as much as the task promises against the other server."""
     privacy = round_.task.privacy
     if privacy is None:
         return
     if round_.kind == TRAIN:
-        add_noise(share.rows, variance=privacy.rows.variance)
-        add_noise(share.dense, variance=privacy.dense.variance)
+        add_noise(share.rows, variance=privacy.rows.variance, random_bytes=random_bytes)
+        add_noise(share.dense, variance=privacy.dense.variance, random_bytes=random_bytes)
         return
     noise = privacy.sums(round_.kind)
     if noise is None:
         raise BudgetSpentError("the task has no privacy budget for rounds of this kind")
-    add_noise(share.sums, variance=noise.variance)
+    add_noise(share.sums, variance=noise.variance, random_bytes=random_bytes)
 
 
 class Evaluation:

@@ -29,8 +29,7 @@ def next_model(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) 
     optimiser = make_optimiser(task)
     if state is not None:
         optimiser.restore(state)
-    gradient = Gradient.mean(task.ring, rows=total.rows, dense=total.dense, sessions=sessions)
-    model = _step(optimiser, store.load(spec.model_version), gradient)
+    model = move_model(optimiser, task, store.load(spec.model_version), total, sessions)
     store.save(model)
     store.save_state(optimiser.state())
     return model
@@ -42,8 +41,9 @@ def make_optimiser(task: TaskSpec) -> Optimiser:
     return kinds[task.optimiser](row_rate=decimal(task.row_rate), dense_rate=decimal(task.dense_rate))
 
 
-def _step(optimiser: Optimiser, model: Model, gradient: Gradient) -> Model:
-    """Take a step; a sum that is no gradient counts as zero, because a round that is sealed must end."""
+def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share, sessions: int) -> Model:
+    """Return the next version; a sum that is no gradient counts as zero, because a round that is sealed must end."""
+    gradient = Gradient.mean(task.ring, rows=total.rows, dense=total.dense, sessions=sessions)
     try:
         return optimiser.step(model, gradient)
     except GradientError:  # one hostile device can do this where the ring is wide

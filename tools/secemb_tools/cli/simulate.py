@@ -110,7 +110,7 @@ def simulate(
 @run_app.command("list")
 def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
     """Print the runs that are kept; exit code 1 if one of them cannot be read."""
-    from secemb_tools.simulation.runs import COLUMNS, list_runs
+    from secemb_tools.simulation.run import COLUMNS, list_runs
 
     with refusals():
         found, damaged = list_runs(runs)
@@ -144,8 +144,7 @@ def compare_(
     json: AsJson = False,
 ) -> None:
     """Print two runs next to each other, and whether they are the same to the last bit."""
-    from secemb_tools.simulation.run import Run
-    from secemb_tools.simulation.runs import compare_runs
+    from secemb_tools.simulation.run import Run, compare_runs
     from secemb_tools.simulation.view import show_comparison
 
     with refusals():

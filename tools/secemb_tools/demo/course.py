@@ -12,9 +12,10 @@ from secemb_tools.demo.live import View
 from secemb_tools.demo.summary import Ending
 from secemb_tools.demo.watch import Seen, Watch
 from secemb_tools.local import Pair, Service
-from secemb_tools.simulation.engine import PLAIN, Engine, Row
+from secemb_tools.simulation.engine import Engine, Row
+from secemb_tools.simulation.rounds import PLAIN
 from secemb_tools.simulation.run import Run
-from secemb_tools.simulation.scenario import World
+from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.transport import Transport
 
 _LOOK_SECONDS = 0.5  # between two looks at whether both servers are still there
@@ -24,7 +25,7 @@ _LOOK_SECONDS = 0.5  # between two looks at whether both servers are still there
 class Course:
     """What has happened so far."""
 
-    world: World
+    world: ScenarioWorld
     pair: Pair
     transport: Transport
     seen: list[Seen] = field(default_factory=list)
@@ -106,7 +107,7 @@ def row_of(seen: Seen) -> Row:
     )
 
 
-def run_plainly(world: World) -> list[Row]:
+def run_plainly(world: ScenarioWorld) -> list[Row]:
     """Return the table of the same rounds without any secrecy."""
     engine = Engine(world, way=PLAIN)
     return [engine.step() for _ in range(world.scenario.rounds)]

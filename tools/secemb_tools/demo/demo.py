@@ -21,7 +21,7 @@ from secemb_tools.demo.summary import Ending, show
 from secemb_tools.demo.workspace import workspace
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
-from secemb_tools.simulation.scenario import World
+from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.transport import Transport
 
 INTERRUPTED = 130
@@ -32,7 +32,7 @@ PAGE = "/ui"  # the operator's page on each server
 class Request:
     """What somebody wants to see."""
 
-    world: World
+    world: ScenarioWorld
     out: Path  # the report
     transport: Transport = Transport.RELAYED
     keep: bool = False

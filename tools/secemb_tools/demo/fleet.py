@@ -13,7 +13,7 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
-from secemb_tools.simulation.scenario import HOLD_OUT, World
+from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
 
 _LONGEST_PAUSE = 0.3  # seconds until a device that was sent away asks again
@@ -41,7 +41,7 @@ class Fleet:
     async def take_part(self, number: int) -> Participation:
         """Let everybody whose turn it is take part in the round of this number, all at once."""
         found = Participation()
-        people = self._world.people_of(number).tolist()
+        people = self._world.schedule.people_of(number).tolist()
         try:
             async with asyncio.TaskGroup() as group:
                 for person, connection in zip(people, self._connections, strict=True):
@@ -75,8 +75,8 @@ class Fleet:
             task_id=task_id,
             policy=_POLICY,
             model=world.model_of(person),
-            epochs=world.scenario.epochs,
-            hold_out=HOLD_OUT,
+            epochs=world.epochs,
+            hold_out=world.hold_out,
             transport=self._way.value,
         )
 
@@ -85,7 +85,7 @@ class Fleet:
 async def fleet_of(world: World, urls: tuple[str, str], folder: Path, way: Transport) -> AsyncIterator[Fleet]:
     """Make a fleet with as many connections as a round has devices."""
     async with AsyncExitStack() as stack:
-        connections = [HttpTransport(urls) for _ in range(world.scenario.cohort)]
+        connections = [HttpTransport(urls) for _ in range(world.task.cohort)]
         for connection in connections:
             stack.push_async_callback(connection.aclose)
         yield Fleet(world, urls, folder, connections, way)

@@ -5,8 +5,8 @@ import numpy.typing as npt
 
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split
-from secemb_tools.simulation.training import HIGHEST, LOWEST
 
+LOWEST, HIGHEST = 1.0, 5.0  # of the scale that predictions are cut to
 RIDGE = 3.0  # ratings' worth of belief that a bias is zero
 SWEEPS = 30
 

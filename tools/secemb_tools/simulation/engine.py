@@ -1,21 +1,40 @@
-"""A run in one process: rounds of devices, the sum of their updates, server 0's optimiser, and private evaluation."""
+"""A run: rounds of devices, the sum of their updates with its noise, server 0's optimiser, and the error.
 
+Noise is for tasks with a privacy budget:
+
+    central   each of the two servers blurs its share, as the services do: the sum carries both
+    local     each device blurs its whole update before anybody sees it (DP-FedRec): the sum carries all of it
+    none      updates are clipped as the task says, without noise: to compare
+
+Local noise is defined device by device (`rounds.blurred_update`). Drawing it once for all devices of a round is a
+shortcut to the same sum: from the smallest σ that there is on, n discrete Gaussians add up to one of n times the
+variance but for a chance far below 2^−1000 (Kairouz, Liu and Steinke 2021).
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from secemb_party.evaluation import Share, blur
 from secemb_party.storage import Model, Shape, initial_model
+from secemb_sdk.models import Floats, PrivateState
 from secemb_server0.leader import read_result
-from secemb_server0.optimiser import Gradient
-from secemb_server0.reconstruct import make_optimiser
+from secemb_server0.reconstruct import make_optimiser, move_model
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import TRAIN
-from secemb_tools.simulation.devices import SimulatedDevice
-from secemb_tools.simulation.rounds import Add, add_plainly, add_privately
-from secemb_tools.simulation.scenario import World
+from secemb_shared.privacy import add_noise
+from secemb_tools.datasets import RatingSet
+from secemb_tools.simulation.baseline import HIGHEST, LOWEST
+from secemb_tools.simulation.devices import Devices
+from secemb_tools.simulation.processes import Processes
+from secemb_tools.simulation.rounds import BLURRED, PLAIN, PRIVATE, Counts, Part
+from secemb_tools.simulation.world import World
 
-PRIVATE, PLAIN = "private", "plain"
-WAYS: dict[str, Add] = {PRIVATE: add_privately, PLAIN: add_plainly}
+CENTRAL, LOCAL, NO_NOISE = "central", "local", "none"
+RUN_WAYS = (PRIVATE, PLAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,43 +55,98 @@ class Row:
 
 
 class Engine:
-    """Runs the rounds of a world, privately or plainly."""
+    """Runs the rounds of a world, privately or plainly; two of one world differ in that, and in nothing else."""
 
-    def __init__(self, world: World, *, way: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        way: str,
+        noise: str = CENTRAL,
+        device_by_device: bool = False,  # local noise without the shortcut
+        processes: Processes | None = None,
+    ) -> None:
         task, scale = world.task, decimal(world.task.initial_scale)
-        self.world, self.way, self.rounds = world, way, 0
+        if noise == LOCAL and (way != PLAIN or task.privacy is None):
+            raise ValueError("devices blur their updates in plain runs of tasks with a privacy budget only")
+        self.world, self.way, self.rounds, self.counts = world, way, 0, Counts()
         self.model: Model = initial_model(
             task.task_id, Shape.of(task), seed=task.seed, scale=scale, bias_column=True, dense_scale=scale
         )
         self.optimiser = make_optimiser(task)
-        self.devices = [SimulatedDevice(world, person) for person in range(world.scenario.devices)]
+        self.privates: dict[int, PrivateState] = {}  # of everybody who has trained
+        self._noise, self._device_by_device = noise, device_by_device
+        self._devices, self._processes = Devices(world), processes or Processes()
 
     def step(self) -> Row:
         """Run one round and return what became of it."""
-        number, kind = self.rounds, self.world.kind_of(self.rounds)
-        people = self.world.people_of(number)
+        number, people = self.rounds, self.world.schedule.people_of(self.rounds).tolist()
         round_ = RoundSpec(
             task=self.world.task,
             number=number,
             model_version=self.model.version,
             model_digest=self.model.digest,
-            kind=kind,
+            kind=self.world.schedule.kind_of(number),
         )
-        total = WAYS[self.way](round_, self.model, [self.devices[int(person)] for person in people])
+        total = self._total(round_, people)
         found: dict[str, float] = {}
-        if kind == TRAIN:
-            ring = self.world.task.ring
-            mean = Gradient.mean(ring, rows=total.rows, dense=total.dense, sessions=people.size)
-            self.model = self.optimiser.step(self.model, mean)
+        if round_.kind == TRAIN:
+            self.model = move_model(self.optimiser, self.world.task, self.model, total, len(people))
         else:
-            found = read_result(round_, total, people.size)
+            found = read_result(round_, total, len(people))
         self.rounds += 1
         return Row(
             round=number,
-            kind=kind,
-            sessions=people.size,
+            kind=round_.kind,
+            sessions=len(people),
             version=self.model.version,
             digest=self.model.digest.hex(),
             rmse=found.get("rmse"),
             mae=found.get("mae"),
         )
+
+    def rmse(self, test: RatingSet) -> float:
+        """Return the error on ratings that nobody has trained on, each device asked about its own."""
+        own_of = enumerate(test.by_person())
+        squares = [self._squares(person, test, own) for person, own in own_of if own.stop > own.start]
+        return float(np.sqrt(sum(squares) / test.values.size))
+
+    def private_of(self, person: int) -> Floats:
+        """Return a person's private part as it is now."""
+        if person in self.privates:
+            return self.privates[person].values
+        return self.world.model_of(person).first_private(np.random.default_rng())
+
+    def _total(self, round_: RoundSpec, people: Sequence[int]) -> Share:
+        """Return the sum of everybody's updates, with the noise on it."""
+        each = self._noise == LOCAL and self._device_by_device
+        part = Part(
+            way=BLURRED if each else self.way,
+            number=round_.number,
+            model=self.model,
+            people={person: self.privates.get(person) for person in people},
+        )
+        outcome = self._processes.take_part(self._devices, part)
+        self.privates.update(outcome.moved)
+        self.counts.add(outcome.counts)
+        if self._noise == CENTRAL:
+            for server in range(2):
+                share = outcome.shares[server if self.way == PRIVATE else 0]  # in the open there is one sum for both
+                blur(round_, share, self.world.random_bytes("noise of a server", round_.number, server))
+        elif self._noise == LOCAL and not each:
+            self._blur_for(outcome.shares[0], round_, len(people))
+        return sum(outcome.shares[1:], start=outcome.shares[0])
+
+    def _blur_for(self, total: Share, round_: RoundSpec, devices: int) -> None:
+        """Add the noise of this many devices at once."""
+        privacy, random_bytes = round_.task.privacy, self.world.random_bytes("noise of devices", round_.number)
+        if privacy is None:
+            return
+        add_noise(total.rows, variance=devices * privacy.rows.variance, random_bytes=random_bytes)
+        add_noise(total.dense, variance=devices * privacy.dense.variance, random_bytes=random_bytes)
+
+    def _squares(self, person: int, test: RatingSet, own: slice) -> float:
+        items, model = test.items[own], self.world.models(person)
+        scores = model.scores(self.model.rows[items], self.model.dense, self.private_of(person), items)
+        errors = np.clip(scores, LOWEST, HIGHEST).astype(np.float64) - test.values[own]
+        return float(errors @ errors)

@@ -36,24 +36,27 @@ class Recipe:
     bar: float | None = None  # the largest RMSE that is good enough
     paper: float | None = None
 
-    def task(self, ratings: RatingSet, *, seed: int) -> TaskSpec:
-        """Return the task that two servers would be given."""
+    def task(self, ratings: RatingSet, *, seed: int, **changes: Any) -> TaskSpec:
+        """Return the task that two servers are given, with other fields of a task where they are named."""
         model = self.models(ratings)(0)
         capacity = min(self.capacity, ratings.item_count)
+        fields: dict[str, Any] = {
+            "fraction_bits": self.fraction_bits,
+            "bound": self.bound,
+            "cohort": self.cohort,
+            "rounds": self.rounds,
+            "row_rate": self.rate,
+            "dense_rate": self.dense_rate,
+            "initial_scale": self.scale,
+            "seed": seed,
+        }
         return build_task(
             name=f"{self.model} on {ratings.name}",
             items=ratings.item_count,
             row_width=model.row_width,
             dense_size=model.dense_size,
             capacity=capacity,
-            fraction_bits=self.fraction_bits,
-            bound=self.bound,
-            cohort=self.cohort,
-            rounds=self.rounds,
-            row_rate=self.rate,
-            dense_rate=self.dense_rate,
-            seed=seed,
-            initial_scale=self.scale,
+            **fields | changes,
         )
 
     def models(self, ratings: RatingSet) -> MakeModel:

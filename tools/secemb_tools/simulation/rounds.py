@@ -1,109 +1,233 @@
-"""How the updates of a round come together: through the protocol, or in the clear. Both give the same sum."""
+"""Devices in one round: each runs the SDK's own code, and its update goes through the protocol or into an open sum.
+
+    private   sessions, keys and answers as on a wire; the result is two shares, one of each server
+    plain     rows are read from the table and updates are added in the open; the result is one sum
+    blurred   as plain, but each device adds noise to its whole update before anybody sees it
+
+The first two give the same total to the last bit, except where an item finds no place in its round: about one device
+in a million loses one. No device depends on what another does in the same round, and sums in the ring are not rounded:
+a round can be divided among any number of processes.
+"""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from secemb_party.evaluation import Share
-from secemb_party.round import PartyRound, agree
+from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, blur
 from secemb_party.storage import Model
-from secemb_sdk.context import Context
-from secemb_sdk.models import NotFiniteLossError, PrivateState, fit_bound, learn
-from secemb_sdk.round.selection import Selection, select
-from secemb_sdk.round.session import DeviceSession
-from secemb_sdk.round.upload import current_private, make_upload, measure
-from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import TRAIN
-from secemb_shared.randomness import secure_bytes
+from secemb_sdk.models import PrivateState
+from secemb_sdk.models.update import Numbers
+from secemb_sdk.round.route import ReadRows
+from secemb_sdk.round.selection import Selection
+from secemb_sdk.round.session import SESSION_BYTES, DeviceSession, Messages
+from secemb_sdk.round.upload import make_upload
+from secemb_shared import reading
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.randomness import Indices, RandomBytes, sample
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
-from secemb_tools.simulation.devices import SimulatedDevice
+from secemb_tools.simulation.devices import Devices, SimulatedDevice
+
+PRIVATE, PLAIN, BLURRED = "private", "plain", "blurred"
 
 
-class BothServers:
-    """The two sides of one round; what devices send them is what they would send over a wire."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Part:
+    """Some of the devices of one round, and what they have to know."""
 
-    def __init__(self, round_: RoundSpec, model: Model) -> None:
-        self._sides = PartyRound(round_, 0, model.rows), PartyRound(round_, 1, model.rows)
-
-    def keys(self, session: DeviceSession) -> tuple[bytes, bytes]:
-        """Hand over a session's keys and return what each server answers."""
-        first, second = self._sides
-        return first.keys(session.session_id, session.keys[0]), second.keys(session.session_id, session.keys[1])
-
-    def update(self, session: DeviceSession, messages: tuple[bytes, bytes]) -> None:
-        """Hand over a session's update."""
-        for side, message in zip(self._sides, messages, strict=True):
-            side.update(session.session_id, message)
-
-    def total(self, sessions: int) -> Share:
-        """Return the sum over all sessions; there must be so many."""
-        first, second = self._sides
-        counted = agree(first, second)
-        if len(counted) != sessions:
-            raise RuntimeError("a session was lost inside one process; this is a fault of the program")
-        return first.share(counted) + second.share(counted)
+    way: str
+    number: int
+    model: Model
+    people: dict[int, PrivateState | None]  # with the private part that each has
 
 
-Add = Callable[[RoundSpec, Model, Sequence[SimulatedDevice]], Share]
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """What happened to devices."""
+
+    sessions: int = 0
+    clipped: int = 0  # sessions with an update that was cut to the task's bound
+    failed: int = 0  # sessions that uploaded zeros
+
+    def add(self, other: "Counts") -> None:
+        """Count these too."""
+        self.sessions += other.sessions
+        self.clipped += other.clipped
+        self.failed += other.failed
 
 
-def add_privately(round_: RoundSpec, model: Model, devices: Sequence[SimulatedDevice]) -> Share:
-    """Return the sum as two servers find it; each device does what the SDK does, but for carrying the bytes."""
-    servers = BothServers(round_, model)
-    for device in devices:
-        _take_part(round_, servers, model, device)
-    return servers.total(len(devices))
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Outcome:
+    """What came of a part: one share of each server, or the sum in the open."""
+
+    shares: list[Share]
+    moved: dict[int, PrivateState] = field(default_factory=dict)  # private parts that have changed
+    counts: Counts = field(default_factory=Counts)
+
+    def join(self, other: "Outcome") -> None:
+        """Add another part of the same round."""
+        for own, more in zip(self.shares, other.shares, strict=True):
+            for total, values in ((own.rows, more.rows), (own.dense, more.dense), (own.sums, more.sums)):
+                np.add(total, values, out=total)
+        self.moved.update(other.moved)
+        self.counts.add(other.counts)
 
 
-def _take_part(round_: RoundSpec, servers: BothServers, model: Model, device: SimulatedDevice) -> None:
-    parts = device.parts
-    selection = select(round_, parts.vault.ratings(), parts.held_out(), secure_bytes)
-    session = DeviceSession(round_, selection.items)
-    answers = servers.keys(session)
-    read_rows = partial(session.read, answers)
-    messages, moved, _ = make_upload(parts, session, selection, read_rows, model.dense, secure_bytes)
-    servers.update(session, messages)
-    if moved is not None:
-        device.memory.keep_private(moved)
+def take_part(devices: Devices, part: Part) -> Outcome:
+    """Let some devices take part in a round."""
+    world, model = devices.world, part.model
+    round_ = RoundSpec(
+        task=world.task,
+        number=part.number,
+        model_version=model.version,
+        model_digest=model.digest,
+        kind=world.schedule.kind_of(part.number),
+    )
+    chosen = []
+    for person, private in part.people.items():
+        device = devices[person]
+        device.memory.keep_private(private)
+        chosen.append((device, world.random_bytes("session", part.number, person)))
+    return WAYS[part.way](round_, model, chosen)
 
 
-def add_plainly(round_: RoundSpec, model: Model, devices: Sequence[SimulatedDevice]) -> Share:
+Chosen = Sequence[tuple[SimulatedDevice, RandomBytes]]  # who takes part, and what each of them draws from
+Add = Callable[[RoundSpec, Model, Chosen], Outcome]
+
+
+class PrivateSession(DeviceSession):
+    """A session of the protocol that remembers whether its update was cut."""
+
+    clipped = False
+
+    def write(self, items: Indices, updates: Numbers, dense: Numbers | None = None) -> Messages:
+        """Return the messages to both servers."""
+        self.clipped = _reaches_bound(self.round.task, updates, dense)
+        return super().write(items, updates, dense)
+
+
+class PlainSession(DeviceSession):
+    """A session without secrets: it reads rows from the table, and adds what it writes to a sum in the open."""
+
+    clipped = False
+
+    def __init__(
+        self, round_: RoundSpec, items: Indices, *, table: reading.Rows, total: Share, random_bytes: RandomBytes
+    ) -> None:
+        self.round, self._table, self._total = round_, table, total
+        if items.size > round_.task.capacity:
+            random_bytes(SESSION_BYTES)  # a session's id is drawn first: from here on the same items take part
+            items = sample(items, round_.task.capacity, random_bytes)
+        self._items = items
+
+    def read_rows(self) -> tuple[Indices, reading.Rows]:
+        """Return the items that take part and their rows."""
+        return self._items, self._table[self._items]
+
+    def write(self, items: Indices, updates: Numbers, dense: Numbers | None = None) -> Messages:
+        """Add the updates to the sum."""
+        task, total = self.round.task, self._total
+        self.clipped = _reaches_bound(task, updates, dense)
+        total.rows[items] += task.ring.encode(updates, bound=task.bound)
+        if dense is not None and dense.size:
+            np.add(total.dense, task.ring.encode(dense, bound=task.bound), out=total.dense)
+        return _IN_THE_OPEN
+
+    def write_sums(self, values: Numbers) -> Messages:
+        """Add the numbers of an evaluation or a survey to the sum."""
+        np.add(self._total.sums, SUM_RING.encode(values, bound=SUM_BOUND), out=self._total.sums)
+        return _IN_THE_OPEN
+
+
+_IN_THE_OPEN = b"", b""  # what is sent where nothing is
+
+
+def add_privately(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
+    """Return the shares of both servers; neither sees a rating, an item or an update."""
+    tagged = reading.tag_rows(round_, model.rows)
+    servers = [Evaluation(round_, party, tagged) for party in (0, 1)]
+    outcome = Outcome(shares=[Share.empty(round_), Share.empty(round_)])
+    for first in range(0, len(chosen), BATCH):
+        some = chosen[first : first + BATCH]
+        selections = [device.select(round_, random_bytes) for device, random_bytes in some]
+        sessions = [
+            PrivateSession(round_, selection.items, random_bytes=random_bytes)
+            for (_, random_bytes), selection in zip(some, selections, strict=True)
+        ]
+        asked = [[KeysMessage(one.session_id, one.keys[party]) for one in sessions] for party in (0, 1)]
+        answers = zip(servers[0].answer(asked[0]), servers[1].answer(asked[1]), strict=True)
+        uploads = [
+            _upload(outcome, one, selection, session, partial(session.read, both), model)
+            for one, selection, session, both in zip(some, selections, sessions, answers, strict=True)
+        ]
+        for party, (server, share) in enumerate(zip(servers, outcome.shares, strict=True)):
+            bodies = [
+                SessionBodies(session.session_id, session.keys[party], upload[party])
+                for session, upload in zip(sessions, uploads, strict=True)
+            ]
+            server.add(bodies, share)
+    return outcome
+
+
+def add_plainly(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
     """Return the sum by looking at everything: every rating, every row, every update."""
-    total = Share.empty(round_)
-    for device in devices:
-        parts = device.parts
-        selection = select(round_, parts.vault.ratings(), parts.held_out(), secure_bytes)
-        if selection.items.size == 0:
-            continue
-        private = current_private(parts, parts.model_for(round_.task), secure_bytes)
-        if round_.kind == TRAIN:
-            moved = _learn_plainly(round_, model, parts, selection, private, total)
-            device.memory.keep_private(moved)
-        else:
-            _measure_plainly(model, parts, selection, private, total, round_)
-    return total
+    outcome = Outcome(shares=[Share.empty(round_)])
+    for one in chosen:
+        _add_in_the_open(outcome, outcome.shares[0], round_, model, one)
+    return outcome
 
 
-def _learn_plainly(
-    round_: RoundSpec, model: Model, parts: Context, selection: Selection, private: PrivateState, total: Share
-) -> PrivateState:
-    task, items = round_.task, selection.items
-    ratings, rate = selection.ratings_of(items), parts.rate_for(task)
-    try:
-        by_row, by_dense, moved = learn(
-            parts.model_for(task), private, model.rows[items], model.dense, ratings, rate=rate, epochs=parts.epochs
-        )
-    except NotFiniteLossError:
-        return private
-    total.rows[items] += task.ring.encode(fit_bound(by_row, task)[0], bound=task.bound)
-    np.add(total.dense, task.ring.encode(fit_bound(by_dense, task)[0], bound=task.bound), out=total.dense)
-    return moved
+def add_blurred(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
+    """Return the sum of updates that devices have blurred themselves, each as a whole."""
+    outcome = Outcome(shares=[Share.empty(round_)])
+    for one in chosen:
+        outcome.join(blurred_update(round_, model, one))
+    return outcome
 
 
-def _measure_plainly(
-    model: Model, parts: Context, selection: Selection, private: PrivateState, total: Share, round_: RoundSpec
+def blurred_update(round_: RoundSpec, model: Model, one: tuple[SimulatedDevice, RandomBytes]) -> Outcome:
+    """Return what a device with noise of its own sends.
+
+    It is as large as the model: a row without noise would say that the device has not rated its item.
+    """
+    own = Outcome(shares=[Share.empty(round_)])
+    _add_in_the_open(own, own.shares[0], round_, model, one)
+    blur(round_, own.shares[0], one[1])
+    return own
+
+
+WAYS: dict[str, Add] = {PRIVATE: add_privately, PLAIN: add_plainly, BLURRED: add_blurred}
+
+
+def _add_in_the_open(
+    outcome: Outcome, total: Share, round_: RoundSpec, model: Model, one: tuple[SimulatedDevice, RandomBytes]
 ) -> None:
-    known = parts.model_for(round_.task)
-    found = measure(known, private.values, selection, selection.items, model.rows[selection.items], model.dense)
-    np.add(total.sums, SUM_RING.encode(found, bound=SUM_BOUND), out=total.sums)
+    device, random_bytes = one
+    selection = device.select(round_, random_bytes)
+    session = PlainSession(round_, selection.items, table=model.rows, total=total, random_bytes=random_bytes)
+    _upload(outcome, one, selection, session, session.read_rows, model)
+
+
+def _upload(
+    outcome: Outcome,
+    one: tuple[SimulatedDevice, RandomBytes],
+    selection: Selection,
+    session: PrivateSession | PlainSession,
+    read_rows: ReadRows,
+    model: Model,
+) -> Messages:
+    """Return what a device sends, and take down what became of it."""
+    device, random_bytes = one
+    messages, moved, trouble = make_upload(device.context, session, selection, read_rows, model.dense, random_bytes)
+    if moved is not None:
+        outcome.moved[device.person] = moved
+    outcome.counts.add(Counts(sessions=1, clipped=int(session.clipped), failed=int(trouble is not None)))
+    return messages
+
+
+def _reaches_bound(task: TaskSpec, updates: Numbers, dense: Numbers | None) -> bool:
+    """Tell whether an update was cut: its largest number is then the bound itself."""
+    largest = task.bound / 2.0**task.fraction_bits * (1 - 2.0**-20)  # numbers are float32, which may round it down
+    parts = (updates,) if dense is None or not dense.size else (updates, dense)
+    return any(-part.min(initial=0) >= largest or part.max(initial=0) >= largest for part in parts)

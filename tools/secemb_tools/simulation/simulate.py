@@ -5,10 +5,12 @@ from pathlib import Path
 from time import perf_counter
 
 from secemb_tools.errors import RunError, ScenarioError
-from secemb_tools.simulation.engine import PLAIN, PRIVATE, WAYS, Engine, Row
+from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
+from secemb_tools.simulation.processes import Processes, count_for
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import FILE as RUN_FILE
 from secemb_tools.simulation.run import Run
-from secemb_tools.simulation.scenario import World, make_world
+from secemb_tools.simulation.scenario import ScenarioWorld, make_world
 from secemb_tools.simulation.state import FILE, restore_state, save_state
 
 SAVE_EVERY = 10  # rounds
@@ -36,12 +38,16 @@ def simulate(
     name: str | None = None,
     save_every: int = SAVE_EVERY,
     watch: Watcher | None = None,
+    processes: int | None = 1,
 ) -> Run:
     """Run a scenario and return it: `.table()`, `.plot()`, `.save(folder)`.
 
     On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
     in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
     cut short.
+
+    With `processes=None` a long run uses all cores; the table stays the same. A script that asks for that must guard
+    its start with `if __name__ == "__main__":`, as always where Python starts processes.
     """
     world = make_world(
         model=model,
@@ -65,11 +71,12 @@ def simulate(
         name=name,
         save_every=save_every,
         watch=watch,
+        processes=processes,
     )
 
 
 def simulate_world(
-    world: World,
+    world: ScenarioWorld,
     *,
     way: str = PRIVATE,
     compare_plain: bool = False,
@@ -77,35 +84,40 @@ def simulate_world(
     name: str | None = None,
     save_every: int = SAVE_EVERY,
     watch: Watcher | None = None,
+    processes: int | None = 1,
 ) -> Run:
     """Run a world that is made already."""
-    if way not in WAYS or save_every < 1:
-        raise ScenarioError(f"a run is one of {', '.join(WAYS)}, and is saved every 1 or more rounds")
+    if way not in RUN_WAYS or save_every < 1:
+        raise ScenarioError(f"a run is one of {', '.join(RUN_WAYS)}, and is saved every 1 or more rounds")
     run = _begin(world, way, name or default_name(world, way), runs)
-    engines = [Engine(world, way=one) for one in ([way, PLAIN] if compare_plain else [way])]
-    state = None if runs is None else runs / run.name / FILE
-    tables = (restore_state(state, engines) if state is not None else None) or [[] for _ in engines]
-    run.rows, run.plain = tables[0], tables[1] if compare_plain else None
-    while not run.finished:
-        start = perf_counter()
-        for engine, table in zip(engines, tables, strict=True):
-            table.append(engine.step())
-        run.seconds += perf_counter() - start
-        if watch is not None:
-            watch(run.rows[-1])
-        if runs is not None and state is not None and (len(run.rows) % save_every == 0 or run.finished):
-            run.save(runs)
-            save_state(state, engines, tables)
+    ways = [way, PLAIN] if compare_plain else [way]
+    if processes is None:
+        processes = count_for(len(ways) * world.scenario.rounds * world.scenario.cohort)
+    with Processes(processes) as shared:
+        engines = [Engine(world, way=one, processes=shared) for one in ways]
+        state = None if runs is None else runs / run.name / FILE
+        tables = (restore_state(state, engines) if state is not None else None) or [[] for _ in engines]
+        run.rows, run.plain = tables[0], tables[1] if compare_plain else None
+        while not run.finished:
+            start = perf_counter()
+            for engine, table in zip(engines, tables, strict=True):
+                table.append(engine.step())
+            run.seconds += perf_counter() - start
+            if watch is not None:
+                watch(run.rows[-1])
+            if runs is not None and state is not None and (len(run.rows) % save_every == 0 or run.finished):
+                run.save(runs)
+                save_state(state, engines, tables)
     return run
 
 
-def default_name(world: World, way: str) -> str:
+def default_name(world: ScenarioWorld, way: str) -> str:
     """Return a name that says what the run is, and differs wherever the scenario does."""
-    wish = world.scenario
-    return f"{wish.model}-{world.ratings.name.replace(' ', '-')}-{way}-{wish.seed}-{wish.digest}"
+    scenario = world.scenario
+    return f"{scenario.model}-{world.ratings.name.replace(' ', '-')}-{way}-{scenario.seed}-{scenario.digest}"
 
 
-def _begin(world: World, way: str, name: str, runs: Path | None) -> Run:
+def _begin(world: ScenarioWorld, way: str, name: str, runs: Path | None) -> Run:
     run = Run(name=name, scenario=world.scenario, way=way, task_id=world.task.task_id.hex())
     if Path(name).name != name or name in (".", ".."):
         raise RunError("a run's name is the name of a directory, without a path")

@@ -68,8 +68,7 @@ def _tensors_of(engine: Engine) -> Iterator[tuple[str, np.ndarray]]:
         state = engine.optimiser.state()
         yield from ((_OPTIMISER + name, value) for name, value in state.tensors.items())
         yield "steps", np.array([state.steps], dtype=np.int64)
-    trained = [(person, device.memory.private()) for person, device in enumerate(engine.devices)]
-    known = [(person, private) for person, private in trained if private is not None]
+    known = sorted(engine.privates.items())
     yield "people", np.array([person for person, _ in known], dtype=np.int64)
     yield "private steps", np.array([private.steps for _, private in known], dtype=np.int64)
     for part in _PARTS:
@@ -89,7 +88,7 @@ def _restore(engine: Engine, version: int, tensors: Tensors) -> None:
     for place, person in enumerate(tensors["people"].tolist()):
         parts = {part: tensors[f"private {part}"][place].copy() for part in _PARTS}
         state = PrivateState(**parts, steps=int(tensors["private steps"][place]))
-        engine.devices[person].memory.keep_private(state)
+        engine.privates[person] = state
 
 
 def _named(tensors: Tensors, prefix: str) -> Tensors:

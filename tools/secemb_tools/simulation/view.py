@@ -10,7 +10,7 @@ from rich.table import Table
 
 from secemb_tools import output
 from secemb_tools.simulation.run import Run
-from secemb_tools.simulation.scenario import World
+from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.simulation.simulate import simulate_world
 
 
@@ -45,7 +45,7 @@ INTERRUPTED = 130
 
 
 def run_with_progress(
-    world: World, *, runs: Path, name: str | None, compare_plain: bool, save_every: int, as_json: bool
+    world: ScenarioWorld, *, runs: Path, name: str | None, compare_plain: bool, save_every: int, as_json: bool
 ) -> int:
     """Run a world with a bar on stderr, and print its table; return 0, 1 if a plain run differs, 130 after Ctrl-C."""
     console = Console(stderr=True, highlight=False)
@@ -58,6 +58,7 @@ def run_with_progress(
                 name=name,
                 compare_plain=compare_plain,
                 save_every=save_every,
+                processes=None,
                 watch=lambda row: bar.show(row.round + 1, row.rmse),
             )
         except KeyboardInterrupt:

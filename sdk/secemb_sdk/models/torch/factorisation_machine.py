@@ -63,22 +63,20 @@ class FactorisationMachine(RatingModel):
 
     def _differentiate_each(
         self, rows: Tensor, dense: Tensor, private: Tensor, known: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Return the same by formula, ten times as fast as what torch finds by itself.
 
         With t the sum of all vectors that count, a prediction's gradient is t − v by a vector v and 1 by a bias.
         """
-        parts, set_ = self.named(dense, private[0])[0], known.to(rows.dtype)
-        # Person and item: a vector and a bias each, which every rating has one of.
-        pairs = torch.stack([rows, private])  # (2, n, dimension + 1)
-        vectors, own = parts["vectors"], pairs[:, :, :-1]
-        total = set_ @ vectors + own.sum(dim=0)
-        squares = set_ @ vectors.square() + own.square().sum(dim=0)
-        linear = set_ @ parts["weights"] + pairs[:, :, -1].sum(dim=0) + (self._middle + parts["bias"])
+        parts, set_ = self.named(dense, private)[0], known.to(rows.dtype)
+        vectors, items, person = parts["vectors"], rows[:, :-1], private[:-1]
+        total = set_ @ vectors + items + person
+        squares = set_ @ vectors.square() + items.square() + person.square()
+        linear = set_ @ parts["weights"] + rows[:, -1] + (self._middle + parts["bias"] + private[-1])
         slopes = 2 * (linear + (total.square() - squares).sum(dim=1) / 2 - values)
-        by_pair = 2 * self._penalty * pairs
-        by_pair[:, :, :-1] += slopes[:, None] * (total - own)
-        by_pair[:, :, -1] += slopes
+        by_row = 2 * self._penalty * rows
+        by_row[:, :-1] += slopes[:, None] * (total - items)
+        by_row[:, -1] += slopes
         by_dense = (2 * self._dense_penalty * dense).repeat(len(rows), 1)
         by_vectors, by_weights, by_bias = torch.split(by_dense, [vectors.numel(), self._features, 1], dim=1)
         rating, feature = known.nonzero(as_tuple=True)  # a few of a hundred: all others have the penalty alone
@@ -87,7 +85,7 @@ class FactorisationMachine(RatingModel):
         )
         by_weights += slopes[:, None] * set_
         by_bias += slopes[:, None]
-        return by_pair[0], by_dense, by_pair[1]
+        return by_row, by_dense
 
     def _layers(self, dimension: int) -> Shapes:
         """Return what a subclass has in its dense part besides."""

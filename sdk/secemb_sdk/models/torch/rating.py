@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from secemb_sdk.models.interface import Floats
+from secemb_sdk.models.interface import Floats, Ratings
 from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel
 from secemb_shared.randomness import Indices
 
@@ -52,24 +52,24 @@ class RatingModel(TorchModel):
         return self.predict(rows, dense, private, known)
 
     def gradients_of_each(
-        self, rows: Floats, dense: Floats, private: Floats, known: Known, values: Floats
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return the gradients of each rating's own loss: by its row, by the dense part and by the private part.
+        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
+    ) -> tuple[Floats, Floats]:
+        """Return the gradients of each rating's own loss: by its row (n, width), by the dense part (n, dense size).
 
-        Shapes: rows (n, width), private parts (n, private size), a line of `look_up` for each, and one dense part; all
-        that is returned has n lines. For simulations. They take for granted that `predict` looks at each row alone; a
-        device takes nothing for granted and asks for one rating after the other (`secemb_sdk.models.update`).
+        For simulations, which accept that the last bits of a line may depend on how many there are. A device does not,
+        and asks for one rating after the other (`secemb_sdk.models.update`).
         """
-        found = self._differentiate_each(*map(torch.tensor, (rows, dense, private, known, values)))
-        by_row, by_dense, by_private = (gradient.numpy() for gradient in found)
-        return by_row, by_dense, by_private
+        known = self.look_up(ratings.items)
+        found = self._differentiate_each(*map(torch.tensor, (rows, dense, private, known, ratings.values)))
+        by_row, by_dense = (gradient.numpy() for gradient in found)
+        return by_row, by_dense
 
     def _differentiate_each(
         self, rows: Tensor, dense: Tensor, private: Tensor, known: Tensor, values: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        each = vmap(grad(self._loss_of_one, argnums=(0, 1, 2)), in_dims=(0, None, 0, 0, 0))
-        by_row, by_dense, by_private = each(rows, dense, private, known, values)
-        return by_row, by_dense, by_private
+    ) -> tuple[Tensor, Tensor]:
+        each = vmap(grad(self._loss_of_one, argnums=(0, 1)), in_dims=(0, None, None, 0, 0))
+        by_row, by_dense = each(rows, dense, private, known, values)
+        return by_row, by_dense
 
     def _loss_of_one(self, row: Tensor, dense: Tensor, private: Tensor, known: Tensor, value: Tensor) -> Tensor:
         """Return the loss of one rating as if it were the only one."""

@@ -1,0 +1,167 @@
+"""What a run follows from: people and their ratings, the model, the task, and who takes part when. One seed decides."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from secemb_sdk.models import Model
+from secemb_sdk.round.session import SeededBytes
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.spec import EVALUATE, TRAIN
+from secemb_shared.randomness import Indices, RandomBytes
+from secemb_tools.datasets import RatingSet
+from secemb_tools.simulation.recipes import MakeModel, Recipe
+from secemb_tools.simulation.reproducible import Reproducible
+
+_SAMPLE, _EPOCH, _PANEL = 4, 21, 22  # what a seed is used for
+
+
+class Schedule(Protocol):
+    """Who takes part in which round, and what for."""
+
+    def kind_of(self, number: int) -> str:
+        """Return what the round of a number, counted from zero, is for."""
+
+    def people_of(self, number: int) -> Indices:
+        """Return who takes part in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTurn:
+    """Everybody trains once in an epoch of rounds; the order of an epoch is drawn.
+
+    The last round of an epoch has those who are left. If they are fewer than a round needs, they wait for the next
+    epoch. With `evaluate_every` each round of that number is an evaluation: always by the same people, to compare.
+    """
+
+    people: int
+    cohort: int
+    smallest: int  # a round with fewer people is left out
+    seed: int
+    evaluate_every: int | None = None
+
+    def kind_of(self, number: int) -> str:
+        """Return what a round is for, as server 0 decides it from its settings."""
+        return EVALUATE if self.evaluate_every and (number + 1) % self.evaluate_every == 0 else TRAIN
+
+    def people_of(self, number: int) -> Indices:
+        """Return who takes part in a round."""
+        if self.kind_of(number) == EVALUATE:
+            return self._order(_PANEL, 0)[: self.cohort]
+        trained = number - number // self.evaluate_every if self.evaluate_every else number
+        starts = range(0, self.people - self.smallest + 1, self.cohort)
+        epoch, place = divmod(trained, len(starts))
+        return self._order(_EPOCH, epoch)[starts[place] : starts[place] + self.cohort]
+
+    def _order(self, use: int, epoch: int) -> Indices:
+        return np.random.default_rng([self.seed, use, epoch]).permutation(self.people)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """Each person takes part in a round with the same probability, whatever the others do: Poisson sampling."""
+
+    people: int
+    cohort: int  # on average
+    seed: int
+
+    def kind_of(self, number: int) -> str:
+        """Return that every round trains."""
+        return TRAIN
+
+    def people_of(self, number: int) -> Indices:
+        """Return who takes part in a round; a draw of fewer than two is repeated."""
+        random = np.random.default_rng([self.seed, _SAMPLE, number])
+        found = np.empty(0, dtype=np.int64)
+        while found.size < 2:
+            found = np.flatnonzero(random.random(self.people) < self.rate)
+        return found
+
+    @property
+    def rate(self) -> float:
+        """Return the probability."""
+        return min(1.0, self.cohort / self.people)
+
+    def most_rounds_of_one(self, rounds: int) -> int:
+        """Return in how many of the first rounds the person takes part who does so most often."""
+        everybody = [self.people_of(number) for number in range(rounds)]
+        return int(np.bincount(np.concatenate(everybody)).max())
+
+    def largest_cohort(self, rounds: int) -> int:
+        """Return how many people the fullest of the first rounds has."""
+        return max(self.people_of(number).size for number in range(rounds))
+
+
+class _NamedBytes:
+    """Bytes that follow from a name. Most devices draw none in most rounds, so the stream is made when it is needed."""
+
+    __slots__ = ("_name", "_stream")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stream: SeededBytes | None = None
+
+    def __call__(self, count: int) -> bytes:
+        if self._stream is None:
+            self._stream = SeededBytes(hashlib.sha256(self._name.encode()).digest())
+        return self._stream(count)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False, eq=False)
+class World:
+    """Everything that decides a run, but for how its updates are added. It can be sent to another process."""
+
+    ratings: RatingSet  # what devices hold
+    recipe: Recipe
+    task: TaskSpec
+    schedule: Schedule
+    seed: int
+    epochs: int = 1
+    hold_out: float = 0.0  # the fraction of a person's ratings that the device keeps for evaluation
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs: models are made there."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("models", "_slices")}
+
+    @cached_property
+    def models(self) -> MakeModel:
+        """Return what makes the model of each person."""
+        return self.recipe.models(self.ratings)
+
+    @cached_property
+    def _slices(self) -> list[slice]:
+        return self.ratings.by_person()
+
+    def ratings_of(self, person: int) -> dict[int, float]:
+        """Return what a person has rated."""
+        mine = self._slices[person]
+        return dict(zip(self.ratings.items[mine].tolist(), self.ratings.values[mine].tolist(), strict=True))
+
+    def ratings_a_device(self) -> tuple[int, int]:
+        """Return how many ratings the device with the fewest has, and the one with the most."""
+        counts = [mine.stop - mine.start for mine in self._slices]
+        return min(counts), max(counts)
+
+    def model_of(self, person: int) -> Model:
+        """Return the model as this person's device has it: its arithmetic follows from the seed alone."""
+        return Reproducible(self.models(person), seed=self.seed, person=person)
+
+    def hold_out_key_of(self, person: int) -> bytes:
+        """Return the key by which this person's device chooses what it holds out; nothing is secret in a run."""
+        return hashlib.sha256(f"secemb simulation {self.seed} {person}".encode()).digest()
+
+    def random_bytes(self, use: str, *names: int) -> RandomBytes:
+        """Return what a device or a server draws from, so that a run can be repeated; it is different for each use."""
+        return _NamedBytes(f"secemb simulation {self.seed} {use} {names}")
+
+
+def world_for(
+    recipe: Recipe, ratings: RatingSet, *, seed: int, schedule: Schedule | None = None, **changes: Any
+) -> World:
+    """Return a world in which everybody trains with all ratings; `changes` are fields of its task."""
+    task = recipe.task(ratings, seed=seed, **changes)
+    in_turn = InTurn(people=ratings.person_count, cohort=task.cohort, smallest=task.min_cohort, seed=seed)
+    return World(ratings=ratings, recipe=recipe, task=task, schedule=schedule or in_turn, seed=seed)
