@@ -9,13 +9,12 @@ from secemb_party.errors import NotRecordedError
 from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger.database import Database
 from secemb_party.ledger.schema import bodies, sessions
-from secemb_party.ledger.statements import Prepared
 from secemb_party.storage.interfaces import KEYS, UPDATE, Step
 
 DROP_AT_ONCE = 64  # bodies a transaction: other writers wait for one batch, not for the whole round
 
 _IN_ROUND = bodies.join(sessions, sessions.c.session_id == bodies.c.session_id)
-_ADD = Prepared(insert(bodies), "session_id", "part", "body")
+_ADD = insert(bodies)
 _READ = (
     select(bodies.c.session_id, bodies.c.part, bodies.c.body)
     .select_from(_IN_ROUND)
@@ -32,7 +31,7 @@ _SOME = (
     .where(sessions.c.round_id == bindparam("round"))
     .limit(DROP_AT_ONCE)
 )
-_DROP = Prepared(delete(bodies).where(bodies.c.session_id.in_(_SOME)))
+_DROP = delete(bodies).where(bodies.c.session_id.in_(_SOME))
 
 
 class DatabaseBodies:
@@ -46,7 +45,7 @@ class DatabaseBodies:
         row = {"session_id": session_id, "part": part, "body": body}
 
         def store(tx: Connection) -> None:
-            _ADD.change(tx, row)
+            tx.execute(_ADD, row)
 
         return store
 
@@ -66,7 +65,7 @@ class DatabaseBodies:
         """Remove the bodies of a round in many small transactions, and return how many there were."""
         removed, some = 0, DROP_AT_ONCE
         while some >= DROP_AT_ONCE:  # a session has one body or two: fewer than this were not a whole batch
-            some = await self._database.write(lambda tx: _DROP.change(tx, {"round": round_id}))
+            some = await self._database.write(lambda tx: tx.execute(_DROP, {"round": round_id}).rowcount)
             removed += some
         return removed
 

@@ -1,6 +1,5 @@
 """Where the tables are: one interface over SQLite and PostgreSQL, and one translation of what goes wrong."""
 
-import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -46,9 +45,9 @@ def translated() -> Iterator[None]:
     """
     try:
         yield
-    except (IntegrityError, ProgrammingError, sqlite3.IntegrityError, sqlite3.ProgrammingError) as error:
+    except (IntegrityError, ProgrammingError) as error:
         raise LedgerError(f"the database refused a statement ({_name(error)})") from None
-    except (DBAPIError, sqlite3.Error, PoolTimeout, OSError) as error:  # asyncio's TimeoutError is an OSError
+    except (DBAPIError, PoolTimeout, OSError) as error:  # asyncio's TimeoutError is an OSError
         raise LedgerUnavailableError(f"the database failed ({_name(error)})") from None
 
 

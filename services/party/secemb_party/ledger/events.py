@@ -10,9 +10,9 @@ from secemb_party.errors import LedgerFormatError, LedgerUnavailableError
 from secemb_party.ledger.records import Event
 from secemb_party.ledger.schema import answers as answers_table
 from secemb_party.ledger.schema import events as events_table
-from secemb_party.ledger.statements import Prepared, Turn, insert_new, take_turn
+from secemb_party.ledger.statements import Turn, insert_new, take_turn
 
-_VALUE = Prepared(select(answers_table.c.value).where(answers_table.c.key == bindparam("key_")))
+_VALUE = select(answers_table.c.value).where(answers_table.c.key == bindparam("key_"))
 
 
 def remember(tx: Connection, key: str, value: bytes, now: float) -> bytes:
@@ -26,15 +26,15 @@ def remember(tx: Connection, key: str, value: bytes, now: float) -> bytes:
 
 def recall(tx: Connection, key: str) -> bytes | None:
     """Return the answer that is stored, or None."""
-    rows = _VALUE.rows(tx, {"key_": key})
-    return rows[0][0] if rows else None
+    value: bytes | None = tx.execute(_VALUE, {"key_": key}).scalar_one_or_none()
+    return value
 
 
 KEPT = 10_000
 _LONGEST = 8192  # characters: an event is a remark, not a document
 
-_ADD = Prepared(insert(events_table).returning(events_table.c.event_id), "at", "kind", "data")
-_FORGET = Prepared(delete(events_table).where(events_table.c.event_id <= bindparam("last")))
+_ADD = insert(events_table).returning(events_table.c.event_id)
+_FORGET = delete(events_table).where(events_table.c.event_id <= bindparam("last"))
 _NEWEST = select(events_table).order_by(events_table.c.event_id.desc())
 _AFTER = select(events_table).where(events_table.c.event_id > bindparam("after")).order_by(events_table.c.event_id)
 
@@ -44,9 +44,9 @@ def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float,
     text = _text(data)
     # One after the other: a number must not become visible after a higher one, or a reader would miss it.
     take_turn(tx, Turn.EVENTS)
-    [(event_id,)] = _ADD.rows(tx, {"at": now, "kind": kind, "data": text})
-    _FORGET.change(tx, {"last": event_id - keep})
-    return int(event_id)
+    event_id: int = tx.execute(_ADD, {"at": now, "kind": kind, "data": text}).scalar_one()
+    tx.execute(_FORGET, {"last": event_id - keep})
+    return event_id
 
 
 def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event]:

@@ -5,18 +5,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select, update
 
 from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.events import append_event
 from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, allowed
 from secemb_party.ledger.schema import rounds as rounds_table
 from secemb_party.ledger.schema import sessions
-from secemb_party.ledger.statements import Prepared, insert_new, writes_alone
+from secemb_party.ledger.statements import insert_new, writes_alone
 from secemb_party.ledger.tasks import find_task
 
 _ID_SIZE = 16
-_ROUND = Prepared(select(rounds_table).where(rounds_table.c.round_id == bindparam("round")))
+_ROUND = select(rounds_table).where(rounds_table.c.round_id == bindparam("round"))
 # A round's row is the lock of the round: whatever changes in it, sessions included, changes under this lock.
 _LOCK = (
     select(rounds_table.c.round_id).where(rounds_table.c.round_id == bindparam("round")).with_for_update(key_share=True)
@@ -24,8 +24,8 @@ _LOCK = (
 _OF_TASK = (
     select(rounds_table).where(rounds_table.c.task_id == bindparam("task")).order_by(rounds_table.c.number.desc())
 )
-_LAST = Prepared(_OF_TASK.limit(1))
-_CURRENT = Prepared(_OF_TASK.where(rounds_table.c.ended_at.is_(None)).limit(1))
+_LAST = _OF_TASK.limit(1)
+_CURRENT = _OF_TASK.where(rounds_table.c.ended_at.is_(None)).limit(1)
 _SHARES = (
     select(rounds_table.c.kind, func.count())
     .where(rounds_table.c.task_id == bindparam("task"), rounds_table.c.share_digest.is_not(None))
@@ -45,10 +45,8 @@ _RANKED = (
 _LONG_ENDED = select(_RANKED.c.round_id).where(
     _RANKED.c.place > bindparam("kept"), _RANKED.c.ended_at < bindparam("before")
 )
-_COMPLETE = Prepared(
-    select(sessions.c.session_id).where(
-        sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
-    )
+_COMPLETE = select(sessions.c.session_id).where(
+    sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
 )
 
 
@@ -63,17 +61,17 @@ def create_round(tx: Connection, new: NewRound) -> RoundRecord:
 
 def find_round(tx: Connection, round_id: bytes) -> RoundRecord | None:
     """Return a round, or None."""
-    return _one(_ROUND.records(tx, {"round": round_id}))
+    return _first(tx, _ROUND, {"round": round_id})
 
 
 def current_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
     """Return the latest round of a task that has not ended, or None."""
-    return _one(_CURRENT.records(tx, {"task": task_id}))
+    return _first(tx, _CURRENT, {"task": task_id})
 
 
 def last_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
     """Return the latest round of a task, ended or not, or None."""
-    return _one(_LAST.records(tx, {"task": task_id}))
+    return _first(tx, _LAST, {"task": task_id})
 
 
 def long_ended(tx: Connection, *, ended_before: float | None, keep_last_rounds: int) -> set[bytes]:
@@ -98,7 +96,7 @@ def rounds(
     wanted = {"kind": kind, "state": state}
     page = page.where(*(rounds_table.c[name] == value for name, value in wanted.items() if value is not None))
     rows = tx.execute(page.limit(limit), {"task": task_id})
-    return [_known(row._asdict()) for row in rows]
+    return [_known(row) for row in rows.mappings()]
 
 
 def shares_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
@@ -162,7 +160,7 @@ def _check_same(tx: Connection, new: NewRound) -> None:
         raise LedgerConflictError("this round id is held with other contents")
 
 
-def _is_done(row: Mapping[str, Any], expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
+def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
     """Return whether a round already is where it should go, and refuse every step but the right one."""
     state = RoundState(row["state"])
     for name, value in given.items():
@@ -175,13 +173,13 @@ def _is_done(row: Mapping[str, Any], expect: RoundState, to: RoundState, given: 
     return False
 
 
-def _check_complete(tx: Connection, row: Mapping[str, Any], to: RoundState, given: dict[str, Any]) -> None:
+def _check_complete(tx: Connection, row: RowMapping, to: RoundState, given: dict[str, Any]) -> None:
     """Refuse a step without its facts, and a list with a session that is not complete here."""
     missing = [n for n in REQUIRED_FACTS.get(to, ()) if n not in given and row[n] is None]
     if missing:
         raise LedgerFormatError(f"a round cannot become {to} without {' and '.join(missing)}")
     if "sealed_sessions" in given:
-        complete = {name for (name,) in _COMPLETE.rows(tx, {"round": row["round_id"]})}
+        complete = set(tx.execute(_COMPLETE, {"round": row["round_id"]}).scalars())
         if not complete.issuperset(_split(given["sealed_sessions"])):
             raise StateConflictError("a session on the list is not complete here", RoundState(row["state"]))
 
@@ -197,22 +195,23 @@ def _split(joined: bytes) -> tuple[bytes, ...]:
     return tuple(joined[at : at + _ID_SIZE] for at in range(0, len(joined), _ID_SIZE))
 
 
-def _row(tx: Connection, round_id: bytes) -> dict[str, Any]:
-    rows = _ROUND.records(tx, {"round": round_id})
-    if not rows:
+def _row(tx: Connection, round_id: bytes) -> RowMapping:
+    row = tx.execute(_ROUND, {"round": round_id}).mappings().one_or_none()
+    if row is None:
         raise NotRecordedError("the ledger does not know this round")
-    return rows[0]
+    return row
 
 
 def _find(tx: Connection, round_id: bytes) -> RoundRecord:
     return _known(_row(tx, round_id))
 
 
-def _one(rows: list[dict[str, Any]]) -> RoundRecord | None:
-    return _known(rows[0]) if rows else None
+def _first(tx: Connection, statement: Select[*tuple[Any, ...]], values: Mapping[str, Any]) -> RoundRecord | None:
+    row = tx.execute(statement, dict(values)).mappings().one_or_none()
+    return _known(row) if row is not None else None
 
 
-def _known(row: Mapping[str, Any]) -> RoundRecord:
+def _known(row: RowMapping) -> RoundRecord:
     joined = row["sealed_sessions"]
     facts = {"state": RoundState(row["state"]), "sealed_sessions": None if joined is None else _split(joined)}
     return RoundRecord(**{**row, **facts})

@@ -10,11 +10,11 @@ from secemb_party.ledger.records import Admission, Counts, RoundState, SessionSu
 from secemb_party.ledger.rounds import lock_round
 from secemb_party.ledger.schema import rounds
 from secemb_party.ledger.schema import sessions as sessions_table
-from secemb_party.ledger.statements import Prepared, insert_new
+from secemb_party.ledger.statements import insert_new
 from secemb_party.storage.interfaces import KEYS, UPDATE, Step
 
 _IN_ROUND = sessions_table.c.round_id == bindparam("round")
-_LOOK = Prepared(
+_LOOK = (
     select(
         rounds.c.state,
         sessions_table.c.round_id,
@@ -25,16 +25,12 @@ _LOOK = Prepared(
     .select_from(rounds.outerjoin(sessions_table, sessions_table.c.session_id == bindparam("session")))
     .where(rounds.c.round_id == bindparam("round"))
 )
-_TALLY = Prepared(
-    select(func.count(), func.count().filter(sessions_table.c.device == bindparam("device_"))).where(_IN_ROUND)
-)
-_SIZE = Prepared(select(func.count()).where(_IN_ROUND))
-_COUNT = Prepared(
-    select(func.count(), func.count(sessions_table.c.keys_digest), func.count(sessions_table.c.update_digest)).where(
-        _IN_ROUND
-    )
-)
-_SUMMARIES = Prepared(
+_TALLY = select(func.count(), func.count().filter(sessions_table.c.device == bindparam("device_"))).where(_IN_ROUND)
+_SIZE = select(func.count()).where(_IN_ROUND)
+_COUNT = select(
+    func.count(), func.count(sessions_table.c.keys_digest), func.count(sessions_table.c.update_digest)
+).where(_IN_ROUND)
+_SUMMARIES = (
     select(sessions_table.c.session_id, sessions_table.c.keys_public, sessions_table.c.update_public)
     .where(_IN_ROUND)
     .order_by(sessions_table.c.session_id)
@@ -45,7 +41,7 @@ _KEYS_DIGEST = select(sessions_table.c.keys_digest).where(
 )
 _UPDATED = _KNOWN.where(_IN_ROUND, sessions_table.c.update_digest.is_not(None))
 _SET = {
-    part: Prepared(
+    part: (
         update(sessions_table)
         .where(sessions_table.c.session_id == bindparam("session"))
         .values({name: bindparam(f"new_{name}") for name in (f"{part}_digest", f"{part}_public", f"{part}_at")})
@@ -73,7 +69,7 @@ def admit(tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, 
         return Admission.ALREADY if same else Admission.SESSION_TAKEN
     if seen.state is not RoundState.OPEN:
         return Admission.CLOSED
-    [(sessions, of_device)] = _TALLY.rows(tx, {"round": round_id, "device_": device})
+    sessions, of_device = tx.execute(_TALLY, {"round": round_id, "device_": device}).one()
     if of_device:
         return Admission.DEVICE_TAKEN
     if sessions >= limit:
@@ -98,7 +94,7 @@ def put_keys(
     if seen.round_id is None:
         if require_admission:
             return Stored.UNKNOWN
-        [(sessions,)] = _SIZE.rows(tx, {"round": upload.round_id})
+        sessions = tx.execute(_SIZE, {"round": upload.round_id}).scalar_one()
         if sessions >= limit:
             return Stored.FULL
         if not _add_with_keys(tx, upload, now):
@@ -140,21 +136,20 @@ def has_update(tx: Connection, round_id: bytes, session_id: bytes) -> bool:
 
 def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:
     """Return how far each session of a round is, sorted by id."""
-    return [SessionSummary(*row) for row in _SUMMARIES.rows(tx, {"round": round_id})]
+    return [SessionSummary(*row) for row in tx.execute(_SUMMARIES, {"round": round_id})]
 
 
 def counts(tx: Connection, round_id: bytes) -> Counts:
     """Return how many sessions of a round got how far."""
-    [found] = _COUNT.rows(tx, {"round": round_id})
-    return Counts(*found)
+    return Counts(*tx.execute(_COUNT, {"round": round_id}).one())
 
 
 def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:
     lock_round(tx, round_id)
-    rows = _LOOK.rows(tx, {"round": round_id, "session": session_id})
-    if not rows:
+    row = tx.execute(_LOOK, {"round": round_id, "session": session_id}).one_or_none()
+    if row is None:
         raise NotRecordedError("the ledger does not know this round")
-    [(state, *session)] = rows
+    state, *session = row
     return _Seen(RoundState(state), *session)
 
 
@@ -186,4 +181,4 @@ def _record(tx: Connection, part: str, upload: Upload, now: float) -> None:
         f"new_{part}_public": upload.public_digest,
         f"new_{part}_at": now,
     }
-    _SET[part].change(tx, values)
+    tx.execute(_SET[part], values)

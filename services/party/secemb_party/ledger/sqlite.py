@@ -5,8 +5,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -17,13 +18,38 @@ from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from secemb_party.errors import LedgerSettingError, LedgerUnavailableError, SchemaMissingError
 from secemb_party.ledger.database import Work, translated
-from secemb_party.ledger.statements import HeldConnection
 from secemb_party.storage.files import sync_folder
 
 T = TypeVar("T")
 
 _MOST = 32  # calls that share a transaction: at 250 kB each they still fit in the page cache of a small machine
 _GATHER_SECONDS = 0.01  # when several came together the last time, more are on their way: wait for them
+
+
+class HeldConnection:
+    """A thread's own connection, kept from one transaction to the next; one that failed goes back to the pool."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._connection: Connection | None = None
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """Run one transaction."""
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        try:
+            with self._connection.begin():
+                yield self._connection
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give the connection back."""
+        held, self._connection = self._connection, None
+        if held is not None:
+            held.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from secemb_party.ledger.records import ModelVersion, Rollback, TaskRecord
 from secemb_party.ledger.schema import model_versions as versions_table
 from secemb_party.ledger.schema import rollbacks as rollbacks_table
 from secemb_party.ledger.schema import tasks as tasks_table
-from secemb_party.ledger.statements import Prepared, insert_new, writes_alone
+from secemb_party.ledger.statements import insert_new, writes_alone
 
-_TASK = Prepared(select(tasks_table).where(tasks_table.c.task_id == bindparam("task")))
+_TASK = select(tasks_table).where(tasks_table.c.task_id == bindparam("task"))
 _TASKS = select(tasks_table).order_by(tasks_table.c.added_at, tasks_table.c.task_id)
 
 
@@ -26,13 +26,13 @@ def add_task(tx: Connection, task_id: bytes, spec: bytes, now: float) -> TaskRec
 
 def task(tx: Connection, task_id: bytes) -> TaskRecord | None:
     """Return a task, or None."""
-    rows = _TASK.records(tx, {"task": task_id})
-    return TaskRecord(**rows[0]) if rows else None
+    row = tx.execute(_TASK, {"task": task_id}).mappings().one_or_none()
+    return TaskRecord(**row) if row is not None else None
 
 
 def tasks(tx: Connection) -> list[TaskRecord]:
     """Return every task, the oldest first."""
-    return [TaskRecord(**row._mapping) for row in tx.execute(_TASKS)]
+    return [TaskRecord(**row) for row in tx.execute(_TASKS).mappings()]
 
 
 def find_task(tx: Connection, task_id: bytes) -> TaskRecord:
@@ -50,10 +50,9 @@ _NEWEST_FIRST = (
     .where(versions_table.c.task_id == bindparam("task"))
     .order_by(versions_table.c.version.desc())
 )
-_VERSIONS = Prepared(_NEWEST_FIRST)
-_VERSION = Prepared(_NEWEST_FIRST.where(versions_table.c.version == bindparam("number")))
-_PUBLISHED = Prepared(_NEWEST_FIRST.where(versions_table.c.published_at.is_not(None)).limit(1))
-_PUBLISH = Prepared(
+_VERSION = _NEWEST_FIRST.where(versions_table.c.version == bindparam("number"))
+_PUBLISHED = _NEWEST_FIRST.where(versions_table.c.published_at.is_not(None)).limit(1)
+_PUBLISH = (
     update(versions_table)
     .where(versions_table.c.task_id == bindparam("task"), versions_table.c.version == bindparam("number"))
     .values(published_at=bindparam("now"))
@@ -80,7 +79,7 @@ def publish_version(tx: Connection, task_id: bytes, version: int, now: float) ->
     newest = published_version(tx, task_id)
     if newest is not None and newest.version > version:
         raise LedgerConflictError(f"version {newest.version} is published: version {version} can no longer be")
-    _PUBLISH.change(tx, {"task": task_id, "number": version, "now": now})
+    tx.execute(_PUBLISH, {"task": task_id, "number": version, "now": now})
     return _find_version(tx, task_id, version)
 
 
@@ -92,20 +91,20 @@ def lock_task(tx: Connection, task_id: bytes) -> None:
 
 def published_version(tx: Connection, task_id: bytes) -> ModelVersion | None:
     """Return the newest version that devices may see, or None."""
-    rows = _PUBLISHED.records(tx, {"task": task_id})
-    return ModelVersion(**rows[0]) if rows else None
+    row = tx.execute(_PUBLISHED, {"task": task_id}).mappings().one_or_none()
+    return ModelVersion(**row) if row is not None else None
 
 
 def versions(tx: Connection, task_id: bytes) -> list[ModelVersion]:
     """Return every version of a task, the newest first."""
-    return [ModelVersion(**row) for row in _VERSIONS.records(tx, {"task": task_id})]
+    return [ModelVersion(**row) for row in tx.execute(_NEWEST_FIRST, {"task": task_id}).mappings()]
 
 
 def _find_version(tx: Connection, task_id: bytes, version: int) -> ModelVersion:
-    rows = _VERSION.records(tx, {"task": task_id, "number": version})
-    if not rows:
+    row = tx.execute(_VERSION, {"task": task_id, "number": version}).mappings().one_or_none()
+    if row is None:
         raise NotRecordedError(f"the ledger does not know version {version} of this task")
-    return ModelVersion(**rows[0])
+    return ModelVersion(**row)
 
 
 _OF_TASK = select(rollbacks_table).where(rollbacks_table.c.task_id == bindparam("task"))

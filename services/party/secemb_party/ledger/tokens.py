@@ -49,23 +49,23 @@ def revoke_token(tx: Connection, name_or_prefix: str, now: float) -> Token:
 
 def token(tx: Connection, token_hash: bytes) -> Token | None:
     """Return a token, revoked or not, or None."""
-    row = tx.execute(_BY_HASH, {"hash": token_hash}).one_or_none()
-    return None if row is None else Token(**row._mapping)
+    row = tx.execute(_BY_HASH, {"hash": token_hash}).mappings().one_or_none()
+    return None if row is None else Token(**row)
 
 
 def tokens(tx: Connection) -> list[Token]:
     """Return every token, the oldest first."""
     rows = tx.execute(select(tokens_table).order_by(tokens_table.c.created_at, tokens_table.c.name))
-    return [Token(**row._mapping) for row in rows]
+    return [Token(**row) for row in rows.mappings()]
 
 
 def _find(tx: Connection, name_or_prefix: str) -> Token:
-    rows = tx.execute(_BY_NAME, {"name_": name_or_prefix}).all()
+    rows = tx.execute(_BY_NAME, {"name_": name_or_prefix}).mappings().all()
     if not rows and _PREFIX.fullmatch(name_or_prefix):
         first, last = (bytes.fromhex(name_or_prefix.ljust(64, digit)) for digit in "0f")
-        rows = tx.execute(_BY_PREFIX, {"first": first, "last": last}).all()
+        rows = tx.execute(_BY_PREFIX, {"first": first, "last": last}).mappings().all()
     if not rows:
         raise NotRecordedError("no token has this name, nor a hash that begins so")
     if len(rows) > 1:
         raise LedgerConflictError("more than one token has a hash that begins so: give more digits")
-    return Token(**rows[0]._mapping)
+    return Token(**rows[0])
