@@ -7,7 +7,7 @@
 
 The device half takes a placement, so that what is timed is the sharing. All of them read rows by XOR of float32 bits
 (the paper's Init and RowEncoded read in fixed point), so they differ in the writing alone. For measurement only:
-devices and servers use `PathShared` through `secemb_sdk.round.session` and `secemb_party.round`.
+devices and servers use `PathShared` through `secemb_sdk.round.session` and `secemb_party.evaluation`.
 """
 
 from abc import ABC, abstractmethod

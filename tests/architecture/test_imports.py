@@ -44,7 +44,7 @@ def test_every_package_says_that_it_is_typed() -> None:
     ("module", "source"),
     [
         ("secemb_shared.ring", "import secemb_sdk"),
-        ("secemb_shared.ring", "from secemb_party.round import Round"),
+        ("secemb_shared.ring", "from secemb_party.evaluation import Share"),
         ("secemb_sdk.device", "from secemb_party import round"),
         ("secemb_sdk.device", "def late():\n    import secemb_server0.conductor"),
         ("secemb_sdk.device", "import importlib\nimportlib.import_module('secemb_server1')"),

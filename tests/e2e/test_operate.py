@@ -16,8 +16,8 @@ from tests.e2e.servers import Servers, secemb, set_up
 from typer.testing import CliRunner
 
 from secemb_party.http.problems import PROBLEMS
+from secemb_party.metrics import Metrics
 from secemb_party.settings import load_settings
-from secemb_party.telemetry import Metrics
 from secemb_shared.messages import TaskSpec
 from secemb_tools.cli.main import app
 from secemb_tools.operate.certificate import make_identity

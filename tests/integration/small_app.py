@@ -14,8 +14,8 @@ from starlette.responses import StreamingResponse
 from secemb_party.errors import BusyError, LedgerUnavailableError, RoundClosedError, UnauthorizedError
 from secemb_party.http.app import new_app
 from secemb_party.http.problems import problem_responses
+from secemb_party.metrics import Metrics
 from secemb_party.service import Check
-from secemb_party.telemetry import Metrics
 from secemb_shared.errors import SecEmbError
 
 SECRET = "9f86d081884c7d659a2feaa0c55ad015"

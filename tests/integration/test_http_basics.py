@@ -12,8 +12,9 @@ from tests.integration.small_app import CHECKS, SECRET, SmallApp
 
 from secemb_party.http.app import new_app
 from secemb_party.http.problems import MEDIA_TYPE
+from secemb_party.logs import configure_logs
+from secemb_party.metrics import Metrics
 from secemb_party.service import Check
-from secemb_party.telemetry import Metrics, configure_logs
 
 pytestmark = pytest.mark.asyncio
 

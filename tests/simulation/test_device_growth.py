@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.unit.sessions import make_round, planned
 
-from secemb_party.round import PartyRound
+from secemb_lab.party_round import PartyRound
 from secemb_sdk.context import round_bytes
 from secemb_sdk.models import Floats, MatrixFactorisation, PrivateState, Ratings, fit_bound, learn
 from secemb_sdk.round.selection import HoldOut, select

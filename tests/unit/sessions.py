@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secemb_party.round import PartyRound
+from secemb_lab.party_round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf import Backend, HeldKeys, LeafTable, RingArray, SessionKeys
 from secemb_shared.dpf._native import Native, instruction_sets, native_available, select_instruction_set

@@ -22,8 +22,8 @@ from tests.unit.sessions import (
     seeded,
 )
 
+from secemb_lab.party_round import PartyRound
 from secemb_party.evaluation import Share
-from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.unit.sessions import make_round, make_task
 
-from secemb_party.round import PartyRound, agree
+from secemb_lab.party_round import PartyRound, agree
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.messages import RoundSpec

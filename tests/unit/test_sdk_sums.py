@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.unit.sessions import ids, make_round, make_task, seeded
 
+from secemb_lab.party_round import PartyRound
 from secemb_party.evaluation import Share
-from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.errors import NotFiniteError, OutOfRangeError, PathSpentError, SpecError
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN, RoundSpec

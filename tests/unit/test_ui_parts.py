@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from secemb_party.telemetry import Metrics
+from secemb_party.metrics import Metrics
 from secemb_party.ui import format, login_sessions, render
 from secemb_party.ui.login_sessions import LoginLimit, Sessions
 from secemb_party.ui.render import PAGES

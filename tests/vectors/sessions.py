@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 from tests.vectors.values import Case, elements, numbers, raw, words32
 
+from secemb_lab.party_round import PartyRound
 from secemb_lab.vectors.document import each, plain
 from secemb_lab.vectors.source import Replay
-from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import reading, secure_sum, writing
 from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots

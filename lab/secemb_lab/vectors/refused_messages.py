@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from secemb_lab.party_round import PartyRound
 from secemb_lab.vectors.document import Json
 from secemb_lab.vectors.relays import Server1
 from secemb_lab.vectors.source import Recorder, Replay, Source
 from secemb_lab.vectors.specifications import direct
-from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.backend import Words32

@@ -6,11 +6,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from secemb_lab.party_round import PartyRound
 from secemb_lab.vectors.document import Json
 from secemb_lab.vectors.hpke import encrypt_with
 from secemb_lab.vectors.source import Source
 from secemb_lab.vectors.specifications import binned, direct
-from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import holds
 from secemb_shared.dpf._portable import Portable

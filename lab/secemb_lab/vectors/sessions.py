@@ -5,11 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from secemb_lab.party_round import PartyRound
 from secemb_lab.vectors.document import Json, each, hex_floats, plain
 from secemb_lab.vectors.source import Recorder, Replay, Source
 from secemb_lab.vectors.specifications import binned, direct
 from secemb_party.evaluation import Share
-from secemb_party.round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.messages import RoundSpec, TaskSpec, public_keys_digest, public_update_digest

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger
+from secemb_party.metrics import Metrics
 from secemb_party.service import Parts, Party
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelFiles, Shape, ShareFiles
-from secemb_party.telemetry import Metrics
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
 from secemb_shared.messages import TaskSpec

@@ -6,7 +6,7 @@ from secemb_party.accountant import MOST_ROUNDS, Terms, epsilon, epsilon_known, 
 from secemb_party.compute.threads import Workers
 from secemb_party.errors import BudgetSpentError
 from secemb_party.ledger import Ledger, RoundRecord
-from secemb_party.telemetry import Metrics
+from secemb_party.metrics import Metrics
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import SUM_SIZES

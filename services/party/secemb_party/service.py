@@ -31,8 +31,8 @@ from secemb_party.errors import (
 from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
 from secemb_party.ledger import Ledger, RoundRecord, RoundState, Stored, Upload
 from secemb_party.ledger.records import ENDED
+from secemb_party.metrics import Metrics, Transport
 from secemb_party.storage import Model, ModelStore, Shape, ShareStore, initial_model
-from secemb_party.telemetry import Metrics, Transport
 from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck, TicketExpiredError
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.errors import SessionError

@@ -27,8 +27,8 @@ from sqlalchemy import make_url
 
 from secemb_party.errors import SettingsError
 from secemb_party.ledger.database import parse
+from secemb_party.logs import Format, Level
 from secemb_party.secret_file import SecretFile
-from secemb_party.telemetry import Format, Level
 
 PREFIX = "SECEMB_"
 DELIMITER = "__"

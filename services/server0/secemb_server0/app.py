@@ -16,9 +16,10 @@ from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
+from secemb_party.logs import get_logger
+from secemb_party.metrics import watch_event_loop
 from secemb_party.service import Party
 from secemb_party.settings import Settings
-from secemb_party.telemetry import get_logger, watch_event_loop
 from secemb_party.ui import Side, Surroundings, ui_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train

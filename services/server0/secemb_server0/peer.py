@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
 from secemb_party.ledger import RoundRecord, SessionSummary
+from secemb_party.metrics import Metrics
 from secemb_party.peer_messages import (
     AbortReason,
     Announcement,
@@ -25,7 +26,6 @@ from secemb_party.peer_messages import (
 )
 from secemb_party.relay_frames import Reply, ReplyReader
 from secemb_party.storage import Model
-from secemb_party.telemetry import Metrics
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.relay_key import RELAY_KEY_BYTES
 

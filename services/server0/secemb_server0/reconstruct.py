@@ -4,8 +4,8 @@ import numpy as np
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.evaluation import Share
+from secemb_party.logs import get_logger
 from secemb_party.storage import Model, ModelStore
-from secemb_party.telemetry import get_logger
 from secemb_server0.optimiser import Adam, Gradient, GradientError, Optimiser, Sgd
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec

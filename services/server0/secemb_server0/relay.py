@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from secemb_party.errors import BusyError, PeerUnavailableError
+from secemb_party.metrics import Metrics
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal
 from secemb_party.service import Party, Place
-from secemb_party.telemetry import Metrics
 from secemb_party.tickets import Claim
 from secemb_party.upload_macs import Kept, Sent
 from secemb_server0.peer import RelayLine

@@ -23,7 +23,7 @@ from secemb_party.http.session_routes import (
     Notify,
     session_router,
 )
-from secemb_party.telemetry import Metrics
+from secemb_party.metrics import Metrics
 from secemb_party.upload_macs import Sent
 from secemb_server0.join import AnnouncedKey
 from secemb_server0.relay import RelayedSessions, RelayRefusedError

@@ -15,9 +15,9 @@ from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
+from secemb_party.metrics import watch_event_loop
 from secemb_party.service import Party
 from secemb_party.settings import Settings
-from secemb_party.telemetry import watch_event_loop
 from secemb_party.ui import Side, Surroundings, ui_routes
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.relay_keys import KEYS_FILE, RelayKeys

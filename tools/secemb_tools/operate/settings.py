@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from secemb_party.logs import configure_logs, get_logger
 from secemb_party.secret_file import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
-from secemb_party.telemetry import configure_logs, get_logger
 from secemb_shared.errors import SecEmbError
 from secemb_tools.errors import OperationError
 

@@ -18,7 +18,7 @@ from secemb_party.http.problems import (
     install_problems,
 )
 from secemb_party.http.security import add_schemes
-from secemb_party.telemetry import Metrics
+from secemb_party.metrics import Metrics
 
 
 class Service(FastAPI):

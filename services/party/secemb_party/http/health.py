@@ -6,8 +6,9 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from secemb_party.logs import get_logger
+from secemb_party.metrics import CONTENT_TYPE, Metrics
 from secemb_party.service import Check
-from secemb_party.telemetry import CONTENT_TYPE, Metrics, get_logger
 
 Readiness = Callable[[], Awaitable[Sequence[Check]]]
 

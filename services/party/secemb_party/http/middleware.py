@@ -10,7 +10,8 @@ from time import perf_counter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, reset_contextvars
 
-from secemb_party.telemetry import Metrics, debugging, get_logger
+from secemb_party.logs import debugging, get_logger
+from secemb_party.metrics import Metrics
 
 REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"

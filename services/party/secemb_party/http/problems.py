@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from secemb_party import errors, tickets
 from secemb_party.http import ranges, requests
-from secemb_party.telemetry import get_logger
+from secemb_party.logs import get_logger
 from secemb_shared import errors as shared
 
 PREFIX = "urn:secemb:problem:"

@@ -16,8 +16,9 @@ from secemb_party.errors import ForbiddenError
 from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
 from secemb_party.http.requests import RequestInvalidError, SlowBodyError
 from secemb_party.http.security import has_hash
+from secemb_party.logs import get_logger
+from secemb_party.metrics import Metrics
 from secemb_party.service import Clock, Party
-from secemb_party.telemetry import Metrics, get_logger
 from secemb_party.ui.login_sessions import LIFETIME, LoginLimit, Session, Sessions
 from secemb_party.ui.render import Renderer
 from secemb_shared.errors import SecEmbError

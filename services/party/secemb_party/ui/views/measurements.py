@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from secemb_party.telemetry import Metrics
+from secemb_party.metrics import Metrics
 
 WINDOW = 30.0  # seconds that a rate is taken over
 _SHORTEST = 0.5

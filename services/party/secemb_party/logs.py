@@ -1,0 +1,121 @@
+"""Log lines, none of which can name a device.
+
+They carry plain values under harmless names. Anything else is withheld, and an exception is described by its type and
+place, without its message.
+"""
+
+import logging
+import sys
+import traceback
+from functools import cache
+from typing import Literal, TextIO, cast
+
+import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["json", "text"]
+
+_LINES = logging.getLogger("secemb")
+_LONGEST_TEXT = 200
+# A name is split at "_": peer_token and item_ids are caught too.
+# fmt: off
+_SECRET_NAMES = {
+    "authorization", "bearer", "body", "bodies", "cookie", "gradient", "gradients", "header", "headers", "item",
+    "items", "key", "keys", "noise", "password", "payload", "query", "rating", "ratings", "secret", "secrets",
+    "seed", "seeds", "session", "share", "shares", "ticket", "tickets", "token", "tokens", "words",
+}
+# fmt: on
+_FOREIGN_LEVELS = {"uvicorn.error": logging.INFO}  # other libraries log requests below WARNING: httpx logs every URL
+
+
+@cache
+def get_logger() -> FilteringBoundLogger:
+    """Return the logger of the services. It withholds secrets whether or not logs are configured."""
+    processors: list[Processor] = [
+        structlog.stdlib.filter_by_level,
+        structlog.contextvars.merge_contextvars,
+        withhold_secrets,
+        *_COMMON,
+        structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+    ]
+    logger = structlog.wrap_logger(
+        _LINES,
+        processors=processors,
+        # Not the one for the standard library: its `exception` hands the exception on as it is.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        cache_logger_on_first_use=True,
+    )
+    return cast(FilteringBoundLogger, logger)
+
+
+def debugging() -> bool:
+    """Return whether debug lines are wanted: making one costs more than asking."""
+    return _LINES.isEnabledFor(logging.DEBUG)
+
+
+def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -> None:
+    """Send our lines and those of libraries to `stream` (stderr), one JSON object or one line of text each."""
+    text = structlog.dev.ConsoleRenderer(colors=False)
+    renderer: Processor = structlog.processors.JSONRenderer() if format == "json" else text
+    formatter = structlog.stdlib.ProcessorFormatter(
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        foreign_pre_chain=[keep_first_line, *_COMMON],
+    )
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(formatter)
+    logging.getLogger().handlers[:] = [handler]
+    _set_levels(level)
+
+
+def withhold_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Withhold values with a secret's name and values that are not plain; log their names."""
+    withheld = [name for name, value in event.items() if name != "exc_info" and not _may_be_logged(name, value)]
+    for name in withheld:
+        del event[name]
+    if withheld:
+        event["withheld"] = " ".join(sorted(withheld))
+    return event
+
+
+def describe_exceptions(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Replace an exception by its type and place: its message may quote a request."""
+    info = event.pop("exc_info", None)
+    event.pop("stack_info", None)
+    error = sys.exc_info()[1] if info is True else info[1] if isinstance(info, tuple) else info
+    if isinstance(error, BaseException):
+        frames = traceback.extract_tb(error.__traceback__)[-3:]
+        event["error"] = type(error).__name__
+        event["where"] = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
+    return event
+
+
+def keep_first_line(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Shorten a library's message to its first line: asyncio puts the message of a lost exception in the second."""
+    event["event"] = str(event["event"]).partition("\n")[0][:_LONGEST_TEXT]
+    return event
+
+
+_COMMON: list[Processor] = [
+    describe_exceptions,
+    structlog.stdlib.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+
+
+def _may_be_logged(name: str, value: object) -> bool:
+    if _SECRET_NAMES & set(name.lower().split("_")):
+        return False
+    return value is None or isinstance(value, int | float) or (isinstance(value, str) and len(value) <= _LONGEST_TEXT)
+
+
+def _set_levels(level: Level) -> None:
+    logging.getLogger().setLevel(logging.WARNING)
+    _LINES.setLevel(level.upper())
+    for name, minimum in _FOREIGN_LEVELS.items():
+        logging.getLogger(name).setLevel(minimum)
+    access = logging.getLogger("uvicorn.access")  # its lines hold paths, and paths hold ids
+    access.handlers, access.propagate = [], False
+    for name in ("uvicorn", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [], True

@@ -1,0 +1,128 @@
+"""Metrics: counted for each app, with words for labels and never an id."""
+
+import asyncio
+import time
+
+import pytest
+
+from secemb_party.metrics import Metrics, watch_event_loop
+
+SECRET = "hunter2"
+
+
+def test_two_apps_in_one_process_count_apart() -> None:
+    one, other = Metrics(), Metrics()
+    one.session("keys", 2)
+    assert b'secemb_sessions_total{phase="keys",transport="direct"} 2.0' in one.render()
+    assert b"phase=" not in other.render().replace(b"round_phase", b"")
+
+
+def test_everything_that_is_recorded_can_be_read() -> None:
+    metrics = Metrics()
+    metrics.request(route="/v1/tasks/{task}/join", method="POST", status=200, seconds=0.01)
+    metrics.request(route="unmatched", method="BREW", status=404, seconds=0.01)
+    metrics.expect_problems(["round-closed"])
+    metrics.refused("busy")
+    metrics.refused_by_peer("round-closed")
+    metrics.refused_by_peer(SECRET)
+    metrics.round_ended("published")
+    metrics.round_phase("sealing", 1.5)
+    with metrics.kernel("evaluate"):
+        pass
+    metrics.moved(received=10, sent=20)
+    metrics.peer_call("seal", "ok")
+    metrics.watch_queue(lambda: 3)
+    metrics.loop_lag(lately=0.25, largest=0.5)
+    metrics.stranger()
+    metrics.model_version(17)
+    text = metrics.render().decode()
+    for line in (
+        'secemb_request_seconds_count{method="POST",route="/v1/tasks/{task}/join",status="200"} 1.0',
+        'secemb_request_seconds_count{method="other",route="unmatched",status="404"} 1.0',
+        'secemb_refusals_total{by="self",problem="busy"} 1.0',
+        'secemb_refusals_total{by="peer",problem="round-closed"} 1.0',
+        'secemb_refusals_total{by="peer",problem="unknown"} 1.0',
+        'secemb_rounds_total{outcome="published"} 1.0',
+        'secemb_round_phase_seconds_sum{phase="sealing"} 1.5',
+        'secemb_kernel_seconds_count{operation="evaluate"} 1.0',
+        'secemb_bytes_total{direction="in"} 10.0',
+        'secemb_bytes_total{direction="out"} 20.0',
+        'secemb_peer_calls_total{outcome="ok",route="seal"} 1.0',
+        "secemb_queue_places_taken 3.0",
+        "secemb_event_loop_lag_seconds 0.25",
+        "secemb_event_loop_lag_largest_seconds 0.5",
+        "secemb_peer_strangers_total 1.0",
+        "secemb_model_version 17.0",
+    ):
+        assert line in text.splitlines()
+    assert SECRET not in text
+
+
+def test_the_peer_cannot_invent_problems_without_end() -> None:
+    """An ended round tells the operator of all of them, in an event of a few thousand characters."""
+    metrics = Metrics()
+    for number in range(500):
+        metrics.refused_by_peer("".join(chr(97 + int(digit)) for digit in f"{number:040d}"))
+    assert metrics.refusals() == {"peer: unknown": 500}
+
+
+@pytest.mark.parametrize("label", ["", "Keys", "9f86d081884c7d65", "round-17", "a b", "x" * 41, SECRET])
+def test_a_label_with_an_id_in_it_is_refused(label: str) -> None:
+    metrics = Metrics()
+    for record in (metrics.refused, metrics.session, metrics.round_ended):
+        with pytest.raises(ValueError, match="do not belong in metrics"):
+            record(label)
+    assert b"_total{" not in metrics.render()
+
+
+@pytest.mark.parametrize("path", ["", "v1", "/v1/rounds/9f86d081884c7d65", "/v1/rounds/17/keys", "/v1/Ab", "/a?b=c"])
+def test_a_path_is_not_taken_for_a_route(path: str) -> None:
+    with pytest.raises(ValueError, match="by its template"):
+        Metrics().request(route=path, method="GET", status=200, seconds=0.0)
+
+
+def hold_up(seconds: float) -> None:
+    """Keep the event loop from doing anything else."""
+    time.sleep(seconds)
+
+
+@pytest.mark.asyncio
+async def test_a_lag_of_the_event_loop_is_remembered_for_a_while_and_the_largest_for_ever() -> None:
+    metrics = Metrics()
+    task = asyncio.create_task(watch_event_loop(metrics, every=0.0, remembered=2))
+    await asyncio.sleep(0)
+    hold_up(0.05)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    figures = {name: value for name, _, value in metrics.figures()}
+    assert figures["secemb_event_loop_lag_largest_seconds"] >= 0.05
+    assert figures["secemb_event_loop_lag_seconds"] <= figures["secemb_event_loop_lag_largest_seconds"]
+    for _ in range(100):  # until two in a row were on time, however busy the machine is
+        await asyncio.sleep(0)
+        if {name: value for name, _, value in metrics.figures()}["secemb_event_loop_lag_seconds"] < 0.05:
+            break
+    else:
+        pytest.fail("what is long past is still shown as recent")
+    assert {name: value for name, _, value in metrics.figures()}["secemb_event_loop_lag_largest_seconds"] >= 0.05
+    task.cancel()
+
+
+def test_an_alert_sees_the_first_problem_of_its_kind() -> None:
+    metrics = Metrics()
+    metrics.expect_problems(["proof-refused"])
+    assert 'secemb_refusals_total{by="self",problem="proof-refused"} 0.0' in metrics.render().decode().splitlines()
+    assert metrics.refusals() == {}
+    metrics.refused("proof-refused")
+    assert metrics.refusals() == {"proof-refused": 1}
+
+
+@pytest.mark.asyncio
+async def test_the_event_loop_is_watched_until_it_ends() -> None:
+    metrics = Metrics()
+    task = asyncio.create_task(watch_event_loop(metrics, every=0.0))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not task.done()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
