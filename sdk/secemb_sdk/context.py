@@ -18,7 +18,7 @@ from secemb_shared.randomness import RandomBytes, secure_bytes
 
 DIRECT, RELAYED = "direct", "relayed"  # the transports
 _KEYS_PACE = 0.1  # of the pace
-_SMALL_CHANGE = 8192  # bytes of what is no message: the task, the round, the ticket, receipts
+_OVERHEAD = 8192  # bytes beside the messages: the task, the round, the ticket, receipts
 
 
 def always() -> bool:
@@ -28,38 +28,38 @@ def always() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the app asks of a round. Nothing is sent that `allowed` does not allow at that moment."""
+    """The limits that an app sets. Nothing is sent while `allowed` returns False."""
 
-    allowed: Callable[[], bool] = always  # unmetered network? on power? asked before every request, so it must be quick
-    seconds: float = 120.0  # one call of `contribute()` ends after this long; what is left goes on at the next
-    bytes: int | None = None  # bodies in both directions; a round that needs more is not begun
-    # The update leaves so long after the answers to the keys, unless training takes longer: otherwise the time between
-    # them would say how many items a device has.
+    allowed: Callable[[], bool] = always  # unmetered network? on power? Called before every request: it must be quick
+    seconds: float = 120.0  # the longest that one call of `contribute()` takes; the next call continues
+    bytes: int | None = None  # bodies in both directions; a round that needs more is not started
+    # Between the answers to the keys and the update, unless training takes longer: otherwise this time would tell how
+    # many items a device has.
     pace_seconds: float = 3.0
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < float("inf"):
             raise PolicyError("seconds must be a positive number")
         if not 0 <= self.pace_seconds < self.seconds:
-            raise PolicyError("pace_seconds must be at least 0 and below seconds, or no round would ever end")
+            raise PolicyError("pace_seconds must be at least 0 and below seconds, or no round could end")
 
     @property
     def keys_seconds(self) -> float:
-        """Return how long after a ticket keys are sent, however many items were to be placed."""
+        """Return how long after the ticket keys are sent, however many items had to be placed."""
         return _KEYS_PACE * self.pace_seconds
 
     def check_bytes(self, task: TaskSpec, *, relayed: bool = False) -> None:
-        """Refuse a budget that a training round without repeats would overrun."""
+        """Raise if a training round without retries would exceed the budget."""
         needed = round_bytes(task, relayed=relayed)
         if self.bytes is not None and needed > self.bytes:
-            raise PolicyError(f"a round of this task moves {needed:,} bytes; allow that many, or do not take part")
+            raise PolicyError(f"a round of this task moves {needed:,} bytes; allow that many in the policy")
 
 
 def round_bytes(task: TaskSpec, *, relayed: bool = False) -> int:
-    """Return what a training round moves in both directions together, if nothing has to be repeated."""
+    """Return the bytes that a training round moves in both directions together, without retries."""
     sizes = Sizes.of(task)
     messages = sizes.relayed_upload + sizes.relayed_download if relayed else sizes.upload + sizes.download
-    return messages + 4 * task.dense_size + _SMALL_CHANGE
+    return messages + 4 * task.dense_size + _OVERHEAD
 
 
 Clock = Callable[[], float]
@@ -73,23 +73,25 @@ class Context:
     task_id: bytes
     token: str | None = field(default=None, repr=False)
     policy: Policy = field(default_factory=Policy)
-    model: Model | None = None  # None: matrix factorisation of the task's width
+    model: Model | None = None  # None: matrix factorisation with the task's width
     rate: float | None = None  # of the private part's optimiser; None: the task's rate for rows
     epochs: int = 1
     hold_out: float = 0.1  # the fraction of ratings that is for evaluation alone
     transport: str | None = None  # direct or relayed; None: relayed where the task allows it
-    clock: Clock = time.monotonic  # decides
-    wall_clock: Clock = time.time  # dates receipts and detections, and tells whether it is a relay key's time
+    clock: Clock = time.monotonic  # for all waiting and deadlines
+    wall_clock: Clock = time.time  # dates receipts and detections, and tells whether a relay key is valid
     random_bytes: RandomBytes = secure_bytes
 
     def model_for(self, task: TaskSpec) -> Model:
         """Return the model, or raise unless it fits the task."""
         if self.epochs > 1 and task.privacy is not None and task.privacy.unit == RECORD:
-            raise MisfitError("where each rating is cut apart a round is one epoch; open the device with epochs=1")
+            raise MisfitError(
+                "this task clips each rating separately, so a round is one epoch; open the device with epochs=1"
+            )
         model: Model = self.model or MatrixFactorisation(dimension=task.row_width - 1)
         if (model.row_width, model.dense_size) != (task.row_width, task.dense_size):
             raise MisfitError(
-                f"the task has rows of {task.row_width} numbers and {task.dense_size} dense ones, the model "
+                f"the task has {task.row_width} numbers in a row and {task.dense_size} in the dense part, the model "
                 f"{model.row_width} and {model.dense_size}; open the device with the task's model"
             )
         return model
@@ -105,11 +107,11 @@ class Context:
         self.policy.check_bytes(task, relayed=self.transport_for(task) == RELAYED)
 
     def rate_for(self, task: TaskSpec) -> float:
-        """Return the rate at which the private part learns."""
+        """Return the learning rate of the private part."""
         return decimal(task.row_rate) if self.rate is None else self.rate
 
     def note(self, misconduct: Misconduct) -> None:
-        """Count what a server does against the protocol. A home that cannot keep it must not change what is sent."""
+        """Count misconduct of a server. A home that cannot store it must not change what is sent."""
         with suppress(HomeError):
             self.vault.note(misconduct, date_of(self.wall_clock()))
 

@@ -1,4 +1,4 @@
-"""A device as an app uses it: on an event loop, or blocking. Both are thin; the steps are the same.
+"""A device as an app uses it: on an event loop, or blocking. Both run the same steps.
 
 async with Device.open(home=folder, servers=(url0, url1), task=task_id, token=token) as device:
     device.log(item=318, rating=5.0)
@@ -36,16 +36,16 @@ _TASK_DIGITS = 64
 class Opening:
     """The arguments of `Device.open` and `Device.open_blocking`."""
 
-    home: Path | str  # a directory for this device and task alone; made if it is not there
+    home: Path | str  # a directory for this device and task alone; created if it does not exist
     servers: tuple[str, str]  # addresses of server 0 and server 1
     task: str  # the task's id: 64 hexadecimal digits
-    token: str | None = field(default=None, repr=False)  # from the operator of server 0; None where anybody may join
-    model: Model | None = None  # None: matrix factorisation as wide as the task's rows
+    token: str | None = field(default=None, repr=False)  # from the operator of server 0; None where enrolment is open
+    model: Model | None = None  # None: matrix factorisation with the task's width
     key: bytes | None = field(default=None, repr=False)  # 16 or 32 random bytes; with it the home is encrypted
     policy: Policy | None = None
-    pins: Sequence[Pins] | None = None  # for each server digests of public keys, of which it must show one
-    trust: Trust = None  # an SSLContext or a file of authorities; None: those of the system
-    rate: float | None = None  # at which the private part learns; None: the task's rate for rows
+    pins: Sequence[Pins] | None = None  # for each server, digests of public keys; it must show one of them
+    trust: Trust = None  # an SSLContext or a file of authorities; None: the system's
+    rate: float | None = None  # learning rate of the private part; None: the task's rate for rows
     epochs: int = 1  # passes over the ratings in a round
     hold_out: float = 0.1  # the fraction of ratings that is kept for evaluation and never trained on
     transport: Literal["direct", "relayed"] | None = None  # None: relayed where the task allows it
@@ -63,7 +63,7 @@ class Opening:
         if self.pins is not None and len(self.pins) != 2:
             raise PinError("pins are two lists of digests, one for each server")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
-            raise EnrolmentError("a token is one line of printable ASCII; copy it anew from the operator's message")
+            raise EnrolmentError("a token is one line of printable ASCII; copy it again from the operator's message")
         if self.epochs < 1 or not 0 <= self.hold_out < 1:
             raise PolicyError("epochs must be at least 1, and hold_out at least 0 and below 1")
         if self.transport not in (None, DIRECT, RELAYED):
@@ -75,7 +75,7 @@ class Opening:
         return check_address(self.servers[0]), check_address(self.servers[1])
 
     def open_home(self) -> Context:
-        """Take hold of the home, and return what the device's steps need."""
+        """Open the home, and return what the device's steps work with."""
         home = Home(self.home, FileCipher(self.key))
         try:
             vault = Vault(home, random_bytes=self.random_bytes)
@@ -100,7 +100,7 @@ class Opening:
 
 
 class Owned:
-    """What the owner of a device may do without a network."""
+    """What the owner of a device can do without a network."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -109,11 +109,11 @@ class Owned:
         return f"<{type(self).__name__} of task {self._context.task_id.hex()[:8]}>"
 
     def log(self, *, item: int, rating: float) -> None:
-        """Remember what the owner thinks of an item; it is on disk on return. The last rating of an item counts."""
+        """Store the owner's rating of an item; it is on disk on return. The last rating of an item counts."""
         self._context.vault.log([(item, rating)])
 
     def log_many(self, ratings: Mapping[int, float]) -> None:
-        """Remember several ratings in one write."""
+        """Store several ratings in one write."""
         self._context.vault.log(ratings.items())
 
     def receipts(self) -> list[Receipt]:
@@ -121,15 +121,15 @@ class Owned:
         return self._context.vault.receipts()
 
     def detections(self) -> list[Detection]:
-        """Return what this device has noticed of servers that do not keep to the protocol, by kind."""
+        """Return what this device has detected of servers that break the protocol, by kind."""
         return [one for _, one in sorted(self._context.vault.detections().items())]
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, the private part and the session under way; with `receipts` those and the detections too."""
+        """Erase ratings, the private part and the pending session; with `receipts`, receipts and detections too."""
         self._context.vault.forget(receipts=receipts)
 
     def export(self) -> dict[str, Any]:
-        """Return everything that is known about the owner, as data that `json.dumps` takes."""
+        """Return everything that this device knows about its owner, as data for `json.dumps`."""
         return self._context.vault.export()
 
 
@@ -145,7 +145,7 @@ class Device(Owned):
         self._contributing, self._advising = asyncio.Lock(), asyncio.Lock()
 
     async def contribute(self) -> Outcome:
-        """Take part in one round, or go on with one that was cut short; return what became of it."""
+        """Take part in one round, or continue one that was interrupted; return how it ended."""
         async with self._contributing:
             return await drive_async(contribute(self._context), self._transport)
 
@@ -158,7 +158,7 @@ class Device(Owned):
             return await drive_async(steps, self._transport)
 
     async def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
-        """Return candidates with their scores, best first, from rows that are read privately."""
+        """Return candidates with their scores, best first; neither server learns which they are."""
         steps = rank_candidates(self._context, candidates, include_rated=include_rated)
         async with self._advising:
             return await drive_async(steps, self._transport)
@@ -173,7 +173,7 @@ class BlockingDevice(Owned):
         self._contributing, self._advising = threading.Lock(), threading.Lock()
 
     def contribute(self) -> Outcome:
-        """Take part in one round, or go on with one that was cut short; return what became of it."""
+        """Take part in one round, or continue one that was interrupted; return how it ended."""
         with self._contributing:
             return drive_blocking(contribute(self._context), self._transport)
 
@@ -184,7 +184,7 @@ class BlockingDevice(Owned):
             return drive_blocking(steps, self._transport)
 
     def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
-        """Return candidates with their scores, best first, from rows that are read privately."""
+        """Return candidates with their scores, best first; neither server learns which they are."""
         steps = rank_candidates(self._context, candidates, include_rated=include_rated)
         with self._advising:
             return drive_blocking(steps, self._transport)
@@ -197,7 +197,7 @@ class AsyncOpening(Opening):
     _open: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
 
     async def __aenter__(self) -> Device:
-        from secemb_sdk.http import HttpTransport  # here, because httpx takes long to import
+        from secemb_sdk.http import HttpTransport  # here, because httpx is slow to import
 
         async with AsyncExitStack() as opened:
             context = await asyncio.to_thread(self.open_home)
@@ -232,6 +232,6 @@ class BlockingOpening(Opening):
         self._open.close()
 
 
-# The arguments of an opening are those of its dataclass, written once for both.
+# The fields of the dataclasses are the arguments, written once for both.
 Device.open = AsyncOpening
 Device.open_blocking = BlockingOpening

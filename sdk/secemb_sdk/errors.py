@@ -1,28 +1,34 @@
-"""Every error of the SDK, as one tree under the product's own.
+"""Every error of the SDK, as one tree under the product's root.
 
 SecEmbError
 └── DeviceError
     ├── EnrolmentError         server 0 does not know the token
-    ├── PinError               a server, its key or its task is not the one that this device was opened with
+    ├── PinError               a server, its key or its task is not the one this device was opened with
     ├── AddressError           a server's address that cannot be used safely
-    ├── PolicyError            a policy that no round of the task can keep
-    ├── MisfitError            a model of another shape than the task's, or than the private part in the home
-    ├── RatingError            what was logged is no item or no rating
+    ├── PolicyError            a policy that no round of the task can meet
+    ├── RatingError            a logged item or rating that is not valid
+    ├── MisfitError            a model that does not fit the task, or the private part in the home
+    ├── ModelError             a model that cannot be made, trained or asked
+    │   ├── UnknownModelError      no model has this name
+    │   ├── TorchMissingError      the model needs torch, which is not installed
+    │   ├── PartError              a part of a model that does not have the model's shape
+    │   └── NotFiniteLossError     a loss or a gradient is NaN or infinite
+    ├── CopyError              a copy of the model that is damaged, or that the servers do not agree on
     ├── HomeError              the home directory cannot be used
-    │   ├── HomeInUseError         somebody else has it open
-    │   ├── HomeKeyError           no key, or not the one it is encrypted with
-    │   ├── DamagedError           a file is not what was written
+    │   ├── HomeInUseError         another process or object has it open
+    │   ├── HomeKeyError           the key is missing or wrong
+    │   ├── DamagedError           a file is corrupted
     │   ├── NewerHomeError         written by a newer version of the SDK
-    │   └── ForgottenError         the private part was erased while a round was under way
+    │   └── ForgottenError         the private part was erased during a round
     └── ExchangeError          a server does not do what it is asked
-        ├── UnavailableError       not now; later it may
-        ├── GoneError              the round, the ticket or the version is gone
-        ├── OutdatedKeyError       sealed to a key that server 1 does not use any more
-        ├── ConflictError          other bytes of this session are known there
-        └── RefusedError           this message is refused, and would be again
+        ├── UnavailableError       not now; retry later
+        ├── GoneError              the round, the ticket or the version has ended
+        ├── OutdatedKeyError       encrypted to a key that server 1 no longer uses
+        ├── ConflictError          the server holds other bytes of this session
+        └── RefusedError           the message is refused, and would be again
 
-`contribute()` raises no `ExchangeError`: it says in its outcome what became of the round. No message holds an item, a
-rating, a key or a token.
+`contribute()` raises no `ExchangeError`: its outcome tells how the round ended. No message contains an item, a rating,
+a key or a token.
 """
 
 from secemb_sdk.home.detections import Misconduct
@@ -30,15 +36,15 @@ from secemb_shared.errors import SecEmbError
 
 
 class DeviceError(SecEmbError):
-    """Root of what the SDK raises on purpose."""
+    """Root of everything that the SDK raises on purpose."""
 
     def __init__(self, *words: object, noticed: Misconduct | None = None) -> None:
         super().__init__(*words)
-        self.noticed = noticed  # of a server; None where it may be as it should
+        self.noticed = noticed  # what a server did against the protocol, if it did
 
 
 class EnrolmentError(DeviceError):
-    """Server 0 does not know the enrolment token, or no longer."""
+    """Server 0 does not know the enrolment token, or has revoked it."""
 
 
 class PinError(DeviceError):
@@ -53,12 +59,36 @@ class PolicyError(DeviceError, ValueError):
     """No round of the task fits the policy."""
 
 
-class MisfitError(DeviceError, ValueError):
-    """The model does not have the shape of the task or of the private part in the home."""
-
-
 class RatingError(DeviceError, ValueError):
-    """An item or a rating that cannot be."""
+    """A logged item or rating is not valid."""
+
+
+class MisfitError(DeviceError, ValueError):
+    """The model does not have the shape of the task, or of the private part in the home."""
+
+
+class ModelError(DeviceError):
+    """A model cannot be made, trained or asked."""
+
+
+class UnknownModelError(ModelError, ValueError):
+    """No model is registered under this name."""
+
+
+class TorchMissingError(ModelError, ImportError):
+    """Torch is not installed."""
+
+
+class PartError(ModelError, ValueError):
+    """A part of a model does not have the model's shape."""
+
+
+class NotFiniteLossError(ModelError, ArithmeticError):
+    """A loss or a gradient is NaN or infinite."""
+
+
+class CopyError(DeviceError):
+    """A copy of the public model is damaged, or is not the one that both servers publish."""
 
 
 class HomeError(DeviceError):
@@ -70,11 +100,11 @@ class HomeInUseError(HomeError):
 
 
 class HomeKeyError(HomeError):
-    """The home is encrypted with another key, or with none."""
+    """The home is encrypted with another key, or not encrypted."""
 
 
 class DamagedError(HomeError):
-    """A file of the home is not what was written."""
+    """A file of the home is corrupted."""
 
 
 class NewerHomeError(HomeError):
@@ -82,7 +112,7 @@ class NewerHomeError(HomeError):
 
 
 class ForgottenError(HomeError):
-    """The private part was erased while a round was under way."""
+    """The private part was erased during a round."""
 
 
 class ExchangeError(DeviceError):
@@ -90,48 +120,24 @@ class ExchangeError(DeviceError):
 
     def __init__(self, reason: str, *, seconds: float | None = None, noticed: Misconduct | None = None) -> None:
         super().__init__(reason, noticed=noticed)
-        self.seconds = seconds  # after which it makes sense to ask again, where the server said so
+        self.seconds = seconds  # after which to retry, where the server said so
 
 
 class UnavailableError(ExchangeError):
-    """No answer, or not now."""
+    """The server did not answer, or cannot do it now."""
 
 
 class GoneError(ExchangeError):
-    """The round, the ticket or the model version is gone."""
+    """The round, the ticket or the model version has ended."""
 
 
 class OutdatedKeyError(ExchangeError):
-    """Something was sealed to a key that server 1 does not use any more."""
+    """Something was encrypted to a key that server 1 no longer uses."""
 
 
 class ConflictError(ExchangeError):
-    """A server holds other bytes of this session."""
+    """The server holds other bytes of this session."""
 
 
 class RefusedError(ExchangeError):
-    """A server refuses the message itself."""
-
-
-class ModelError(SecEmbError):
-    """A model cannot be trained or asked."""
-
-
-class NotFiniteLossError(ModelError, ArithmeticError):
-    """A loss or a gradient is NaN or infinite."""
-
-
-class PartError(ModelError, ValueError):
-    """A part of a model does not have the model's shape."""
-
-
-class UnknownModelError(ModelError, ValueError):
-    """No model is registered under this name."""
-
-
-class TorchMissingError(ModelError, ImportError):
-    """Torch is not installed."""
-
-
-class CopyError(DeviceError):
-    """A copy is damaged, or not the one that both servers publish."""
+    """The server refuses the message itself."""

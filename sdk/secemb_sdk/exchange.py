@@ -26,50 +26,50 @@ PREFIX = "urn:secemb:problem:"
 _LONGEST_WAIT = 86_400.0
 _FIRST_SERVER_FAULT = 500
 _LATER = "server {server} cannot do this now"
-_NOT_PASSED_ON = "server 0 does not pass on to server 1 what it was sent"
-_GONE = "the round, the ticket or the model version is gone at server {server}"
+_NOT_PASSED_ON = "server 0 does not pass on to server 1 what this device sent"
+_GONE = "the round, the ticket or the model version has ended at server {server}"
 
 Entry = tuple[type[DeviceError], str]  # the error, and what it says
 
 BY_SLUG: Mapping[str, Entry] = {
     "unauthorized": (EnrolmentError, "server {server} does not know the token; ask its operator for a new one"),
-    "task-unknown": (PinError, "server {server} does not serve this task; ask the operator for task and servers"),
+    "task-unknown": (PinError, "server {server} does not serve this task; check the task's id and the addresses"),
     "session-conflict": (ConflictError, "server {server} holds other bytes of this session"),
     "round-closed": (GoneError, _GONE),
     "round-unknown": (GoneError, _GONE),
     "session-unknown": (GoneError, _GONE),
     "ticket-refused": (GoneError, _GONE),
     "model-unknown": (GoneError, _GONE),
-    "not-found": (UnavailableError, "server {server} has no such service; check which server is 0 and which is 1"),
-    "relay-key-outdated": (OutdatedKeyError, "server 1 does not use the key any more that this was sealed to"),
+    "not-found": (UnavailableError, "server {server} has no such endpoint; check which server is 0 and which is 1"),
+    "relay-key-outdated": (OutdatedKeyError, "server 1 no longer uses the key that this was encrypted to"),
     "relay-box": (UnavailableError, _NOT_PASSED_ON),
     "relay-altered": (UnavailableError, _NOT_PASSED_ON),
-    "proof-refused": (UnavailableError, "server {server} does not take the upload for one with this session's keys"),
+    "proof-refused": (UnavailableError, "server {server} does not accept the MAC of this session's upload"),
     "relay-round": (UnavailableError, "the two servers announce different rounds"),
     "peer-refused": (UnavailableError, _LATER),
     "busy": (UnavailableError, _LATER),
     "unavailable": (UnavailableError, _LATER),
     "internal": (UnavailableError, _LATER),
-    "body-slow": (UnavailableError, "server {server} waited for the message too long"),
+    "body-slow": (UnavailableError, "server {server} gave up waiting for the message"),
 }
-# What a refusal tells about a server. Other bytes in a session do as well, but not where one joins.
+# What a refusal reveals about a server. So do other bytes in a session, but not in a join.
 NOTICED: Mapping[str, Misconduct] = {
     "relay-box": Misconduct.NOT_PASSED_ON,
     "relay-altered": Misconduct.NOT_PASSED_ON,
     "relay-round": Misconduct.ROUND,
     "proof-refused": Misconduct.MAC,
 }
-# For what stands in between and speaks no problem documents: proxies, load balancers.
+# For proxies and load balancers, which send no problem documents.
 BY_STATUS: Mapping[int, Entry] = {
     401: BY_SLUG["unauthorized"],
-    404: (UnavailableError, "there is no SecEmb server behind the address of server {server}; check the address"),
+    404: (UnavailableError, "there is no SecEmb server at the address of server {server}; check the address"),
     408: BY_SLUG["body-slow"],
     409: BY_SLUG["session-conflict"],
     410: BY_SLUG["round-closed"],
     425: (UnavailableError, _LATER),
     429: BY_SLUG["busy"],
 }
-_REDIRECTED: Entry = (UnavailableError, "server {server} answers with a redirect; give its final address")
+_REDIRECTED: Entry = (UnavailableError, "server {server} redirects; give its final address")
 _REFUSED: Entry = (RefusedError, "server {server} refuses the message; update this app or the server")
 
 
@@ -83,22 +83,22 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def error_for(server: int, answer: Answer) -> DeviceError:
-    """Return the error that an answer of another status than 2xx or 304 stands for."""
+    """Return the error for an answer whose status is neither 2xx nor 304."""
     document = _document(answer)
     kind, words = _entry(answer, document)
-    # Server 0 may say this of anything: the device hears whom it names, and from whom it has that.
+    # Server 0 may claim this of anything, so the message tells whom it names and who says so.
     other = server == 0 and document.get("refused_by") == 1
     said = words.format(server="1 (as server 0 says)" if other else server)
     if not issubclass(kind, ExchangeError):
         return kind(said)
     slug = _slug(document)
-    # What this device has made has the right form; server 1 got something else.
+    # This device sends well-formed messages, so server 1 got something else.
     noticed = Misconduct.NOT_PASSED_ON if other and slug.startswith("message-") else NOTICED.get(slug)
     return kind(said, seconds=retry_after(answer), noticed=noticed)
 
 
 def retry_after(answer: Answer) -> float | None:
-    """Return the seconds of a Retry-After header; a date in it is not looked at, because this clock may be wrong."""
+    """Return the seconds of a Retry-After header; a date is ignored, because this device's clock may be wrong."""
     text = answer.headers.get("retry-after", "")
     return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else None
 
@@ -124,11 +124,11 @@ def _slug(document: Mapping[str, object]) -> str:
 
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
-_POLICY_SECONDS = 60.0  # until a policy that says no may say yes
-_OVER = "the time for this call is over"
+_POLICY_SECONDS = 60.0  # until a policy that does not allow may allow
+_TIMED_OUT = "the time for this call has run out"
 _ANSWERED = (200, 202, 206, 304)
 
-Accept = Callable[[Request, Answer], str | None]  # why an answer does not show what it must, in words
+Accept = Callable[[Request, Answer], str | None]  # the reason why an answer does not show what it must
 
 
 def anything(_request: Request, _answer: Answer) -> None:
@@ -136,7 +136,7 @@ def anything(_request: Request, _answer: Answer) -> None:
 
 
 class Exchange:
-    """One run of a device's steps: how long it may take, and what it has moved."""
+    """One call of a device: the requests of its steps, how long they may take, and what they have moved."""
 
     def __init__(self, context: Context, *, most_bytes: int | None = None) -> None:
         self.context, self._most_bytes = context, most_bytes
@@ -144,23 +144,23 @@ class Exchange:
         self.traffic = Traffic()
 
     def end_within(self, seconds: float) -> None:
-        """End earlier than the policy says."""
+        """Shorten the time that is left."""
         self._ends = min(self._ends, self.context.clock() + seconds)
 
     def wait_until(self, time: float) -> Steps[None]:
-        """Let time pass until the clock shows `time`; where that is after the end, end now."""
+        """Wait until the clock shows `time`; raise at once if the call would time out before."""
         seconds = time - self.context.clock()
         if seconds > 0 and time >= self._ends:
-            raise UnavailableError(_OVER, seconds=max(seconds, _FIRST_PAUSE))
+            raise UnavailableError(_TIMED_OUT, seconds=max(seconds, _FIRST_PAUSE))
         if seconds > 0:
             yield from pause(seconds)
 
     def note(self, misconduct: Misconduct) -> Steps[None]:
-        """Count what a server does against the protocol."""
+        """Count misconduct of a server."""
         yield from work(lambda: self.context.note(misconduct))
 
     def noting(self, steps: Steps[Result]) -> Steps[Result]:
-        """Carry on with steps; count what they end with if a server is to blame."""
+        """Run steps; if they raise because of a server's misconduct, count it."""
         try:
             return (yield from steps)
         except DeviceError as error:
@@ -169,7 +169,7 @@ class Exchange:
             raise
 
     def ask(self, *requests: Request, accept: Accept = anything) -> Steps[list[Answer]]:
-        """Send requests at the same time, each until it is answered; raise what the first refusal stands for."""
+        """Send requests at the same time, retrying each until it is answered; raise the error of the first refusal."""
         answers: dict[int, Answer] = {}
         tries = 0
         while True:
@@ -193,17 +193,17 @@ class Exchange:
 
     def _send(self, requests: list[Request]) -> Steps[list[Answer | Lost]]:
         if not self.context.policy.allowed():
-            raise UnavailableError("the policy does not allow it now", seconds=_POLICY_SECONDS)
+            raise UnavailableError("the policy does not allow requests now", seconds=_POLICY_SECONDS)
         left = self._ends - self.context.clock()
         if left <= 0:
-            raise UnavailableError(_OVER, seconds=_FIRST_PAUSE)
+            raise UnavailableError(_TIMED_OUT, seconds=_FIRST_PAUSE)
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
         if self._most_bytes is not None and moved > self._most_bytes:
-            raise RefusedError("sending this again would move more bytes than the policy allows")
+            raise RefusedError("a retry would move more bytes than the policy allows")
         try:
             found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
         except DeviceError:
-            # A server that is not the pinned one gets no byte. What the other one has got by then nobody says.
+            # A server without the pinned key gets no byte. How much the other one has got by then is not known.
             if len(requests) > 1:
                 self._count(requests, [Lost("")] * len(requests))
             raise
@@ -215,7 +215,7 @@ class Exchange:
             self.traffic.count(request, one)
 
     def _back_off(self, troubles: list[UnavailableError], tries: int) -> Steps[None]:
-        """Wait as long as the servers ask for, and a random part of an ever longer time, so that crowds dissolve."""
+        """Wait as long as the servers ask, and a random part of a growing time: devices must not retry all at once."""
         asked = max(error.seconds or 0.0 for error in troubles)
         ceiling = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries, 10))
         wait = asked + ceiling * int.from_bytes(self.context.random_bytes(4), "little") / 2**32
@@ -225,7 +225,7 @@ class Exchange:
 
 
 def server_time(answer: Answer) -> float | None:
-    """Return the server's clock as its answer shows it, in seconds since 1970."""
+    """Return the time of the server's clock, in seconds since 1970, from its answer."""
     try:
         return parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (KeyError, ValueError, OverflowError):

@@ -1,8 +1,8 @@
-"""Requests over HTTP with httpx: on the caller's event loop, or on one of its own while the caller waits.
+"""Requests over HTTP with httpx: on the caller's event loop, or on a separate one while the caller waits.
 
 Redirects are not followed, proxies and credentials of the environment are not used, cookies are not kept, nothing is
-decompressed, and of an answer no more is read than its request allows. The time of a request is that of all of it,
-whatever it is spent on: a server that sends its answer drop by drop is given up like one that is silent.
+decompressed, and no more of an answer is read than its request allows. A request's timeout covers all of it, so a
+server that sends its answer byte by byte times out like one that is silent.
 """
 
 import asyncio
@@ -18,19 +18,19 @@ from secemb_sdk.steps import Answer, Lost, Request, send_together
 from secemb_sdk.trust import Pins, Trust, check_address, make_context
 
 _CONNECT_SECONDS = 10.0
-_SILENT_SECONDS = 30.0  # no byte for so long: the connection is dead
+_SILENT_SECONDS = 30.0  # without a byte: the connection is dead
 _LIMITS = httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=30.0)
-_TOO_LONG = "the answer is longer than it may be"
+_TOO_LONG = "the answer is too long"
 _TOO_SLOW = "the answer took too long"
 _USUAL = {"accept-encoding": "identity", "user-agent": "secemb"}  # no version: devices look alike
-_PIECE = 1 << 14  # bytes of a body that are handed over at once: as many as fit a record of TLS
+_PIECE = 1 << 14  # bytes of a body that are handed over at once: one TLS record
 
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
 class _Moved:
-    """How much of the bodies of one exchange has gone each way."""
+    """How many bytes of bodies one exchange has moved each way."""
 
     sent: int = 0
     received: int = 0
@@ -46,7 +46,7 @@ class HttpTransport:
         self._clients = [httpx.AsyncClient(**one) for one in _settings(servers, trust, pins)]
 
     async def send(self, request: Request) -> Answer | Lost:
-        """Return the answer to one request, or that it was lost and what had moved by then."""
+        """Return the answer to one request, or `Lost` with what had moved by then."""
         moved = _Moved()
         try:
             async with asyncio.timeout(request.seconds):
@@ -75,11 +75,11 @@ class HttpTransport:
 
 
 class BlockingHttpTransport:
-    """Carries requests while the caller waits, on an event loop in a thread of its own.
+    """Carries requests while the caller waits, on an event loop in a separate thread.
 
-    httpx without an event loop limits each step of a request and not the whole: who sends a byte now and then could
-    make it last for ever. Here the end is the same as on an event loop. What cannot be stopped is a look-up of a name
-    in the operating system; nobody waits for it either.
+    Without an event loop httpx limits each step of a request but not the whole: a server that sends a byte now and then
+    could make it last forever. Here the whole request times out, as on the caller's event loop. A name look-up in the
+    operating system cannot be stopped, but the caller does not wait for it.
     """
 
     def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] | None = None) -> None:
@@ -93,11 +93,11 @@ class BlockingHttpTransport:
         return self._wait_for(send_together(self._transport, requests))
 
     def send(self, request: Request) -> Answer | Lost:
-        """Return the answer to one request, or that it was lost."""
+        """Return the answer to one request, or `Lost`."""
         return self._wait_for(self._transport.send(request))
 
     def close(self) -> None:
-        """Close all connections; whoever waits in another thread waits no longer."""
+        """Close all connections; callers that wait in other threads return."""
         if self._loop.is_closed():
             return
         self._wait_for(self._end())
@@ -117,7 +117,7 @@ class BlockingHttpTransport:
         try:
             return running.result()
         except BaseException:
-            running.cancel()  # the caller was interrupted: nobody waits for it any more
+            running.cancel()  # the caller was interrupted
             raise
 
 
@@ -129,7 +129,7 @@ def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins] | None)
             "verify": make_context(url, trust=trust, pins=wanted),
             "limits": _LIMITS,
             "headers": _USUAL,
-            "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none: they would tie sessions together
+            "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none: they would link sessions
             "follow_redirects": False,
             "trust_env": False,
         }
@@ -139,7 +139,7 @@ def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins] | None)
 
 def _call(request: Request, moved: _Moved) -> dict[str, Any]:
     silent, connect = min(_SILENT_SECONDS, request.seconds), min(_CONNECT_SECONDS, request.seconds)
-    # The length is said, or httpx would send what comes in pieces in chunks.
+    # Without a length httpx would use chunked encoding.
     length = {"content-length": str(len(request.body))} if request.body else {}
     return {
         "method": request.method,
@@ -151,7 +151,7 @@ def _call(request: Request, moved: _Moved) -> dict[str, Any]:
 
 
 async def _pieces(body: bytes, moved: _Moved) -> AsyncIterator[bytes]:
-    """Yield a body, and count what has been handed over: where it ends early, the rest has not left."""
+    """Yield a body in pieces and count them: if the request fails early, the rest was not sent."""
     for start in range(0, len(body), _PIECE):
         piece = body[start : start + _PIECE]
         moved.sent += len(piece)

@@ -1,6 +1,6 @@
-"""What the protocol wants done. A device's steps are generators that yield these; a driver does them and sends back
-the result. The steps themselves touch no socket, no disk and no clock, so that one text serves async and blocking
-programs, tests with a faulty network, and other people's HTTP stacks.
+"""The protocol without I/O. A device's steps are generators that yield effects; a driver carries them out and sends
+back the results. The steps touch no socket, no disk and no clock, so that the same code serves async and blocking
+programs, tests with a faulty network, and other HTTP stacks.
 
     Send    requests, at the same time      → an answer or `Lost` for each, in the same order
     Pause   for some seconds                → None
@@ -25,8 +25,8 @@ class Request:
     path: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # names in lower case
     body: bytes = field(default=b"", repr=False)
-    most: int = 1 << 20  # the longest body that is read of an answer, in bytes
-    seconds: float = 60.0  # the longest that all of it may take
+    most: int = 1 << 20  # bytes; a longer answer is not read
+    seconds: float = 60.0  # for the whole request and its answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +40,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """No answer came, or not all of it; whether the request arrived is not known."""
+    """There was no complete answer; whether the request arrived is not known."""
 
     reason: str
-    sent: int | None = None  # bytes of the request's body that were handed over; None: all of them may have been
-    received: int = 0  # bytes of the answer's body that had come
+    sent: int | None = None  # bytes of the request's body that were handed over; None: perhaps all
+    received: int = 0  # bytes of the answer's body
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +56,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Let so many seconds pass."""
+    """Wait for some seconds."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Call this; it takes long enough to be kept away from an event loop."""
+    """Call this function; it takes too long for an event loop."""
 
     function: Callable[[], Any] = field(repr=False)
 
@@ -79,7 +79,7 @@ def send(*requests: Request) -> Steps[list[Answer | Lost]]:
 
 
 def pause(seconds: float) -> Steps[None]:
-    """Let time pass."""
+    """Wait."""
     yield Pause(seconds)
 
 
@@ -164,7 +164,7 @@ def drive_blocking(
 
 
 async def send_together(transport: AsyncTransport, requests: tuple[Request, ...]) -> list[Answer | Lost]:
-    """Send all and wait for all, also where one fails: no request is left behind."""
+    """Send all and wait for all, even if one fails: no request is left behind."""
     sending = (transport.send(request) for request in requests)
     found = await asyncio.gather(*sending, return_exceptions=True)
     for one in found:
@@ -174,7 +174,7 @@ async def send_together(transport: AsyncTransport, requests: tuple[Request, ...]
 
 
 async def _in_thread(function: Callable[[], Result]) -> Result:
-    """Run a function in a thread; when cancelled, wait until it has ended, so that nobody writes to a closed home."""
+    """Run a function in a thread; when cancelled, wait until it has ended, so that it cannot write to a closed home."""
     running = asyncio.ensure_future(asyncio.to_thread(function))
     try:
         return await asyncio.shield(running)
@@ -183,7 +183,7 @@ async def _in_thread(function: Callable[[], Result]) -> Result:
             try:
                 await asyncio.wait([running])
             except asyncio.CancelledError:
-                continue  # cancelled again; the thread cannot be stopped all the same
+                continue  # cancelled again, but a thread cannot be stopped
         if not running.cancelled():
-            running.exception()  # seen: the caller has gone
+            running.exception()  # retrieved, because the caller is gone
         raise

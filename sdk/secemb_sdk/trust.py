@@ -1,7 +1,7 @@
-"""Whom a device talks to: addresses, certificates and pinned keys.
+"""Which servers a device trusts: addresses, certificates and pinned keys.
 
 A pin is the SHA-256 of a server's public key (its SubjectPublicKeyInfo, as in RFC 7469), 64 hexadecimal digits. It is
-compared within the handshake, before a byte of a request is sent, and on top of the usual check of the certificate.
+compared during the handshake, before any byte of a request is sent, in addition to the usual check of the certificate.
 """
 
 import hashlib
@@ -25,22 +25,22 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def check_address(url: str) -> str:
-    """Return a server's address in one form; plain HTTP is for this machine alone."""
+    """Return a server's address in one form; plain HTTP is allowed only for this machine."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise AddressError("a server's address cannot be read; give one like https://server0.example") from None
+        raise AddressError("a server's address is not valid; give one like https://server0.example") from None
     if parts.scheme not in _PORTS or not host or parts.username is not None or parts.query or parts.fragment:
         raise AddressError("a server's address is https:// and a host, without user, query or fragment")
     if parts.scheme == "http" and not is_loopback(host):
-        raise AddressError("plain http is for loopback addresses only; give the server's https:// address")
+        raise AddressError("plain http is allowed only for loopback addresses; give the server's https:// address")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}:{port or _PORTS[parts.scheme]}{parts.path.rstrip('/')}"
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine by its name or number."""
+    """Tell whether a host name or address is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -48,15 +48,15 @@ def is_loopback(host: str) -> bool:
 
 
 def make_context(url: str, *, trust: Trust = None, pins: Pins = ()) -> ssl.SSLContext:
-    """Return the TLS settings for one server; a context that is given is used as it is."""
+    """Return the TLS settings for one server; a given context is used unchanged."""
     wanted = _check_pins(pins)
     if url.startswith("http:"):
         if wanted:
             raise AddressError("a pinned server needs an https:// address")
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody; made because a client wants one
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one; httpx wants a context
     if isinstance(trust, ssl.SSLContext):
         if wanted:
-            raise PinError("pins need contexts of their own; give a file of authorities instead of an SSLContext")
+            raise PinError("pins cannot be added to an SSLContext; give a file of authorities instead")
         return trust
     try:
         context = ssl.create_default_context(cafile=None if trust is None else str(trust))
@@ -69,7 +69,7 @@ def make_context(url: str, *, trust: Trust = None, pins: Pins = ()) -> ssl.SSLCo
 
 def key_digest(certificate: bytes) -> bytes:
     """Return the SHA-256 of the public key in a certificate (DER)."""
-    # Here, because only pins need them and they take long to import.
+    # Here, because only pins need them and the import is slow.
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
@@ -78,10 +78,10 @@ def key_digest(certificate: bytes) -> bytes:
 
 
 def _pin(context: ssl.SSLContext, pins: frozenset[bytes]) -> None:
-    """Let every handshake of this context end with a look at the server's key."""
+    """Check the server's key at the end of every handshake of this context."""
 
     class PinnedObject(ssl.SSLObject):
-        """A connection over memory, as event loops have it; both clients use one."""
+        """A connection over memory buffers, as event loops use it; both transports do."""
 
         def do_handshake(self) -> None:
             super().do_handshake()
@@ -96,9 +96,7 @@ def _check_key(connection: Any, pins: frozenset[bytes]) -> None:
     except (ValueError, UnsupportedAlgorithm):
         shown = b""
     if not any(hmac.compare_digest(shown, pin) for pin in pins):
-        raise PinError(
-            "the server shows another key than the pinned ones; nothing was sent to it", noticed=Misconduct.SERVER_KEY
-        )
+        raise PinError("the server's key is not a pinned one; nothing was sent to it", noticed=Misconduct.SERVER_KEY)
 
 
 def _check_pins(pins: Pins) -> frozenset[bytes]:

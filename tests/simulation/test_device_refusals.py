@@ -103,7 +103,7 @@ async def test_a_policy_that_says_no_lets_nothing_out() -> None:
     async with a_pair() as pair:
         await pair.step()
         phone = a_phone(pair, 0, allowed=lambda: False)
-        assert await phone.contribute() == NotNow(60.0, "the policy does not allow it now")
+        assert await phone.contribute() == NotNow(60.0, "the policy does not allow requests now")
         assert phone.seen.requests == []
 
 
@@ -312,7 +312,7 @@ async def test_a_damaged_session_is_dropped_and_damaged_copies_are_fetched_anew(
         phone.allowed = lambda: True
         for name in ("session", "task", "dense"):
             (phone.folder / name).write_bytes(b"nonsense")
-        assert await phone.contribute() == Dropped("the session in the home is damaged", 5.0)
+        assert await phone.contribute() == Dropped("the session in the home is corrupted", 5.0)
         assert (await contributed(phone)).complete
         phone.seen.check()
         (phone.folder / "private").write_bytes(b"nonsense")

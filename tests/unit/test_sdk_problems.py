@@ -105,7 +105,7 @@ def test_a_refusal_names_the_server_that_refused_and_who_says_so(server: int, re
 @pytest.mark.parametrize("slug", ["relay-box", "relay-altered"])
 def test_what_was_altered_on_the_way_is_the_fault_of_who_carried_it(slug: str) -> None:
     error = error_for(0, document(slug, 400, {"refused_by": 1}))
-    assert str(error) == "server 0 does not pass on to server 1 what it was sent"
+    assert str(error) == "server 0 does not pass on to server 1 what this device sent"
 
 
 @pytest.mark.parametrize(

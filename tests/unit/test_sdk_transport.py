@@ -92,7 +92,7 @@ def test_an_answer_that_is_too_long_is_cut(carry: Carry, length: int | None) -> 
     with serving(reply) as server:
         found = carry(server.url, GET)
     assert isinstance(found, Lost)
-    assert found.reason == "the answer is longer than it may be"
+    assert found.reason == "the answer is too long"
     assert (found.received > GET.most) == (length is None)  # who says so beforehand is not listened to
 
 

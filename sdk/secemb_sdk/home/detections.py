@@ -1,6 +1,6 @@
-"""What a device has noticed of servers that do not keep to the protocol: of which kind, how often, and when last.
+"""What a device has detected of servers that break the protocol: of which kind, how often, and when last.
 
-It is for the device's owner and for whoever they show it to; no server is told. No item and no rating is in it.
+It is for the device's owner, who may show it to others; no server is told. It contains no item and no rating.
 """
 
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ from typing import Any
 
 
 class Misconduct(StrEnum):
-    """What a device can notice."""
+    """What a device can detect."""
 
     SERVER_KEY = "server-key"  # a server shows another key than the pinned one
     TASK = "task"  # a server shows another task than the pinned one
     ROUND = "round"  # the servers announce different rounds
     MODEL = "model"  # the servers announce different models
-    RELAY_KEY = "relay-key"  # server 0 shows a relay key that server 1 has not signed, or has given up
-    NOT_PASSED_ON = "not-passed-on"  # server 1 got something else from server 0 than this device has sealed
-    MAC = "proof"  # a server was sent an upload that is not from this device, or says so of this device's
-    SESSION = "session"  # a server holds keys or an upload in this session that are not this device's
+    RELAY_KEY = "relay-key"  # server 0 shows a relay key that server 1 has not signed, or no longer uses
+    NOT_PASSED_ON = "not-passed-on"  # server 1 got something else from server 0 than this device has encrypted for it
+    MAC = "proof"  # a server got an upload that is not from this device, or says so of this device's
+    SESSION = "session"  # a server holds keys or an upload of this session that this device has not sent
     RECEIPT = "receipt"  # a server does not show that it, or server 1, holds what it was sent
-    ROWS = "rows"  # rows with a wrong tag, or an answer that is none
+    ROWS = "rows"  # rows with a wrong tag, or an answer that cannot be read
     DENSE = "dense"  # a dense part that the other server does not publish
     TABLE = "table"  # a table that the other server does not publish, or that is not the announced model
 

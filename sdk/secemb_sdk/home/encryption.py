@@ -1,9 +1,9 @@
-"""How a record of the home looks as a file: one line that says what it is, then its bytes, plain or encrypted.
+"""The file of a record: one line that says what it is, then its bytes, plain or encrypted.
 
     secemb-home 1 <name> plain <SHA-256 of the rest>
     secemb-home 1 <name> sealed <check of the key>          then 12 bytes of nonce, and AES-GCM over the record
 
-The whole first line is bound to the encrypted record, so that one record cannot be passed off as another.
+The first line is authenticated with the encrypted record, so that one record cannot be passed off as another.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ class FileCipher:
         """Return the file of a record."""
         if self._cipher is None:
             return _line(name, _PLAIN, hashlib.sha256(body).hexdigest()) + body
-        # Always fresh, whatever random bytes a test gives to the device: a nonce is never used twice.
+        # Always fresh, even where a test gives the device its random bytes: a nonce is never used twice.
         line, nonce = _line(name, _ENCRYPTED, self._check), secure_bytes(_NONCE_BYTES)
         return line + nonce + self._cipher.encrypt(nonce, body, line)
 
@@ -56,7 +56,7 @@ class FileCipher:
 
     def _check_plain(self, name: str, digest: str, body: bytes) -> bytes:
         if self._cipher is not None:
-            raise HomeKeyError("this home is not encrypted; open it without a key, or begin a new home with one")
+            raise HomeKeyError("this home is not encrypted; open it without a key, or use a new home with one")
         if hashlib.sha256(body).hexdigest() != digest:
             raise _damaged(name)
         return body
@@ -77,9 +77,9 @@ def _line(name: str, how: str, check: str) -> bytes:
 
 
 def _key_check(key: bytes) -> str:
-    """Return what tells a wrong key from a damaged file; it says nothing about a random key."""
+    """Return what tells a wrong key from a corrupted file; it reveals nothing about a random key."""
     return hmac.new(key, b"secemb home key check", hashlib.sha256).hexdigest()[:16]
 
 
 def _damaged(name: str) -> DamagedError:
-    return DamagedError(f"the file {name!r} of the home is damaged; restore the home, or remove it and begin anew")
+    return DamagedError(f"the file {name!r} of the home is corrupted; restore the home, or remove it and start again")

@@ -1,4 +1,4 @@
-"""The home directory of one device: records under names, in files that are either old or new, never in between."""
+"""The home directory of one device: named records, in files that are replaced as a whole."""
 
 import contextlib
 import fcntl
@@ -16,10 +16,10 @@ _UNFINISHED = ".new"
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Put `data` in the place of what is there, readable by the owner alone."""
+    """Replace a file atomically; only its owner can read it."""
     unfinished = path.with_name(path.name + _UNFINISHED)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(unfinished)  # of a process that was killed
+        os.unlink(unfinished)  # left by a process that was killed
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(data)
@@ -33,7 +33,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def read_file(path: Path) -> bytes | None:
-    """Return what is there, or nothing."""
+    """Return a file's content, or None if there is no file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -41,7 +41,7 @@ def read_file(path: Path) -> bytes | None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file if it is there, and what a killed process may have left of its next version."""
+    """Remove a file if it exists, and the unfinished next version that a killed process may have left."""
     removed = False
     for one in (path, path.with_name(path.name + _UNFINISHED)):
         with contextlib.suppress(FileNotFoundError):
@@ -52,14 +52,14 @@ def remove_file(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can enter, or shut one that is there to others."""
+    """Make a folder that only its owner can enter; close an existing one to others."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name durable: it is part of the folder, not of the file."""
+    """Make a new name durable: it belongs to the folder, not to the file."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -71,24 +71,24 @@ _LOCK = "lock"
 
 
 class Home:
-    """A folder that is held open: mode 0700, files 0600, each record replaced as a whole."""
+    """A folder that one object holds open: mode 0700, files 0600, each record replaced as a whole."""
 
     def __init__(self, folder: Path | str, cipher: FileCipher) -> None:
         self.folder, self._cipher = Path(folder), cipher
-        self.lock = threading.RLock()  # one change at a time: an app may log while a round is under way
+        self.lock = threading.RLock()  # one change at a time: an app may log during a round
         self._hold: int | None = self._take()
 
     def __repr__(self) -> str:
         return f"<Home {'closed' if self._hold is None else 'open'}>"
 
     def read(self, name: str) -> Record | None:
-        """Return a record, or nothing if there is none."""
+        """Return a record, or None if there is none."""
         with self._held():
             data = read_file(self.folder / name)
         return None if data is None else Record.decode(self._cipher.decode(name, data))
 
     def write(self, name: str, record: Record) -> None:
-        """Put a record in the place of the one that is there; it is durable on return."""
+        """Replace a record; it is durable on return."""
         data = self._cipher.encode(name, record.encode())
         with self._held():
             write_file(self.folder / name, data)
@@ -99,7 +99,7 @@ class Home:
             remove_file(self.folder / name)
 
     def place(self, *, renew: bool = False) -> list[int]:
-        """Return what tells this home from a copy of it, and from itself before `renew`; no program can set it back."""
+        """Return what tells this home from a copy, and from itself before `renew`; no program can set it back."""
         with self._held():
             if renew:
                 os.utime(self.folder / _LOCK)
@@ -107,19 +107,21 @@ class Home:
             return [found.st_ino, found.st_ctime_ns]
 
     def close(self) -> None:
-        """Let others open the home."""
+        """Release the home, so that it can be opened again."""
         with self.lock:
             if self._hold is not None:
                 os.close(self._hold)
                 self._hold = None
 
     def _take(self) -> int:
-        """Make the folder and hold its lock, which ends with this process at the latest."""
+        """Make the folder and take its lock, which the system releases when this process ends."""
         try:
             make_folder(self.folder)
             handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise HomeError(f"the home directory cannot be used: {error.strerror}; give one that is yours") from error
+            raise HomeError(
+                f"the home directory cannot be used: {error.strerror}; give one that you can write to"
+            ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -137,5 +139,5 @@ class Home:
                 yield
             except OSError as error:
                 raise HomeError(
-                    f"the home cannot be read or written: {error.strerror}; make room or repair it"
+                    f"the home cannot be read or written: {error.strerror}; make room or repair the disk"
                 ) from error

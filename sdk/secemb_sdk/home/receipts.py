@@ -1,4 +1,4 @@
-"""Privacy receipts: what left the device in a round, for its owner to read. No item and no rating is in one."""
+"""Privacy receipts: what left the device in a round, for its owner to read. They contain no item and no rating."""
 
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -10,9 +10,9 @@ from secemb_shared.messages import RoundSpec
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes to and from each server: bodies of requests and answers, headers and TLS not.
+    """Bytes to and from each server: bodies of requests and answers, without headers and TLS.
 
-    Repeats are in it, and what had moved of a request that failed or of an answer that was cut.
+    Retries count, and so does what had moved of a request that failed or of an answer that was cut off.
     """
 
     sent: list[int] = field(default_factory=lambda: [0, 0])
@@ -28,7 +28,7 @@ class Traffic:
         return Traffic(list(self.sent), list(self.received))
 
     def count(self, request: Request, answer: Answer | Lost) -> None:
-        """Add one exchange: of one that was lost, what had moved by then. What nobody knows counts as sent."""
+        """Add one exchange; of a lost one, what had moved by then. What is not known counts as sent."""
         if isinstance(answer, Answer):
             sent, received = len(request.body), len(answer.body)
         else:
@@ -45,10 +45,12 @@ class Receipt:
     kind: str  # train, survey or evaluate
     model_version: int
     model_digest: str
-    sent: tuple[int, int]  # bytes of bodies to server 0 and 1; what a killed app had under way may be missing
+    sent: tuple[
+        int, int
+    ]  # bytes of bodies to server 0 and 1; what was in flight when the app was killed may be missing
     received: tuple[int, int]
     slots: int  # keys sent; the same for every device
-    truncated: int  # items that found no place in this round, or are not in the catalogue
+    truncated: int  # items without a place in this round, or not in the catalogue
     complete: bool  # both servers acknowledged everything; if not, the session was dropped
     date: str  # by this device's clock, UTC
     transport: str = "direct"  # or relayed: everything went through server 0
@@ -87,4 +89,4 @@ def date_of(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
-        return "unknown"  # a clock that shows a year no calendar has
+        return "unknown"  # the clock shows a year that no calendar has

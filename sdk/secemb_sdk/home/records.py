@@ -1,24 +1,27 @@
-"""The records of a home: the private part of a model, and the session that a device is in."""
+"""The records of a home: ratings, the private part of a model, and the session that a device is in."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from secemb_sdk.errors import DamagedError
+from secemb_sdk.errors import DamagedError, RatingError
 from secemb_sdk.home.receipts import Traffic
 from secemb_sdk.models import PrivateState
 from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import Marks, Messages
 
 _LENGTH_BYTES = 4
+_LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Record:
-    """What is stored under one name. Its content is private."""
+    """What the home stores under one name. Its content is private."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, bytes] = field(default_factory=dict)
@@ -43,8 +46,38 @@ class Record:
         except (ValueError, KeyError, TypeError, RecursionError):
             found = None
         if found is None or start != len(data):
-            raise DamagedError("a record of the home cannot be read; restore the home, or remove it and begin anew")
+            raise DamagedError("a record of the home is corrupted; restore the home, or remove it and start again")
         return found
+
+
+def encode_ratings(ratings: Mapping[int, float]) -> Record:
+    """Return the record of ratings by item."""
+    items, values = np.array(list(ratings), dtype="<i8"), np.array(list(ratings.values()), dtype="<f8")
+    return Record({}, {"items": items.tobytes(), "values": values.tobytes()})
+
+
+def decode_ratings(record: Record) -> dict[int, float]:
+    """Read `encode_ratings`."""
+    items, values = (np.frombuffer(record.parts[name], kind) for name, kind in (("items", "<i8"), ("values", "<f8")))
+    return dict(zip(items.tolist(), values.tolist(), strict=True))
+
+
+def check_item(item: int) -> int:
+    """Return an item, or raise `RatingError`."""
+    if type(item) is bool or not hasattr(item, "__index__") or not 0 <= index(item) < _LARGEST_ITEM:
+        raise RatingError("an item is a whole number from 0 up: its row in the catalogue")
+    return index(item)
+
+
+def check_rating(rating: float) -> float:
+    """Return a rating, or raise `RatingError`."""
+    try:
+        number = float(rating)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) <= _LARGEST_RATING:
+        raise RatingError("a rating is a finite number in the range of float32")
+    return number
 
 
 _ARRAYS = ("values", "first", "second")
@@ -63,7 +96,7 @@ def decode_private(record: Record) -> PrivateState:
         arrays = {name: np.frombuffer(record.parts[name], _STORED).astype(np.float32) for name in _ARRAYS}
         return PrivateState(steps=int(record.fields["steps"]), **arrays)
     except (KeyError, ValueError):
-        raise DamagedError("the private part cannot be read; forget() it and begin anew") from None
+        raise DamagedError("the private part is corrupted; call forget() and start again") from None
 
 
 def export_private(state: PrivateState) -> Mapping[str, Any]:
@@ -77,20 +110,20 @@ _PRIVATE = "private "  # before the names of the parts that belong to the privat
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Intent:
-    """A session that may have been announced to server 0, and no more."""
+    """A session that server 0 may have heard of, and nothing more."""
 
     seed: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ticket:
-    """What a session takes part in, and what it has cost so far."""
+    """The round of a session, its permission, and what it has cost so far."""
 
     round: bytes  # canonical form
     ticket: str
-    truncated: int  # items that have no place in the round, or none in the catalogue
+    truncated: int  # items without a place in the round, or not in the catalogue
     traffic: Traffic
-    receipts: int  # how many there were: so that this session leaves one, however often it is finished
+    receipts: int  # how many there were before: this session adds one, however often it is finished
     transport: str  # of all its messages
     route_state: bytes = b""  # what the transport's route needs to send them
 
@@ -102,7 +135,7 @@ class Keyed:
     ticket: Ticket
     seed: bytes
     selection: Selection
-    keys_digest: bytes  # of both messages: what is rebuilt must be what was sent
+    keys_digest: bytes  # of both messages: rebuilt keys must be those that were sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -113,8 +146,8 @@ class Written:
     session_id: bytes
     update: Messages
     marks: Marks
-    private: PrivateState | None  # what becomes the private part when both servers have the update
-    trouble: str | None = None  # the name of what kept it from training
+    private: PrivateState | None  # replaces the private part once both servers have the update
+    trouble: str | None = None  # the name of the error that kept it from training
 
 
 Stage: TypeAlias = Intent | Keyed | Written
@@ -154,7 +187,18 @@ def decode_stage(record: Record) -> Stage:
                 return _decode_written(record)
     except (KeyError, TypeError, ValueError):
         pass
-    raise DamagedError("the pending session cannot be read; forget() it and begin anew")
+    raise DamagedError("the pending session is corrupted; call forget() and start again")
+
+
+def export_stage(stage: Stage | None) -> dict[str, Any] | None:
+    """Return how far a session is, without what would let others continue it."""
+    match stage:
+        case None | Intent():
+            return None
+        case Keyed():
+            return {"stage": "keys", "round": stage.ticket.round.decode("ascii")}
+        case Written():
+            return {"stage": "update", "round": stage.ticket.round.decode("ascii")}
 
 
 def _decode_keyed(record: Record) -> Keyed:

@@ -4,43 +4,42 @@
     task        the task's canonical form, once both servers have shown it
     ratings     what was logged, each item once
     private     the private part of the model
-    session     the session that is under way
+    session     the pending session
     receipts    what was sent in each round
     detections  what servers did against the protocol, counted
-    rounds      the newest round that this device has been in, and where it was written
+    rounds      the newest round that this device has been in, and the place where this was written
     relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
-    public/     that copy: a cache, not encrypted
+    public/     copies of the table: a cache, not encrypted
 
-A session belongs to the place where it began: in a home that was copied, moved to another disk or restored since then
-it is dropped, or a path could be used a second time. Nor does such a home know which rounds it has been in. What no
-program can notice is the whole disk being set back, or the file `session` alone while its session is under way. Leave
-the home out of backups.
+A session belongs to the place where it began. In a home that was copied, moved to another disk or restored since then,
+it is dropped: otherwise a path could be used twice. Nor does such a home know which rounds it has been in. No program
+can notice that the whole disk was set back, or the file `session` alone during its session, so leave the home out of
+backups.
 """
 
-import math
 from collections.abc import Iterable, Mapping
-from operator import index
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from secemb_sdk.errors import DamagedError, ForgottenError, PinError, RatingError
+from secemb_sdk.errors import DamagedError, ForgottenError, PinError
 from secemb_sdk.home.detections import Detections, Misconduct, add, as_json, from_json
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.records import (
     Intent,
-    Keyed,
     Record,
     Stage,
-    Written,
+    check_item,
+    check_rating,
     decode_private,
+    decode_ratings,
     decode_stage,
     encode_private,
+    encode_ratings,
     encode_stage,
     export_private,
+    export_stage,
 )
 from secemb_sdk.models import PrivateState
 from secemb_shared.errors import SecEmbError
@@ -48,9 +47,8 @@ from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
-_LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
 _PRIVATE_NAMES = ("session", "private", "ratings")
-_TOLD_NAMES = ("receipts", "detections")  # what is kept for the owner to read
+_REPORT_NAMES = ("receipts", "detections")  # for the owner to read
 _PLACE = "place"  # where a session has begun, or a round was entered
 
 
@@ -60,10 +58,10 @@ class Vault:
     def __init__(self, home: Home, *, random_bytes: RandomBytes = secure_bytes) -> None:
         self._home, self._random_bytes = home, random_bytes
         self._ratings: dict[int, float] | None = None
-        self.forgotten = 0  # how often; a round that began before does not write after
+        self.forgotten = 0  # how many times; a round that began before writes nothing afterwards
 
     def bind(self, task_id: bytes, servers: tuple[str, str]) -> None:
-        """Make this the home of a device of that task and those servers, or see that it is."""
+        """Make this the home of a device of that task and those servers, or check that it is."""
         with self._home.lock:
             found = self._home.read("identity")
             if found is None:
@@ -72,9 +70,9 @@ class Vault:
                     self._keep_newest(-1)
                 self._home.write("identity", Record(fields, {"hold-out": self._random_bytes(32)}))
             elif found.fields.get("task") != task_id.hex():
-                raise PinError("this home belongs to another task; give each task a home of its own")
+                raise PinError("this home belongs to another task; use a separate home for each task")
             elif found.fields.get("servers") != list(servers):
-                raise PinError("this home was opened with other servers; give those, or begin a new home")
+                raise PinError("this home was opened with other servers; give those, or use a new home")
 
     @property
     def hold_out_key(self) -> bytes:
@@ -89,11 +87,11 @@ class Vault:
     # The task.
 
     def task(self) -> TaskSpec | None:
-        """Return the task, if both servers have shown it before."""
+        """Return the task, if the servers have shown it before."""
         found = self._read_copy("task")
         try:
             return None if found is None else TaskSpec.decode(found.parts["task"])
-        except SecEmbError:  # kept by another version of the SDK, which read tasks otherwise
+        except SecEmbError:  # kept by another version of the SDK, with another format of tasks
             return None
 
     def keep_task(self, task: TaskSpec) -> None:
@@ -107,15 +105,15 @@ class Vault:
         with self._home.lock:
             if self._ratings is None:
                 found = self._home.read("ratings")
-                self._ratings = {} if found is None else _decode_ratings(found)
+                self._ratings = {} if found is None else decode_ratings(found)
             return dict(self._ratings)
 
     def log(self, ratings: Iterable[tuple[int, float]]) -> None:
-        """Add ratings; of an item that comes again the last one counts."""
-        checked = {_check_item(item): _check_rating(rating) for item, rating in ratings}
+        """Add ratings; the last rating of an item counts."""
+        checked = {check_item(item): check_rating(rating) for item, rating in ratings}
         with self._home.lock:
             merged = {**self.ratings(), **checked}
-            self._home.write("ratings", _encode_ratings(merged))
+            self._home.write("ratings", encode_ratings(merged))
             self._ratings = merged
 
     # The private part and the session that changes it.
@@ -126,29 +124,29 @@ class Vault:
         return None if found is None else decode_private(found)
 
     def session(self) -> Stage | None:
-        """Return the session that is under way."""
+        """Return the pending session."""
         found = self._home.read("session")
         return None if found is None else decode_stage(found)
 
     def drop_session(self) -> None:
-        """Remove a session that nobody can go on with. That is always safe: it will not be sent again."""
+        """Remove a session that cannot be continued. That is always safe: it will not be sent again."""
         self._home.remove("session")
 
     def keep_session(self, stage: Stage, *, round_: int | None = None, forgotten: int) -> None:
-        """Let the session be at this stage, in this round, unless its device was told to forget meanwhile."""
+        """Store the stage of the session in this round, unless the owner has erased everything meanwhile."""
         with self._home.lock:
             self._check_remembers(forgotten)
             if round_ is not None:
-                # First: a device that dies in between sits the round out, rather than being in it a second time.
+                # First: a device that dies in between misses the round, rather than taking part in it twice.
                 self.enter_round(round_)
             record, newest, new = encode_stage(stage), self.newest_round(), isinstance(stage, Intent)
             place = self._home.place(renew=new)
             if new and newest is not None:
-                self._keep_newest(newest)  # it goes along with the home's new place
+                self._keep_newest(newest)  # it moves with the home to its new place
             self._home.write("session", Record({**record.fields, _PLACE: place}, record.parts))
 
     def session_is_elsewhere(self) -> bool:
-        """Tell whether the session under way has begun in another place: this home is a copy, or was restored."""
+        """Tell whether the session began in another place: this home is a copy, or was restored."""
         found = self._home.read("session")
         return found is not None and found.fields.get(_PLACE) != self._home.place()
 
@@ -160,9 +158,9 @@ class Vault:
                 self._keep_newest(number)
 
     def newest_round(self) -> int | None:
-        """Return the newest round that this device has been in: -1 if it was in none, nothing if nobody can tell.
+        """Return the newest round that this device has been in: -1 if it was in none, None if that is not known.
 
-        Nobody can in a home that was copied or restored: it may be older than the rounds that its device has been in.
+        It is not known in a home that was copied or restored: its device may have been in newer rounds.
         """
         try:
             found = self._home.read("rounds")
@@ -177,11 +175,11 @@ class Vault:
     def end_session(
         self, receipt: Receipt, *, receipts: int, private: PrivateState | None = None, forgotten: int
     ) -> None:
-        """Take over what a session leaves, and end it. To do this twice is to do it once."""
+        """Store what a session leaves, and end it. Doing this twice has the same effect as once."""
         with self._home.lock:
             self._check_remembers(forgotten)
             if self.receipt_at(receipts) is None:
-                # First: it says whether both servers have acknowledged, and then nobody is asked again.
+                # First: it says whether both servers have acknowledged, so that they are not asked again.
                 self._keep_receipts([*self.receipts(), receipt])
             if private is not None:
                 self._home.write("private", encode_private(private))
@@ -202,15 +200,15 @@ class Vault:
     def _keep_receipts(self, receipts: list[Receipt]) -> None:
         self._home.write("receipts", Record({"receipts": [one.as_json() for one in receipts]}))
 
-    # What servers do against the protocol.
+    # Misconduct of servers.
 
     def detections(self) -> Detections:
-        """Return what was noticed, by kind."""
+        """Return what was detected, by kind."""
         found = self._read_copy("detections")
         return {} if found is None else from_json(found.fields["detections"])
 
     def note(self, misconduct: Misconduct, date: str) -> None:
-        """Count one more."""
+        """Count one more detection."""
         with self._home.lock:
             found = add(self.detections(), misconduct, date)
             self._home.write("detections", Record({"detections": as_json(found)}))
@@ -242,21 +240,21 @@ class Vault:
         return None if found is None or found.fields["version"] != version else found.parts["dense"]
 
     def keep_dense(self, name: str, version: int, body: bytes) -> None:
-        """Keep the dense part of a version, in place of another."""
+        """Keep the dense part of a version, replacing the one under this name."""
         self._home.write(name, Record({"version": version}, {"dense": body}))
 
     # The owner's rights.
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, private part and session; with `receipts` those and what was noticed of servers too."""
+        """Erase ratings, private part and session; with `receipts`, receipts and detections too."""
         with self._home.lock:
             self.forgotten += 1
-            for name in (*_PRIVATE_NAMES, *(_TOLD_NAMES if receipts else ())):
+            for name in (*_PRIVATE_NAMES, *(_REPORT_NAMES if receipts else ())):
                 self._home.remove(name)
             self._ratings = {}
 
     def export(self) -> dict[str, Any]:
-        """Return everything that is known about the owner as plain data."""
+        """Return everything that this home knows about its owner, as plain data."""
         with self._home.lock:
             identity, private = self._must_have("identity").fields, self.private()
             return {
@@ -265,17 +263,17 @@ class Vault:
                 "servers": identity["servers"],
                 "ratings": [{"item": item, "rating": rating} for item, rating in self.ratings().items()],
                 "private": None if private is None else export_private(private),
-                "session": _export_stage(self.session()),
+                "session": export_stage(self.session()),
                 "receipts": [one.as_json() for one in self.receipts()],
                 "detections": as_json(self.detections()),
             }
 
     def close(self) -> None:
-        """Let others open the home."""
+        """Release the home, so that it can be opened again."""
         self._home.close()
 
     def _read_copy(self, name: str) -> Record | None:
-        """Return a record that can be done without; a damaged one is as good as none."""
+        """Return a record that can be fetched again; a corrupted one counts as missing."""
         try:
             return self._home.read(name)
         except DamagedError:
@@ -283,47 +281,10 @@ class Vault:
 
     def _check_remembers(self, forgotten: int) -> None:
         if forgotten != self.forgotten:
-            raise ForgottenError("the private part was erased while this round was under way")
+            raise ForgottenError("the private part was erased during the round")
 
     def _must_have(self, name: str) -> Record:
         found = self._home.read(name)
         if found is None:
-            raise DamagedError(f"the file {name!r} of the home is missing; restore the home, or begin a new one")
+            raise DamagedError(f"the file {name!r} of the home is missing; restore the home, or use a new one")
         return found
-
-
-def _encode_ratings(ratings: Mapping[int, float]) -> Record:
-    items, values = np.array(list(ratings), dtype="<i8"), np.array(list(ratings.values()), dtype="<f8")
-    return Record({}, {"items": items.tobytes(), "values": values.tobytes()})
-
-
-def _decode_ratings(record: Record) -> dict[int, float]:
-    items, values = (np.frombuffer(record.parts[name], kind) for name, kind in (("items", "<i8"), ("values", "<f8")))
-    return dict(zip(items.tolist(), values.tolist(), strict=True))
-
-
-def _check_item(item: int) -> int:
-    if type(item) is bool or not hasattr(item, "__index__") or not 0 <= index(item) < _LARGEST_ITEM:
-        raise RatingError("an item is a whole number from 0 on: its row in the catalogue")
-    return index(item)
-
-
-def _check_rating(rating: float) -> float:
-    try:
-        number = float(rating)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not abs(number) <= _LARGEST_RATING:
-        raise RatingError("a rating is a finite number that fits float32")
-    return number
-
-
-def _export_stage(stage: Stage | None) -> dict[str, Any] | None:
-    """Return where a session is, without what would let others go on with it."""
-    match stage:
-        case None | Intent():
-            return None
-        case Keyed():
-            return {"stage": "keys", "round": stage.ticket.round.decode("ascii")}
-        case Written():
-            return {"stage": "update", "round": stage.ticket.round.decode("ascii")}

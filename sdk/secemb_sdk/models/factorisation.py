@@ -12,7 +12,7 @@ from secemb_sdk.errors import PartError
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
 from secemb_shared.randomness import Indices
 
-MIDDLE = 3.0  # of a scale from 1 to 5: unlike the mean rating it is nobody's secret
+MIDDLE = 3.0  # of a scale from 1 to 5; unlike the mean rating it is public
 SCALE = 0.01  # standard deviation of first vectors; those of N(0, 1) end with an error that is 0.08 larger
 
 

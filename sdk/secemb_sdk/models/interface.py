@@ -1,6 +1,6 @@
-"""What a device asks of a model: gradients for its own ratings, and scores. Nothing here knows torch.
+"""What a device asks of a model: gradients for its own ratings, and scores. Without torch.
 
-A model has three parts. Its rows come from the shared table, one an item; its dense part is shared as a whole; its
+A model has three parts. Its rows come from the shared table, one per item; its dense part is shared as a whole; its
 private part never leaves the device.
 """
 
@@ -20,7 +20,7 @@ FeatureLookup = Callable[[Indices], Features]  # (n,) items → (n, features)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratings:
-    """What a person thinks of some items, each item once."""
+    """One person's ratings, each item once."""
 
     items: Indices = field(repr=False)  # (n,)
     values: Floats = field(repr=False)  # (n,)
@@ -41,24 +41,24 @@ class Model(Protocol):
 
     @property
     def row_width(self) -> int:
-        """Return how many numbers a row has."""
+        """Return the size of a row."""
 
     @property
     def dense_size(self) -> int:
-        """Return how many shared numbers there are outside the table."""
+        """Return the size of the dense part."""
 
     @property
     def private_size(self) -> int:
-        """Return how many numbers stay on the device."""
+        """Return the size of the private part."""
 
     def first_private(self, random: np.random.Generator) -> Floats:
-        """Return the private part of a device that begins, shape (private size,)."""
+        """Return the private part of a new device, shape (private size,)."""
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the loss over the ratings and its gradients; `rows[i]` is the row of `ratings.items[i]`."""
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
-        """Return what the person would think of items, one number each; `rows[i]` is the row of `items[i]`."""
+        """Return a score for each item, larger for what the person likes better; `rows[i]` is the row of `items[i]`."""
 
 
 @runtime_checkable
@@ -68,6 +68,6 @@ class RecordModel(Protocol):
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
         """Return the gradients of each rating's own loss: by its row (n, row width), by the dense part (n, dense size).
 
-        A line depends on its own rating alone, to the last bit. Where the unit of privacy is a record, that is what
-        the promise rests on; a model that cannot keep it leaves this method out and is asked for one rating at a time.
+        Each line depends on its own rating alone, to the last bit: where the unit of privacy is a record, the promise
+        rests on it. A model that cannot do this leaves the method out, and is asked for one rating at a time.
         """

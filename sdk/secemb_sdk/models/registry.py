@@ -1,6 +1,6 @@
 """The models that have a name. To add one, write its class in a file and register it at the end of this one.
 
-An app can register a model of its own: everything that takes a model's name then knows it.
+An app can register its own model: everything that takes a model's name then knows it.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""One round of training on a device: what it uploads, clipped as its task requires, and how the private part moves."""
+"""One round of training on a device: the update, clipped as its task requires, and the next private part."""
 
 from dataclasses import dataclass, field
 from typing import Self
@@ -25,7 +25,7 @@ class Clip:
 
     unit: str
     limit: int  # of rows and dense part together, or of the rows alone
-    dense_limit: int | None = None  # of the dense part, where it has a limit of its own
+    dense_limit: int | None = None  # of the dense part, where it has a separate limit
     fraction_bits: int
 
     def __post_init__(self) -> None:
@@ -57,9 +57,9 @@ def clip_records(
 ) -> tuple[Doubles, Doubles]:
     """Return the sum over a device's ratings of what each alone adds, each within the limits.
 
-    Each rating is asked for its own gradient, so a penalty that a model counts once for a device counts here once for
-    each rating. One that cannot be learned from, whatever the model says about it, adds nothing and takes nothing from
-    the others: if it silenced the whole device, one rating could change more than its clip.
+    The gradient of each rating is computed by itself, so a penalty that a model counts once per device counts here once
+    per rating. A rating that cannot be learned from adds nothing and takes nothing from the others: if it suppressed
+    the whole update, one rating could change more than its clip.
     """
     by_row, by_dense = _steps_together(model, rows, dense, private, ratings, clip) or _steps_one_by_one(
         model, rows, dense, private, ratings, clip
@@ -68,7 +68,7 @@ def clip_records(
 
 
 def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
-    """Return what a device adds to a secure sum within the limit; its numbers keep their ratios."""
+    """Return what a device adds to a secure sum, scaled to the limit."""
     (steps,) = clip_to_steps([values], limit=line.clip, fraction_bits=SUM_RING.fraction_bits)
     return steps / 2.0**SUM_RING.fraction_bits
 
@@ -108,14 +108,14 @@ def _steps_one_by_one(
 def _steps_of_one(
     model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, place: int, clip: Clip
 ) -> tuple[Steps, Steps]:
-    """Return what one rating adds to its row and to the dense part; zeros if anything goes wrong."""
+    """Return what one rating adds to its row and to the dense part; zeros if anything fails."""
     one = slice(place, place + 1)
     try:
-        with np.errstate(all="ignore"):  # what overflows is refused when its length is asked for
+        with np.errstate(all="ignore"):  # an overflow is refused when its norm is computed
             found = model.gradients(rows[one], dense, private, Ratings(ratings.items[one], ratings.values[one]))
         by_row, by_dense = _cut(found.rows, found.dense, clip)
         return by_row.reshape(rows.shape[1:]), by_dense.reshape(dense.shape)
-    except Exception:  # an app's own model may fail in any way, and whether it does must not count for the others
+    except Exception:  # an app's own model may fail in any way, which must not affect the other ratings
         return np.zeros(rows.shape[1:], dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
 
 
@@ -152,7 +152,7 @@ BETAS, EPS = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PrivateState:
-    """The private part of a model, and the memory of its optimiser: all that a device keeps from round to round."""
+    """The private part of a model and the state of its optimiser: what a device keeps from round to round."""
 
     values: Floats = field(repr=False)  # (private size,), as are the next two
     first: Floats = field(repr=False)  # Adam's mean gradient
@@ -161,7 +161,7 @@ class PrivateState:
 
     @classmethod
     def begin(cls, model: Model, random: np.random.Generator) -> Self:
-        """Return the state of a device that has not taken part yet."""
+        """Return the state of a device before its first round."""
         values = model.first_private(random)
         return cls(values=values, first=np.zeros_like(values), second=np.zeros_like(values))
 
@@ -186,11 +186,11 @@ def learn(
     rate: float,
     epochs: int = 1,
 ) -> tuple[Floats, Floats, PrivateState]:
-    """Return the updates to upload, one a row and one for the dense part, and the next private state.
+    """Return the updates to upload, one per row and one for the dense part, and the next private state.
 
     `rows[i]` is the row of `ratings.items[i]`; the updates of rows come in the same order. Raises `NotFiniteLossError`
-    where there is nothing to learn from: the device then uploads zeros, because absence must not speak, and keeps the
-    state it had.
+    where there is nothing to learn from: the device then uploads zeros, because a missing upload would reveal that, and
+    keeps its state.
     """
     _check(model, rows, dense, ratings, epochs)
     by_row, by_dense, state = _learn_once(model, state, rows, dense, ratings, rate)
@@ -201,7 +201,7 @@ def learn(
 
 
 def fit_bound(values: Numbers, task: TaskSpec) -> tuple[Numbers, bool]:
-    """Return the numbers cut to what one device may add to one element of the sum, and whether any was beyond it."""
+    """Return the numbers clipped to the task's bound for one element, and whether any was beyond it."""
     largest = np.float32(task.bound / 2.0**task.fraction_bits)
     if float(largest) * 2.0**task.fraction_bits > task.bound:  # float32 rounded a long bound up
         largest = np.nextafter(largest, np.float32(0))
@@ -214,7 +214,7 @@ def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: 
     if rows.shape != (ratings.items.size, model.row_width) or ratings.values.shape != ratings.items.shape:
         raise PartError("learning needs one row and one value for each rated item")
     if dense.shape != (model.dense_size,):
-        raise PartError("the dense part is not as long as the model says; is this the task's model?")
+        raise PartError("the dense part does not have the model's size; is this the task's model?")
     if epochs < 1:
         raise ModelError("learning takes at least one epoch")
 
@@ -222,7 +222,7 @@ def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: 
 def _learn_once(
     model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings, rate: float
 ) -> tuple[Floats, Floats, PrivateState]:
-    with np.errstate(all="ignore"):  # what overflows is refused in the next lines
+    with np.errstate(all="ignore"):  # an overflow is refused below
         found = model.gradients(rows, dense, state.values, ratings)
         state = state.step(found.private, rate=rate)
     parts = (found.loss, found.rows, found.dense, state.values, state.second)

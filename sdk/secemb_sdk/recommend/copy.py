@@ -1,4 +1,4 @@
-"""The device's own copy of the item table: its file, its place on disk, and how it is brought up to date."""
+"""The device's copy of the item table: its file, its place on disk, and how it is updated."""
 
 import hashlib
 import os
@@ -31,7 +31,7 @@ _BLOCK = 2**20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableCopy:
-    """One version of the table, in a file. It is public: whoever finds it learns nothing about its owner."""
+    """One version of the table, in a file. It is public, and says nothing about its owner."""
 
     path: Path = field(repr=False)
     shape: CopyShape
@@ -44,12 +44,12 @@ class TableCopy:
 
     @cached_property
     def encoded(self) -> Encoded:
-        """Return the file's bytes by row, read from the disk as they are looked at."""
+        """Return the file's bytes by row, read from the disk as they are used."""
         return np.memmap(self.path, dtype=np.uint8, mode="r", shape=(self.shape.items, self.shape.row_bytes))
 
 
 def apply_delta(older: Path, delta: Path, newer: Path, shape: CopyShape) -> None:
-    """Write the copy that a delta leads to from an older one; neither is held in memory."""
+    """Apply a delta to an older copy and write the newer one; neither is held in memory."""
     try:
         numbers, rows = shape.read_delta(np.memmap(delta, dtype=np.uint8, mode="r"))
     except MessageError:
@@ -71,7 +71,7 @@ def file_digest(path: Path) -> str:
 
 
 def read_blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file, some of it at a time."""
+    """Yield a file in blocks."""
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             yield block
@@ -82,13 +82,13 @@ _TABLE = {"file", "format", "sha256", "version"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """What is being fetched, by which digests it is known, and how long it is."""
+    """A download: what it is, its digests and its size."""
 
     version: int
     format: TableFormat
     since: int | None  # the version that a delta starts from; None is a full copy
-    sha256: str  # of the bytes that come
-    whole: str  # of the full copy that they lead to
+    sha256: str  # of the bytes to download
+    whole: str  # of the full copy that they make
     size: int
 
 
@@ -114,7 +114,7 @@ class Shelf:
         return TableCopy(path=path, shape=shape, version=found["version"], sha256=found["sha256"])
 
     def download(self) -> tuple[Download, int] | None:
-        """Return what is being fetched and how many bytes of it are here."""
+        """Return the pending download and how many bytes of it are here."""
         found = self._recall("part", {field.name for field in fields(Download)})
         if found is None:
             return None
@@ -123,7 +123,7 @@ class Shelf:
         return (download, have) if have <= download.size else None
 
     def begin(self, download: Download) -> None:
-        """Forget any other download and begin this one."""
+        """Drop any other download and begin this one."""
         self.drop_download()
         self._write("part", asdict(download))
 
@@ -133,12 +133,12 @@ class Shelf:
             file.write(data)
 
     def drop_download(self) -> None:
-        """Forget what was being fetched and what was made of it."""
+        """Remove the pending download and what was made of it."""
         for path in (self._folder / "part", self._part, self._whole):
             remove_file(path)
 
     def assemble(self, download: Download) -> TableCopy:
-        """Return the copy that a complete download leads to, not yet in use; raise if it is not what it should be."""
+        """Return the copy that a complete download makes, not yet in use; raise if its digest is wrong."""
         if file_digest(self._part) != download.sha256:
             raise CopyError("the copy of the table was damaged on its way; sync again")
         path = self._part if download.since is None else self._apply_delta(download)
@@ -146,7 +146,7 @@ class Shelf:
         return TableCopy(path=path, shape=shape, version=download.version, sha256=download.whole)
 
     def _apply_delta(self, download: Download) -> Path:
-        """Return the file that a delta makes of the copy in use."""
+        """Apply a delta to the copy in use and return the new file."""
         held = self.table(download.format)
         if held is None or held.version != download.since:
             raise CopyError("the copy that the delta starts from is gone; sync again")
@@ -170,11 +170,11 @@ class Shelf:
     def _remove_all_but(self, used: Path) -> None:
         for path in self._folder.glob("table-*"):
             if path != used:
-                with suppress(OSError):  # a system may hold on to a file that is being looked at: next time
+                with suppress(OSError):  # some systems keep a file that is open: next time
                     path.unlink()
 
     def _recall(self, name: str, names: Collection[str]) -> dict[str, Any] | None:
-        """Return a record of this task with these fields; one that cannot be read is as good as none."""
+        """Return a record of this task with these fields; one that cannot be read counts as missing."""
         data = read_file(self._folder / name)
         try:
             found = {} if data is None else dict(Record.decode(data).fields)
@@ -190,7 +190,7 @@ class Shelf:
 
 CHUNK = 2**20
 _SAME = 304
-_PIECE_SECONDS = 300.0  # half a piece is lost: slow networks must be able to finish one
+_PIECE_SECONDS = 300.0  # a piece that is cut off is lost, so slow networks must be able to finish one
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ETAG = re.compile(r'"([0-9a-f]{64})"')
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
@@ -198,7 +198,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The copy that is wanted, as a whole or as what changed since a version."""
+    """The copy to download: all of it, or what changed since a version."""
 
     version: int
     format: TableFormat
@@ -211,7 +211,7 @@ class _Target:
 def sync(
     exchange: Exchange, shelf: Shelf, published: Published, *, dense: Floats, format_: TableFormat, chunk: int = CHUNK
 ) -> Steps[TableCopy]:
-    """Return a copy of the published table, fetched only if it is not here; `dense` is of the same version."""
+    """Return a copy of the published table, downloaded only if it is not here; `dense` has the same version."""
     held = yield from work(lambda: shelf.table(format_))
     if held is not None and held.version == published.version:
         return held
@@ -259,7 +259,7 @@ def _download(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> 
 
 
 def _check(exchange: Exchange, shelf: Shelf, copy: TableCopy, dense: Floats, digest: bytes) -> Steps[None]:
-    """Raise, and let nothing of it be used, unless server 1 has the same copy and it is the announced model."""
+    """Raise, and drop the download, unless server 1 has the same copy and it is the announced model."""
     try:
         yield from _compare(exchange, shelf.task, copy)
         if copy.shape.format is TableFormat.FLOAT32:
@@ -309,7 +309,7 @@ def _piece_of(task: TaskSpec, target: _Target, first: int, count: int) -> Reques
 
 
 def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Download:
-    """Return what a piece is part of; refuse one that is not the next, or of something that cannot be."""
+    """Return the download that a piece belongs to; refuse a piece that is not the next, or of an impossible size."""
     size = _full_size(answer, first)
     etag = _ETAG.fullmatch(answer.headers.get("etag", ""))
     sha256 = etag[1] if etag else ""
@@ -324,10 +324,10 @@ def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Do
 
 
 def _full_size(answer: Answer, first: int) -> int:
-    """Return how long the whole is that a piece belongs to, if it is the piece that begins at `first`."""
+    """Return the size of the whole that a piece belongs to, if the piece begins at `first`."""
     count = len(answer.body)
     if answer.status == 200 and not first:
-        return count  # something in between takes no notice of ranges
+        return count  # a proxy may ignore ranges
     found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "")) if answer.status == 206 else None
     if not count or found is None or (int(found[1]), int(found[2])) != (first, first + count - 1):
         raise CopyError("server 0 sent a different piece than this device asked for; sync again")

@@ -75,7 +75,7 @@ def read_rows(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsR
     """Return the rows of different items of the catalogue, all from one version of the model.
 
     A wrong answer changes nothing in what is sent: whatever was to be read is read, and the result says so. A device
-    that stopped in the middle would tell a server whether it had guessed an item right. See `RowsRead.check`.
+    that stopped early would tell a server whether it had guessed an item right. See `RowsRead.check`.
     """
     for _ in range(_ATTEMPTS):
         found = yield from _read_all(exchange, task, items)

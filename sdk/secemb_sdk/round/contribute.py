@@ -1,4 +1,4 @@
-"""One round, as a device goes through it: join, send keys, read rows, train, send the update. No I/O of its own."""
+"""One round, as a device goes through it: join, send keys, read rows, train, send the update. Without I/O."""
 
 import hashlib
 from collections.abc import Mapping
@@ -39,12 +39,12 @@ class Contributed:
     """Both servers have everything; this is the receipt."""
 
     receipt: Receipt
-    trouble: str | None = None  # of the error that let the device upload zeros, or less: its name; no server sees it
+    trouble: str | None = None  # the name of the error that made it upload zeros, or less; no server sees it
 
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """Nothing was finished. Call again after so many seconds; a session that has begun goes on where it stopped."""
+    """Nothing was finished. Call again after `seconds`; a session that has begun continues where it stopped."""
 
     seconds: float
     reason: str
@@ -52,7 +52,7 @@ class NotNow:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A session that had begun was given up for good; the next call begins a new one."""
+    """A session was given up; the next call begins a new one."""
 
     reason: str
     seconds: float
@@ -61,14 +61,14 @@ class Dropped:
 Outcome: TypeAlias = Contributed | NotNow | Dropped
 
 
-_UNTIL_NEXT = 5.0  # seconds to wait where nobody has said how many
+_UNTIL_NEXT = 5.0  # seconds to wait where no server has said how many
 
 ROUTES = (DirectRoute, RelayedRoute)
-Opened = tuple[DeviceSession, SeededBytes]  # a session and what it goes on drawing from
+Opened = tuple[DeviceSession, SeededBytes]  # a session and the random bytes that it draws
 
 
 def contribute(context: Context) -> Steps[Outcome]:
-    """Take part in one round; return what became of it."""
+    """Take part in one round; return how it ended."""
     exchange = Exchange(context, most_bytes=context.policy.bytes)
     try:
         return (yield from exchange.noting(_contribute(context, exchange)))
@@ -86,7 +86,7 @@ def _contribute(context: Context, exchange: Exchange) -> Steps[Outcome]:
 
 
 class Participation:
-    """A device's way through one round, or through the rest of one that was cut short."""
+    """A device in one round, or in the rest of one that was interrupted."""
 
     def __init__(self, exchange: Exchange, task: TaskSpec) -> None:
         self._context, self._exchange, self._task = exchange.context, exchange, task
@@ -95,12 +95,12 @@ class Participation:
         self._routes: Mapping[str, Route] = {route.transport: route(exchange, task) for route in ROUTES}
 
     def run(self) -> Steps[Outcome]:
-        """Go on with the session that is stored; where there is none, or its round is over, begin one."""
+        """Continue the session in the home; if there is none, or its round has ended, begin one."""
         try:
             stage = yield from work(self._vault.session)
         except DamagedError:
             yield from work(self._vault.drop_session)
-            return Dropped("the session in the home is damaged", _UNTIL_NEXT)
+            return Dropped("the session in the home is corrupted", _UNTIL_NEXT)
         elsewhere = yield from work(self._vault.session_is_elsewhere)
         if isinstance(stage, Keyed | Written):
             try:
@@ -111,7 +111,7 @@ class Participation:
         return (yield from self._guarded(self._begin(seed), resumed=False))
 
     def _guarded(self, steps: Steps[Outcome], *, resumed: bool) -> Steps[Outcome]:
-        """Carry on until the end; a session that cannot reach it is dropped, one that can is left as it is."""
+        """Run steps; drop a session that cannot be finished, and leave one that can as it is."""
         try:
             return (yield from steps)
         except (UnavailableError, PinError, EnrolmentError):
@@ -147,23 +147,23 @@ class Participation:
         self._stage = stage
         self._exchange.traffic.add(stage.ticket.traffic)
         if elsewhere:
-            raise RefusedError("the home was copied or restored in the middle of a session")
+            raise RefusedError("the home was copied or restored during a session")
         left = yield from work(lambda: self._vault.receipt_at(stage.ticket.receipts))
-        if left is not None:  # killed while the session ended; what is left to do needs no server
+        if left is not None:  # killed while the session ended; the rest needs no server
             yield from self._finish(stage, left)
             if left.complete and isinstance(stage, Written):
                 return Contributed(left, stage.trouble)
-            raise GoneError("the session was given up before")
+            raise GoneError("the session was given up earlier")
         route = self._routes[stage.ticket.transport]
         if isinstance(stage, Written):
             return (yield from self._send_update(route, stage))
         opened = yield from work(lambda: _build(self._round(stage.ticket), stage))
         if opened is None:
-            raise RefusedError("the app was updated in the middle of a session")
+            raise RefusedError("the app was updated during a session")
         return (yield from self._send_keys(route, stage, opened))
 
     def _draw_seed(self) -> Steps[bytes]:
-        """Draw a new session, and remember it before anybody hears of it."""
+        """Draw the seed of a new session, and store it before any server hears of it."""
         seed = self._context.random_bytes(SESSION_SEED_BYTES)
         yield from work(lambda: self._vault.keep_session(Intent(seed), forgotten=self._forgotten))
         return seed
@@ -192,7 +192,7 @@ class Participation:
         if session.round.kind != SURVEY:
             version = session.round.model_version
             dense = yield from read_dense(self._exchange, self._task, version, confirm=answers.confirm_dense)
-        read_at = context.clock()  # counted from here, a server that answers late cannot use the pace up
+        read_at = context.clock()  # from here, so that a server that answers late cannot use up the pace
         update, private, trouble = yield from work(
             lambda: make_upload(context, session, keyed.selection, answers.read_rows, dense, drawn)
         )
@@ -214,13 +214,13 @@ class Participation:
         return Contributed(receipt, written.trouble)
 
     def _keep(self, stage: Keyed | Written) -> Steps[None]:
-        """Make a stage durable before anything of it is sent."""
+        """Store a stage before anything of it is sent."""
         number = self._round(stage.ticket).number
         yield from work(lambda: self._vault.keep_session(stage, round_=number, forgotten=self._forgotten))
         self._stage = stage
 
     def _end(self, stage: Keyed | Written, *, complete: bool) -> Steps[Receipt]:
-        """End the session and leave its receipt; only a complete one moves the private part."""
+        """End the session and store its receipt; only a complete one changes the private part."""
         receipt = make_receipt(
             self._round(stage.ticket),
             self._exchange.traffic,
@@ -249,7 +249,7 @@ class Participation:
 
 
 def _build(round_: RoundSpec, keyed: Keyed) -> Opened | None:
-    """Return the session again as it was, or nothing if this version of the app makes other keys."""
+    """Rebuild a session, or return None if this version of the app makes other keys."""
     drawn = SeededBytes(keyed.seed)
     session = DeviceSession(round_, keyed.selection.items, random_bytes=drawn)
     return (session, drawn) if _digest(session.keys) == keyed.keys_digest else None

@@ -12,7 +12,7 @@ from secemb_sdk.round.route import Confirm
 from secemb_sdk.steps import Request, Steps, work
 from secemb_shared.messages import TaskSpec
 
-# What it is kept for: the next rounds, or beside a copy of the table. Of these there are two, while a new copy comes.
+# Names in the home: for rounds, and for copies of the table. Of these there are two during a download.
 ROUNDS, TABLES = "dense", ("table-dense", "table-dense-2")
 
 _SAME = 304
@@ -24,7 +24,7 @@ _SECONDS = 300.0
 def read_dense(
     exchange: Exchange, task: TaskSpec, version: int, *, confirm: Confirm, keep: str = ROUNDS
 ) -> Steps[Floats | None]:
-    """Return the dense part of a version, or nothing if it is gone or the servers do not agree on it."""
+    """Return the dense part of a version, or None if it is gone or the servers publish different ones."""
     if task.dense_size == 0:
         return np.zeros(0, dtype=np.float32)
     vault = exchange.context.vault

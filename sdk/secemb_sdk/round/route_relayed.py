@@ -175,7 +175,7 @@ class RelayedRoute(Route):
 
 
 def _confirm(session: DeviceSession, confirmed: bytes, body: bytes) -> Steps[bool]:
-    """Compare a dense part with what server 1 has confirmed beside its answer; nobody has to be asked."""
+    """Compare a dense part with what server 1 has confirmed beside its answer; no request is needed."""
     yield from ()
     place = session.round.label(session.session_id)
     return same_mark(holds.dense_mark(place, session.holds[1], digest(body)), confirmed)

@@ -1,11 +1,11 @@
 """Which items a device brings to a round.
 
-    train      all it has rated, but for those it holds out
-    survey     all it has rated
-    evaluate   items that it holds out, and strangers for one of them to be ranked among
+    train      all that it has rated, except those it holds out
+    survey     all that it has rated
+    evaluate   items that it holds out, and strangers: items it has not rated, to rank one of the others among
 
-Of more items than a round has room for the session draws a sample, afresh every time. Items outside the catalogue are
-left out and counted.
+If a round does not have room for all items, each session draws a new sample. Items outside the catalogue are left out
+and counted.
 """
 
 import hashlib
@@ -24,10 +24,10 @@ MOST_STRANGERS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Selection:
-    """Items and what their owner thinks of them. Private."""
+    """Items and their owner's ratings. Private."""
 
     items: Indices  # (n,) each once; in an evaluation the one to be ranked comes first
-    values: Floats  # (n,) not a number where an item is a stranger
+    values: Floats  # (n,) NaN for strangers
     unknown: int  # items of this device that are not in the catalogue
 
     def ratings_of(self, items: Indices) -> Ratings:
@@ -38,7 +38,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldOut:
-    """Which ratings are for evaluation alone: a keyed hash of the item decides, so that it never changes."""
+    """Which ratings are only for evaluation: a keyed hash of the item decides, so that it never changes."""
 
     key: bytes = field(repr=False)
     fraction: float
@@ -76,7 +76,7 @@ def _select_held_out(
 
 
 def _strangers(items: int, count: int, known: Mapping[int, float], random_bytes: RandomBytes) -> Indices:
-    """Return up to `count` items that the device has not rated, without looking at the whole catalogue."""
+    """Return up to `count` items that the device has not rated, without going through the catalogue."""
     drawn = draw_below(np.full(4 * count, items, dtype=np.int64), random_bytes)
     found = dict.fromkeys(item for item in drawn.tolist() if item not in known)
     return np.array(list(found)[:count], dtype=np.int64)

@@ -26,7 +26,7 @@ SESSION_BYTES = 16
 class SeededBytes:
     """A `RandomBytes` that gives the same bytes in the same order: AES-256 in counter mode under the seed.
 
-    A seed belongs to one session. Whoever knows it knows the session's paths.
+    A seed belongs to one session, and reveals its paths.
     """
 
     __slots__ = ("_stream",)
@@ -34,7 +34,7 @@ class SeededBytes:
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SESSION_SEED_BYTES:
             raise ValueError(f"a session's seed has {SESSION_SEED_BYTES} bytes")
-        # The counter may start at zero because every seed is used for one stream only.
+        # The counter may start at zero: every seed is used for one stream only.
         self._stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
 
     def __repr__(self) -> str:
@@ -51,7 +51,7 @@ def session_id_of(seed: bytes) -> bytes:
 
 
 def generator_seed(random_bytes: RandomBytes) -> int:
-    """Return a seed for NumPy, for what is no part of the protocol: first weights."""
+    """Return a seed for NumPy: for first weights, which are not part of the protocol."""
     return int.from_bytes(random_bytes(16), "little")
 
 
@@ -60,10 +60,10 @@ Messages = tuple[bytes, bytes]  # to server 0, to server 1
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Marks:
-    """What goes with an upload, and is kept with it: the holds it follows from are gone by then."""
+    """What goes with an upload, and is stored with it: the holds that it is made from are not."""
 
-    macs: Messages  # show each server that the upload comes from whoever made the keys
-    receipt: bytes  # shows the device that server 1 holds a relayed one
+    macs: Messages  # show each server that the upload comes from the device that made the keys
+    receipt: bytes  # shows the device that server 1 holds a relayed upload
 
 
 class DeviceSession:
@@ -84,14 +84,14 @@ class DeviceSession:
         self._seeds = (random_bytes(SEED_BYTES), random_bytes(SEED_BYTES))
         self.keys, self._secret = self._open()
         self._random_bytes = random_bytes
-        self.update: Messages | None = None  # what `write` made: to send again is to send this again
+        self.update: Messages | None = None  # what `write` made; a retry sends these bytes again
 
     def __repr__(self) -> str:
         return f"<DeviceSession of round {self.round.number}>"
 
     @cached_property
     def holds(self) -> tuple[bytes, bytes]:
-        """Return what this device shares with each server and not with the other. Secret."""
+        """Return the secret that this device shares with each server, and not with the other."""
         return hold_of(self.keys[0]), hold_of(self.keys[1])
 
     @cached_property
@@ -143,8 +143,8 @@ class DeviceSession:
         if not self.round.sum_size or values.shape != (self.round.sum_size,):
             raise SpecError(f"a round of kind {self.round.kind} adds up {self.round.sum_size} numbers")
         encoded = SUM_RING.encode(values, bound=SUM_BOUND)
-        self._secret.spend()  # one upload a session, whatever its kind
-        # The seed is drawn here and not with the others: a training session needs none.
+        self._secret.spend()  # one upload per session, whatever its kind
+        # Drawn here and not with the other seeds: a training session needs none.
         seed = self._random_bytes(SEED_BYTES)
         key = self.round.label(self.session_id).key(Purpose.SUM_SHARE, seed)
         self.update = (
@@ -154,7 +154,7 @@ class DeviceSession:
         return self.update
 
     def write_nothing(self) -> Messages:
-        """Return the messages of a device whose training failed: zeros, because absence must not speak."""
+        """Return the messages of a device whose training failed: zeros, because a missing upload would reveal that."""
         if self.round.sum_size:
             return self.write_sums(np.zeros(self.round.sum_size))
         none = np.empty(0, dtype=np.int64)

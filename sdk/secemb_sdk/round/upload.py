@@ -1,4 +1,4 @@
-"""What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything went wrong."""
+"""What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything failed."""
 
 import math
 
@@ -38,18 +38,18 @@ def measure(
 def _rank(
     selection: Selection, items: Indices, scores: npt.NDArray[np.float64], rated: npt.NDArray[np.bool_]
 ) -> tuple[float, float, float]:
-    """Return whether there was a ranking, a hit, and its gain: of the first item among the strangers."""
+    """Rank the first item among the strangers; return whether there was a ranking, whether it hit, and its gain."""
     chosen = np.flatnonzero(items == selection.items[0]) if selection.items.size else np.empty(0)
     strangers = scores[~rated]
     if chosen.size == 0 or strangers.size == 0:
         return 0.0, 0.0, 0.0
-    place = int(np.count_nonzero(strangers >= scores[chosen[0]]))  # who is equal stands before it
+    place = int(np.count_nonzero(strangers >= scores[chosen[0]]))  # equal scores come before it
     hit = place < FIRST_PLACES
     return 1.0, float(hit), 1 / math.log2(place + 2) if hit else 0.0
 
 
 Numbers = npt.NDArray[np.floating]
-Upload = tuple[Messages, PrivateState | None, str | None]  # messages, next private state, trouble by name
+Upload = tuple[Messages, PrivateState | None, str | None]  # messages, next private state, name of the error
 
 
 def make_upload(
@@ -60,17 +60,17 @@ def make_upload(
     dense: Floats | None,
     random_bytes: RandomBytes,
 ) -> Upload:
-    """Spend the session's path: on what the device has to say, or on zeros, because absence must not speak."""
+    """Return the upload, or zeros if anything fails: a missing upload would reveal that."""
     try:
-        return _say(context, session, selection, read_rows, dense, random_bytes)
+        return _make(context, session, selection, read_rows, dense, random_bytes)
     except Exception as error:
-        # Whatever it is: a wrong tag, a model that fails, numbers that are none. The owner learns its name.
+        # Any error: a wrong tag, a model that fails, numbers that are not finite. The owner learns its name.
         if isinstance(error, RowTagError | MessageError):
             context.note(Misconduct.ROWS)
         return session.write_nothing(), None, type(error).__name__
 
 
-def _say(
+def _make(
     context: Context,
     session: DeviceSession,
     selection: Selection,
@@ -80,17 +80,17 @@ def _say(
 ) -> Upload:
     round_ = session.round
     if round_.kind == SURVEY:
-        return session.write_sums(_cut_sums(round_, np.array([float(selection.items.size)]))), None, None
+        return session.write_sums(_clip_sums(round_, np.array([float(selection.items.size)]))), None, None
     items, rows = read_rows()
     if dense is None:
-        raise CopyError("the two servers do not agree on the dense part")
+        raise CopyError("the two servers publish different dense parts")
     if items.size == 0:
         return session.write_nothing(), None, None
     model = context.model_for(round_.task)
     private = current_private(context, model, random_bytes)
     if round_.kind != TRAIN:
         measured = measure(model, private.values, selection, items, rows, dense)
-        return session.write_sums(_cut_sums(round_, measured)), None, None
+        return session.write_sums(_clip_sums(round_, measured)), None, None
     ratings = selection.ratings_of(items)
     by_row, by_dense, moved, trouble = _learn(context, round_.task, model, private, rows, dense, ratings)
     return session.write(items, by_row, by_dense), moved, trouble
@@ -105,14 +105,14 @@ def _learn(
     dense: Floats,
     ratings: Ratings,
 ) -> tuple[Numbers, Numbers, PrivateState, str | None]:
-    """Return the updates within all limits of the task, the private part after the round, and trouble by name."""
+    """Return the updates within the task's limits, the private part after the round, and the name of an error."""
     rate, clip = context.rate_for(task), Clip.of(task)
     if clip is not None and clip.unit == RECORD:
         update = _fit(clip_records(model, rows, dense, private.values, ratings, clip), task)
         try:
             moved = learn(model, private, rows, dense, ratings, rate=rate)[2]
         except Exception as error:
-            # One rating that cannot be learned from must not silence the others: the private part stays as it is.
+            # One rating that cannot be learned from must not suppress the others: the update stands without it.
             return *update, private, type(error).__name__
         return *update, moved, None
     by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=context.epochs)
@@ -126,7 +126,7 @@ def _fit(update: tuple[Numbers, Numbers], task: TaskSpec) -> tuple[Numbers, Numb
     return fit_bound(update[0], task)[0], fit_bound(update[1], task)[0]
 
 
-def _cut_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _clip_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     privacy = round_.task.privacy
     if privacy is None:
         return values
@@ -137,14 +137,14 @@ def _cut_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray
 
 
 def current_private(context: Context, model: Model, random_bytes: RandomBytes) -> PrivateState:
-    """Return the private part as it is, or as it is before the first round."""
+    """Return the private part in the home, or a new one before the first round."""
     kept = kept_private(context, model)
     return kept or PrivateState.begin(model, np.random.default_rng(generator_seed(random_bytes)))
 
 
 def kept_private(context: Context, model: Model) -> PrivateState | None:
-    """Return the private part that is in the home, or raise unless it is one of this model."""
+    """Return the private part in the home, or raise if it belongs to another model."""
     kept = context.vault.private()
     if kept is not None and kept.values.shape != (model.private_size,):
-        raise MisfitError("the home holds the private part of another model; open it with that one, or forget()")
+        raise MisfitError("the home holds the private part of another model; open it with that model, or call forget()")
     return kept

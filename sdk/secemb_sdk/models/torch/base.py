@@ -21,7 +21,7 @@ Tensors = Mapping[str, Tensor]
 
 
 class TorchModel(ABC):
-    """A recommender as its device sees it; a subclass says what it predicts and what it costs to be wrong."""
+    """A recommender as its device sees it; a subclass gives its prediction and its loss."""
 
     def __init__(
         self, *, row_width: int, private: Shapes, dense: Shapes | None = None, private_scale: float = 0.01
@@ -31,29 +31,29 @@ class TorchModel(ABC):
 
     @abstractmethod
     def loss(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor, values: Tensor) -> Tensor:
-        """Return the loss over a device's ratings: one number; the person thinks `values[i]` of `items[i]`."""
+        """Return the loss over a device's ratings, one number; `values[i]` is the rating of `items[i]`."""
 
     @abstractmethod
     def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
-        """Return what the person would think of items, one number each; `rows[i]` is the row of `items[i]`."""
+        """Return a score for each item; `rows[i]` is the row of `items[i]`."""
 
     @property
     def row_width(self) -> int:
-        """Return how many numbers a row has."""
+        """Return the size of a row."""
         return self._row_width
 
     @property
     def dense_size(self) -> int:
-        """Return how many shared numbers there are outside the table."""
+        """Return the size of the dense part."""
         return _size(self._dense)
 
     @property
     def private_size(self) -> int:
-        """Return how many numbers stay on the device."""
+        """Return the size of the private part."""
         return _size(self._private)
 
     def first_private(self, random: np.random.Generator) -> Floats:
-        """Return small random numbers, and zeros for what is called a bias."""
+        """Return small random numbers, and zeros for tensors with the name `bias`."""
         parts = [
             np.zeros(prod(shape), np.float32)
             if name == "bias"
@@ -73,7 +73,7 @@ class TorchModel(ABC):
         return Gradients(float(loss.detach()), by_row, by_dense, by_private)
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
-        """Return what the person would think of items, one number each."""
+        """Return a score for each item."""
         with torch.no_grad():
             parts = self.named(_tensor(dense), _tensor(private))
             scores: Floats = self.predict(_tensor(rows), *parts, _tensor(items)).numpy()
@@ -85,7 +85,7 @@ class TorchModel(ABC):
 
 
 def compute_alone() -> None:
-    """Let torch use one thread in this process: one person's ratings are too few to be shared among several."""
+    """Let torch use one thread in this process: one person's ratings are too few for several."""
     torch.set_num_threads(1)
 
 
@@ -94,12 +94,12 @@ def _size(shapes: Shapes) -> int:
 
 
 def _tensor(values: Floats | Indices) -> Tensor:
-    """Return a tensor over the same numbers; what is closed to writing is copied, for torch knows no such thing."""
+    """Return a tensor over the same memory; a read-only array is copied, because torch has no read-only tensors."""
     return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
 def _cut(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
     if flat.numel() != _size(shapes):
-        raise PartError("a part is not as long as the model's shapes say; is this the task's model?")
+        raise PartError("a part does not have the model's size; is this the task's model?")
     pieces = torch.split(flat, [prod(shape) for shape in shapes.values()])
     return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}

@@ -64,9 +64,9 @@ class FactorisationMachine(RatingModel):
     def _differentiate_each(
         self, rows: Tensor, dense: Tensor, private: Tensor, known: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return the same by formula, ten times as fast as what torch finds by itself.
+        """Return the same by formula, ten times as fast as autograd.
 
-        With t the sum of all vectors that count, a prediction's gradient is t − v by a vector v and 1 by a bias.
+        With t the sum of all active vectors, a prediction's gradient is t − v by a vector v and 1 by a bias.
         """
         parts, set_ = self.named(dense, private)[0], known.to(rows.dtype)
         vectors, items, person = parts["vectors"], rows[:, :-1], private[:-1]
@@ -79,7 +79,7 @@ class FactorisationMachine(RatingModel):
         by_row[:, -1] += slopes
         by_dense = (2 * self._dense_penalty * dense).repeat(len(rows), 1)
         by_vectors, by_weights, by_bias = torch.split(by_dense, [vectors.numel(), self._features, 1], dim=1)
-        rating, feature = known.nonzero(as_tuple=True)  # a few of a hundred: all others have the penalty alone
+        rating, feature = known.nonzero(as_tuple=True)  # a few in a hundred: all others have only the penalty
         by_vectors.view(len(rows), *vectors.shape)[rating, feature] += slopes[rating, None] * (
             total[rating] - vectors[feature]
         )
@@ -88,7 +88,7 @@ class FactorisationMachine(RatingModel):
         return by_row, by_dense
 
     def _layers(self, dimension: int) -> Shapes:
-        """Return what a subclass has in its dense part besides."""
+        """Return what a subclass adds to the dense part."""
         return {}
 
 
@@ -103,7 +103,7 @@ class DeepFactorisationMachine(FactorisationMachine):
         hidden = _activate(hidden, dense["second_scale"], dense["second_shift"])
         return super().predict_from(rows, dense, private, known) + hidden @ dense["output"] + dense["output_bias"]
 
-    # The machine's formula knows nothing of the network.
+    # The formula above does not cover the network.
     _differentiate_each = RatingModel._differentiate_each
 
     def _first_layer(self, rows: Tensor, dense: Tensors, private: Tensors, known: Tensor) -> Tensor:

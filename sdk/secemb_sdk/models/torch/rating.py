@@ -2,8 +2,8 @@
 
     loss   Σ over the ratings of e² + penalty · (|private part|² + |row|²)   +   dense penalty · |dense part|²
 
-The first penalty counts once for each rating, so that rare items and quiet people are held no tighter than the others.
-The dense part belongs to everybody and pays once for each device.
+The first penalty counts once per rating, so that rare items and people with few ratings are not held tighter than
+others. The penalty of the dense part counts once per device.
 """
 
 from collections.abc import Iterable
@@ -44,11 +44,11 @@ class RatingModel(TorchModel):
         return errors.square().sum() + self._penalty * own + self._dense_penalty * _squares(dense.values())
 
     def look_up(self, items: Indices) -> Known:
-        """Return what `predict_from` has to know of each item: which one it is, unless a subclass says more."""
+        """Return what `predict_from` needs to know of each item: its number, unless a subclass says more."""
         return items
 
     def predict_from(self, rows: Tensor, dense: Tensors, private: Tensors, known: Tensor) -> Tensor:
-        """Return the predicted ratings of items that were looked up before: torch can then follow every step."""
+        """Return the predicted ratings of items that were looked up before, so that torch can trace every step."""
         return self.predict(rows, dense, private, known)
 
     def gradients_of_each(
