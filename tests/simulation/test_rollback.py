@@ -44,7 +44,7 @@ async def published(pair: Pair, role: int) -> Model:
 
 
 async def wish(pair: Pair, source: int, seen: int) -> Rollback:
-    return await pair.server0.leader.rollbacks.wish(source, seen=seen)
+    return await pair.server0.leader.rollbacks.request(source, seen=seen)
 
 
 async def assert_rolled_back(pair: Pair, source: Model, version: int) -> None:

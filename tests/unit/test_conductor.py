@@ -162,6 +162,6 @@ def test_what_is_over_stays_over(found: Facts, now: float, later: float) -> None
 
 @pytest.mark.parametrize("number", [1, 5])  # the task goes on, or has had all its rounds
 def test_a_rollback_comes_before_the_next_round_and_after_the_open_one(number: int) -> None:
-    assert decide(facts(state=None, next_number=number, wanted=0), 0.0) == RollBack(0)
-    assert decide(facts(4, 4, wanted=0), 5.0) == SEAL
-    assert decide(facts(wanted=0), 0.0) == Wait(JOIN_UNTIL)
+    assert decide(facts(state=None, next_number=number, rollback_to=0), 0.0) == RollBack(0)
+    assert decide(facts(4, 4, rollback_to=0), 5.0) == SEAL
+    assert decide(facts(rollback_to=0), 0.0) == Wait(JOIN_UNTIL)

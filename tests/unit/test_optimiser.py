@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from secemb_party.errors import GradientError, OptimiserError, StateError
 from secemb_party.storage import Model, ModelFiles, OptimiserState, Shape, initial_model
 from secemb_server0 import optimiser as optimiser_module
-from secemb_server0.optimiser import Adam, Gradient, GradientError, Optimiser, OptimiserError, Sgd, StateError
+from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
 from secemb_shared.ring import Ring
 
 Array = npt.NDArray[Any]

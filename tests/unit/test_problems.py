@@ -16,9 +16,11 @@ from secemb_party.errors import (
     BusyError,
     ForbiddenError,
     LedgerUnavailableError,
+    MediaTypeError,
     ModelMissingError,
     NotRecordedError,
     SessionConflictError,
+    TicketError,
     UnauthorizedError,
     UnknownVersionError,
 )
@@ -32,8 +34,6 @@ from secemb_party.http.problems import (
     problem_response,
     problem_responses,
 )
-from secemb_party.http.requests import MediaTypeError
-from secemb_party.tickets import TicketError
 from secemb_shared.errors import LengthError, SecEmbError, VersionError
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from secemb_party.errors import BusyError, PeerUnavailableError
+from secemb_party.errors import BusyError, PeerUnavailableError, RelayRefusedError, TicketError
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal, Reply, ReplyReader, read_frames
-from secemb_party.tickets import Claim, TicketError
-from secemb_server0.relay import Limits, Relay, RelayRefusedError
+from secemb_party.tickets import Claim
+from secemb_server0.relay import Limits, Relay
 from secemb_shared.errors import EncodingError, LengthError, SecEmbError
 from secemb_shared.messages import Kind
 

@@ -7,7 +7,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secemb_party.tickets import DOMAIN, TICKET_BYTES, Claim, TicketCheck, TicketError, issue_ticket
+from secemb_party.errors import TicketError
+from secemb_party.tickets import DOMAIN, TICKET_BYTES, Claim, TicketCheck, issue_ticket
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))

@@ -8,6 +8,7 @@ from secemb_shared.errors import SecEmbError, SessionError
 
 if TYPE_CHECKING:
     from secemb_party.ledger.records import RoundState
+    from secemb_party.relay_frames import Refusal
 
 
 class SettingsError(SecEmbError, ValueError):
@@ -36,9 +37,9 @@ class UnknownSessionError(SecEmbError, LookupError):
 
 
 class RoundClosedError(SecEmbError):
-    """The round takes no more of this."""
+    """The round no longer accepts this."""
 
-    def __init__(self, message: str = "the round takes no more messages of this kind; join the next one") -> None:
+    def __init__(self, message: str = "the round no longer accepts this; join the next one") -> None:
         super().__init__(message)
 
 
@@ -65,6 +66,30 @@ class ForbiddenError(SecEmbError):
         super().__init__(message)
 
 
+class TicketError(SecEmbError):
+    """A ticket is missing, malformed, expired, or was issued for something else."""
+
+
+class TicketExpiredError(TicketError):
+    """A ticket was valid once."""
+
+
+class RequestInvalidError(SecEmbError):
+    """A request does not follow the interface's description."""
+
+
+class MediaTypeError(SecEmbError):
+    """The body has a media type that the route does not take."""
+
+
+class SlowBodyError(SecEmbError):
+    """A body did not arrive in time."""
+
+
+class RangeError(SecEmbError):
+    """A range starts beyond the end of the body."""
+
+
 class UnknownVersionError(SecEmbError):
     """A model version is not published here, or no longer kept."""
 
@@ -78,11 +103,21 @@ class RollbackRefusedError(SecEmbError):
 
 
 class OutdatedRelayKeyError(SecEmbError):
-    """A box was sealed to a key that server 1 does not use, or no longer."""
+    """A box was encrypted to a key that server 1 does not use, or no longer."""
 
 
 class RelayUnavailableError(SecEmbError):
     """Nothing is relayed in this task; devices talk to both servers."""
+
+
+class RelayRefusedError(SecEmbError):
+    """Server 1 refused a message that server 0 passed on."""
+
+    refused_by = 1
+
+    def __init__(self, refusal: "Refusal") -> None:
+        super().__init__("server 1 refused the message")
+        self.refusal, self.retry_after = refusal, refusal.retry_after
 
 
 class PeerRefusedError(SecEmbError):
@@ -200,3 +235,15 @@ class AccountantMissingError(AccountingError, ImportError):
 
 class BudgetSpentError(SecEmbError):
     """One more round of this kind would go beyond the task's privacy budget."""
+
+
+class OptimiserError(SecEmbError, ValueError):
+    """The optimiser cannot take this step."""
+
+
+class GradientError(OptimiserError):
+    """A mean gradient is not finite or does not have the model's shape."""
+
+
+class StateError(OptimiserError):
+    """The optimiser's state belongs to another optimiser, task or version, or a step was cut short."""

@@ -1,4 +1,4 @@
-"""What the two servers say to each other, as JSON; large numbers travel as binary bodies beside it."""
+"""What the two servers send each other, as JSON; shares and models are binary bodies."""
 
 import hashlib
 from typing import Annotated
@@ -14,7 +14,7 @@ Digests = dict[bytes, tuple[bytes, bytes]]  # session: digests of the public par
 
 
 class PeerMessage(BaseModel):
-    """A message between the servers: nothing in it that is not asked for."""
+    """A message between the servers; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -26,11 +26,11 @@ class Announcement(PeerMessage):
     opened_at: Moment
     join_until: Moment
     upload_until: Moment
-    shares: Shares  # that server 0 has ever made: server 1 has made as many, or one of the two ledgers was restored
+    shares: Shares  # that server 0 ever computed: server 1 has as many, unless one of the ledgers was restored
 
 
 class Offer(PeerMessage):
-    """What server 0 holds complete, to be compared: session, digest of its public keys, digest of its public update."""
+    """The complete sessions of server 0: session, digest of its public keys, digest of its public update."""
 
     sessions: list[tuple[Hex16, Hex32, Hex32]]
 
@@ -66,7 +66,7 @@ class ListDigest(PeerMessage):
 class AbortReason(PeerMessage):
     """Why a round ends without a sum."""
 
-    reason: str = Field(pattern=r"^[ -~]{1,200}$")  # the ledger keeps it, and takes no empty one and no NUL
+    reason: str = Field(pattern=r"^[ -~]{1,200}$")  # the ledger stores it, and accepts neither an empty one nor NUL
 
 
 class StandingMessage(PeerMessage):

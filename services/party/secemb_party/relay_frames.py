@@ -1,4 +1,4 @@
-"""What server 0 passes on to server 1, and what comes back: many sessions' messages in one request.
+"""What server 0 passes on to server 1 and what server 1 replies: messages of many sessions in one request.
 
 A request is frames one after the other, each with its length (4 bytes, little-endian) before it:
 
@@ -9,7 +9,7 @@ A request is frames one after the other, each with its length (4 bytes, little-e
     the rest       key id and box, then the public part
 
 The answer is replies in any order: the frame's place in the request (4 bytes), the reply's length (4 bytes), then a
-byte that is 0 and what the step gives, or 1 and why it was refused (JSON).
+byte that is 0 before the step's result, or 1 before the refusal (JSON).
 """
 
 import json
@@ -18,7 +18,8 @@ from binascii import Error as Base64Error
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from secemb_party.tickets import TICKET_BYTES, Claim, TicketError
+from secemb_party.errors import TicketError
+from secemb_party.tickets import TICKET_BYTES, Claim
 from secemb_shared.errors import EncodingError, LengthError
 from secemb_shared.messages import Kind
 
@@ -53,7 +54,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why server 1 has refused a frame: the slug of a problem, and when to come back."""
+    """Why server 1 refused a frame: the slug of a problem, and when to retry."""
 
     slug: str
     retry_after: int | None = None
@@ -61,7 +62,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Reply:
-    """What server 1 says to one frame."""
+    """Server 1's reply to one frame."""
 
     place: int
     body: bytes | Refusal
@@ -73,13 +74,13 @@ class Reply:
 
 
 def read_frames(data: bytes) -> Iterator[Frame]:
-    """Yield the frames of a request; anything that is not one is refused."""
+    """Yield the frames of a request; refuse anything else."""
     at, count = 0, 0
     while at < len(data):
         size = int.from_bytes(data[at : at + _LENGTH], "little")
         frame, at, count = data[at + _LENGTH : at + _LENGTH + size], at + _LENGTH + size, count + 1
         if len(frame) != size or size < _HEAD or count > MOST_FRAMES:
-            raise LengthError("the frames are cut, or more than one request may hold")
+            raise LengthError("the frames are truncated, or too many for one request")
         if frame[0] not in _STEPS:
             raise EncodingError("a frame names a step that does not exist")
         ticket = urlsafe_b64encode(frame[49:_HEAD]).decode("ascii")
@@ -87,7 +88,7 @@ def read_frames(data: bytes) -> Iterator[Frame]:
 
 
 class ReplyReader:
-    """Takes replies out of an answer that arrives in pieces; a reply is a refusal or at most so many bytes."""
+    """Reads replies from an answer that arrives in pieces; a reply is a refusal or has at most `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self._buffer, self._most = bytearray(), max(most, _LONGEST_REFUSAL)
@@ -97,8 +98,8 @@ class ReplyReader:
         self._buffer += piece
         while len(self._buffer) >= 2 * _LENGTH:
             size = int.from_bytes(self._buffer[_LENGTH : 2 * _LENGTH], "little")
-            if size > 1 + self._most:  # refused before it is waited for: the length may claim 4 GB
-                raise LengthError("a reply is longer than any that was asked for")
+            if size > 1 + self._most:  # refused before it is buffered: the length may claim 4 GB
+                raise LengthError("a reply is longer than expected")
             end = 2 * _LENGTH + size
             if len(self._buffer) < end:
                 return
@@ -118,5 +119,5 @@ def _read_body(body: bytes) -> bytes | Refusal:
         found = json.loads(body[1:])
         slug, seconds = found["slug"], found["retry_after"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise EncodingError("server 1 answered something else; are both servers of the same version?") from None
+        raise EncodingError("server 1's reply cannot be read; do both servers run the same version?") from None
     return Refusal(str(slug)[:100], seconds if type(seconds) is int and 0 <= seconds <= 86_400 else None)

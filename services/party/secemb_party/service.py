@@ -1,8 +1,7 @@
-"""What both servers do alike: take a session's keys and update, remember them, and add up their share.
+"""What both servers do: take a session's keys and update, store them, and compute the share of the sum.
 
-The event loop does the waiting, the workers the arithmetic, the ledger the remembering. Nothing is answered before it
-is durable, and everything is decided in the ledger's transactions, so that a crash at any point loses nothing that was
-acknowledged.
+The event loop waits, the workers compute, the ledger remembers. Nothing is acknowledged before it is durable, and every
+decision is made in one of the ledger's transactions, so that a crash loses nothing that was acknowledged.
 """
 
 import asyncio
@@ -25,6 +24,7 @@ from secemb_party.errors import (
     LedgerUnavailableError,
     RoundClosedError,
     SessionConflictError,
+    TicketExpiredError,
     UnknownRoundError,
     UnknownSessionError,
 )
@@ -33,7 +33,7 @@ from secemb_party.ledger import Ledger, RoundRecord, RoundState, Stored, Upload
 from secemb_party.ledger.records import ENDED
 from secemb_party.metrics import Metrics, Transport
 from secemb_party.storage import Model, ModelStore, Shape, ShareStore, initial_model
-from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck, TicketExpiredError
+from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
@@ -98,7 +98,7 @@ class Party:
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
 
     async def start(self) -> None:
-        """Make sure that the task and its first model are recorded, and that its promises can be accounted for."""
+        """Record the task and its first model, and check that its privacy can be accounted for."""
         await self.spending.standing()
         await self.ledger.add_task(self.task.task_id, self.task.encode(), self.clock())
         if await self.ledger.published_version(self.task.task_id) is None:
@@ -112,12 +112,12 @@ class Party:
         return initial_model(task.task_id, shape, seed=task.seed, scale=scale, bias_column=True, dense_scale=scale)
 
     async def readiness(self) -> list[Check]:
-        """Return what must hold before devices are sent here, and what to do where it does not."""
+        """Return what must hold before devices are sent here, and what to do if it does not."""
         try:
             await self.ledger.ping()
             published = await self.ledger.published_version(self.task.task_id)
         except LedgerUnavailableError:
-            return [Check("ledger", False, "the database does not answer; see [ledger] url")]
+            return [Check("ledger", False, "the database does not answer; check [ledger] url")]
         held = published is not None and published.version in self.models.versions()
         hint = "the published model is missing in data_dir; restore it from the other server or a backup"
         return [Check("ledger", True, ""), Check("model", held, "" if held else hint)]
@@ -144,7 +144,7 @@ class Party:
         remarks: Mapping[str, Any] | None = None,
         **facts: Any,
     ) -> RoundRecord:
-        """Move a round one state on, and tell the operator, with remarks that the round itself does not keep."""
+        """Move a round to its next state and record the event, with remarks that the round itself does not keep."""
         ends = {"refused": self.refusals()} if to in ENDED else {}
         counted = self.metrics.refusals()
         record = await self.ledger.advance(round_id, expect, to, now, remarks={**(remarks or {}), **ends}, **facts)
@@ -160,7 +160,7 @@ class Party:
         return {slug: more for slug, count in self.metrics.refusals().items() if (more := count - before.get(slug, 0))}
 
     async def tidy(self) -> None:
-        """Forget what ended rounds no longer need: bodies, shares, old models. Digests of sessions stay."""
+        """Delete what ended rounds no longer need: bodies, shares, old models. Digests of sessions stay."""
         await self.ledger.forget_bodies(keep_last_rounds=self._keep_rounds)
         kept = await self.ledger.rounds(self.task.task_id, limit=self._keep_rounds + 1)
         await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept}))
@@ -238,8 +238,8 @@ class Party:
             self.metrics.session(phase, transport=transport)
 
     async def share(self, round_id: bytes) -> bytes:
-        """Return this party's share of a sealed round: computed once, stored, and the same bytes ever after."""
-        # Noise is drawn once: who asks meanwhile waits for the same bytes, and who goes away does not cut it short.
+        """Return this party's share of a sealed round: it is computed once, stored, and never changes."""
+        # Noise is drawn once: concurrent callers wait for the same bytes, and a caller that leaves does not cancel it.
         sharing = self._sharing.get(round_id)
         if sharing is None:
             sharing = self._sharing[round_id] = asyncio.create_task(self._share(round_id))
@@ -249,18 +249,18 @@ class Party:
     def _forget_sharing(self, round_id: bytes, done: "asyncio.Task[bytes]") -> None:
         del self._sharing[round_id]
         if not done.cancelled():
-            done.exception()  # told to whoever waited; where nobody did, the next step finds it again
+            done.exception()  # raised to every caller that waited; without one, the next call raises it again
 
     async def _share(self, round_id: bytes) -> bytes:
         record, spec = await self.round(round_id)
         if record.ended and not self._shares.has(round_id):
-            raise RoundClosedError("this round is over, and its share is no longer kept")
+            raise RoundClosedError("this round has ended, and its share is no longer kept")
         if record.share_digest is not None:
             digest = record.share_digest
             return await self.workers.run(lambda: self._shares.load(round_id, digest))
         if record.state is not RoundState.SEALED or record.sealed_sessions is None:
-            raise SessionError("this round is not sealed: its sum stays closed")
-        async with self._spend:  # what is left is looked at and spent in one go, whichever rounds are asked for
+            raise SessionError("this round is not sealed, so that its sum is not computed")
+        async with self._spend:  # the budget is checked and spent together, whichever rounds are asked for
             await self.spending.require(spec.kind)
             data, digest = await self._stored_share(record, spec)
             await self.advance(round_id, RoundState.SEALED, RoundState.SHARED, self.clock(), share_digest=digest)
@@ -268,7 +268,7 @@ class Party:
         return data
 
     async def _stored_share(self, record: RoundRecord, spec: RoundSpec) -> tuple[bytes, bytes]:
-        """Return the share and its digest once it is on the disk; one that is there already is not made anew."""
+        """Return the share and its digest once it is on disk; a share that is there already is not computed again."""
         round_id, sealed = record.round_id, record.list_digest or b""
         found = await self.workers.run(lambda: self._shares.find(round_id, sealed))
         if found is not None:
@@ -332,8 +332,8 @@ def _refuse_unless_stored(stored: Stored) -> None:
         case Stored.STORED | Stored.SAME:
             return
         case Stored.CLOSED | Stored.FULL:
-            raise RoundClosedError("this round takes nothing new; join the current one")
+            raise RoundClosedError("this round accepts nothing new; join the current one")
         case Stored.DIFFERENT | Stored.OTHER_ROUND:
-            raise SessionConflictError("other bytes of this session are here; a session is never sent anew")
+            raise SessionConflictError("this session already sent other bytes; use a new session")
         case Stored.UNKNOWN | Stored.NO_KEYS:
-            raise UnknownSessionError("this session has not come so far; join and send its keys first")
+            raise UnknownSessionError("this session has no keys here; join and send them first")

@@ -1,9 +1,8 @@
-"""Tickets: server 0's signed word that a session may take part in a round, or only read in it.
+"""Tickets: server 0's signed permission for a session to take part in a round, or only to read in it.
 
-A ticket is 72 bytes: the time it ends (8 bytes, seconds, little-endian) and an Ed25519 signature over the domain, the
-round's digest, the session and that time. Task, round and session stand in the request already and are not repeated;
-a ticket for any other of them does not verify, nor does one of the other domain. Both servers check it; only server 0
-can make one.
+A ticket is 72 bytes: when it expires (8 bytes, seconds, little-endian) and an Ed25519 signature over the domain, the
+round's digest, the session and that time. Round and session are in the request already and are not repeated; a ticket
+for any other does not verify, nor does one of the other domain. Both servers check tickets; only server 0 issues them.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -14,20 +13,12 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from secemb_shared.errors import SecEmbError
+from secemb_party.errors import TicketError, TicketExpiredError
 
 DOMAIN = b"secemb/1 ticket"
 READ_DOMAIN = b"secemb/1 read ticket"
 TICKET_BYTES = 72
 _REMEMBERED = 4096  # tickets that need not be verified again
-
-
-class TicketError(SecEmbError):
-    """A ticket is missing, malformed, expired, or made for something else."""
-
-
-class TicketExpiredError(TicketError):
-    """A ticket was good once."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -1,9 +1,9 @@
-"""Who may upload in a session: only whoever made its keys.
+"""Who may upload in a session: only the device that made its keys.
 
-A ticket does not show that. Server 0 makes them and server 1 sees them all, so either could send the other an upload of
-its own in somebody's session. The sum would then have random numbers in exactly the rows that the session's paths lead
-to, its items among them. So both ask every upload, in every kind of round and however it travels, for a MAC under
-the session's hold, which the other server does not know.
+A ticket does not show that. Server 0 issues tickets and server 1 sees them all, so either could send the other a forged
+upload in a device's session. The sum would then have random numbers in exactly the rows that the session's paths lead
+to, its items among them. So both servers ask for a MAC under the session's hold, which the other server does not know,
+with every upload, in every kind of round and over both transports.
 """
 
 from collections import OrderedDict
@@ -15,12 +15,12 @@ from secemb_shared.errors import SecEmbError
 from secemb_shared.holds import check_upload_mac
 from secemb_shared.messages import RoundSpec
 
-_REMEMBERED = 4096  # holds that need not be looked up: those of sessions whose update is on its way
+_REMEMBERED = 4096  # holds that need not be looked up: those of sessions whose update is still to come
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Sent:
-    """An upload as it came, and the MAC that came with it."""
+    """An upload as it arrived, with its MAC."""
 
     message: bytes
     mac: bytes
@@ -43,7 +43,7 @@ class UploadMacs:
 
     def remember(self, keys: Upload) -> None:
         """Keep the hold of a session whose keys are durable: it never changes, and its update comes soon."""
-        # The digest that tells a resend of the keys is the hold: it stays when the keys themselves are forgotten.
+        # The hold is the digest that recognises a resend of the keys: it outlives the keys themselves.
         self._holds[keys.round_id, keys.session_id] = keys.body_digest
         if len(self._holds) > _REMEMBERED:
             self._holds.popitem(last=False)
@@ -59,8 +59,8 @@ class UploadMacs:
         return hold
 
     async def _missing(self, round_id: bytes) -> SecEmbError:
-        """Return why there is no hold: the keys can still come, or it is too late for them."""
+        """Return why there is no hold: the keys are still to come, or it is too late for them."""
         record = await self._ledger.round(round_id)
         if record is None or record.state is not RoundState.OPEN:
-            return RoundClosedError("this round takes nothing new; join the current one")
-        return UnknownSessionError("this session has not come so far; join and send its keys first")
+            return RoundClosedError("this round accepts nothing new; join the current one")
+        return UnknownSessionError("this session has no keys here; join and send them first")

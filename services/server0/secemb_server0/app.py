@@ -4,6 +4,7 @@ import asyncio
 import random
 import ssl
 from dataclasses import dataclass
+from functools import partial
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,12 +24,12 @@ from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train
-from secemb_server0.operator_routes import rollback_routes
 from secemb_server0.peer import HttpPeer, HttpRelayLine, Peer, RelayLine
 from secemb_server0.peer_transport import PeerClient, PeerTransport
+from secemb_server0.readiness import check_readiness
 from secemb_server0.relay import Limits, Relay, RelayedSessions
 from secemb_server0.relay_routes import relayed_routes
-from secemb_server0.routes import join_routes
+from secemb_server0.routes import join_routes, rollback_routes
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 DESCRIPTION = "The leader of a pair: devices join here, and send keys and updates here and to server 1."
@@ -55,7 +56,7 @@ def create_server0(
     relay_line: RelayLine | None = None,
     relay_limits: Limits | None = None,
 ) -> Server0:
-    """Return server 0 made of these parts; with a line for it, it relays where the task allows that."""
+    """Return server 0 made of these parts; with a relay line, it relays if the task allows that."""
     leader = Leader(party, peer, choose_kind=choose_kind)
     issuer = TicketIssuer(party, leader, ticket_key, open_enrolment=open_enrolment)
     line = relay_line if party.task.relays else None
@@ -77,7 +78,13 @@ def create_server0(
             rollback_routes(party, leader, operator_hash),
             ui_routes(party, operator_hash, side, surroundings or Surroundings()),
         ]
-    app = new_app("SecEmb server 0", DESCRIPTION, metrics=party.metrics, routers=routers, ready=leader.readiness)
+    app = new_app(
+        "SecEmb server 0",
+        DESCRIPTION,
+        metrics=party.metrics,
+        routers=routers,
+        ready=partial(check_readiness, party, peer),
+    )
     return Server0(leader, app)
 
 
@@ -112,7 +119,7 @@ async def run(settings: Settings) -> None:
 
 
 def kinds_of(settings: Settings) -> ChooseKind:
-    """Return which kind the round of a number is: survey first if wanted, evaluation every so often, else training."""
+    """Return how the kind of a round follows from its number: survey, evaluation or training."""
     rounds = settings.rounds
 
     def choose(number: int) -> str:
@@ -139,7 +146,7 @@ def peer_client(settings: Settings) -> httpx.AsyncClient:
 
 
 async def conduct(leader: Leader) -> None:
-    """Carry rounds on for ever; when server 1 or the database is away, try again with growing pauses."""
+    """Run rounds for ever; while server 1 or the database is unavailable, retry with growing pauses."""
     pause = 0.0
     while True:
         try:

@@ -1,23 +1,23 @@
 """When a round opens, seals and ends. Pure: the same facts and the same time give the same decision.
 
-nothing open          → RollBack, if the operator wants an older version of the model
-                      → Open the next round, or Finished after the last or where the privacy budget is spent
+nothing open          → RollBack, if the operator requested an older version of the model
+                      → Open the next round, or Finished after the last one or when the privacy budget is spent
 open, still time      → Wait
-open, all are here    → Wait for those that server 1 still misses
-open, time is up      → Seal, or Abort with too few sessions
-sealing … published   → the next step; a step that was interrupted is decided again and does no harm
+open, all complete    → Wait for the sessions that server 1 does not hold yet
+open, time is up      → seal, or Abort with too few sessions
+sealing … published   → the next step; an interrupted step is repeated, which does no harm
 """
 
 from dataclasses import dataclass
 
 from secemb_party.ledger import RoundState
 
-STRAGGLER_SECONDS = 0.5  # between two looks at what server 1 still misses
+STRAGGLER_SECONDS = 0.5  # between two questions to server 1 about sessions that it does not hold yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the conductor looks at: the current round and who is in it."""
+    """What the conductor decides by: the current round and the sessions in it."""
 
     state: RoundState | None  # None: no round yet, or the last one ended
     next_number: int
@@ -28,8 +28,8 @@ class Facts:
     upload_until: float = 0.0
     admitted: int = 0
     complete: int = 0  # sessions whose update is here
-    complete_there: int | None = None  # and at server 1, where that has been asked
-    wanted: int | None = None  # the older version that the model should go back to
+    complete_there: int | None = None  # at server 1, if it was asked
+    rollback_to: int | None = None  # the older version that the operator requested
     affordable: bool = True  # the privacy budget has room for the next round
 
 
@@ -63,7 +63,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class RollBack:
-    """Publish the numbers of version `source` anew."""
+    """Publish the numbers of version `source` as the next version."""
 
     source: int
 
@@ -85,7 +85,7 @@ def decide(facts: Facts, now: float) -> Decision:
     if now < facts.upload_until:
         if not all_here(facts, now):
             return Wait(facts.join_until if now < facts.join_until else facts.upload_until)
-        # A device sends to one server after the other: sealing on our word alone would leave the slower ones out.
+        # A device sends to one server after the other: without asking server 1, sealing would leave out slow devices.
         if facts.complete_there is not None and facts.complete_there < facts.complete:
             return Wait(min(now + STRAGGLER_SECONDS, facts.upload_until))
     if facts.complete < facts.min_cohort:
@@ -94,19 +94,19 @@ def decide(facts: Facts, now: float) -> Decision:
 
 
 def _between_rounds(facts: Facts) -> Decision:
-    if facts.wanted is not None:
-        return RollBack(facts.wanted)
+    if facts.rollback_to is not None:
+        return RollBack(facts.rollback_to)
     more = facts.next_number < facts.rounds and facts.affordable
     return Open(facts.next_number) if more else Finished()
 
 
 def all_here(facts: Facts, now: float) -> bool:
-    """Tell whether this server waits for nobody any more, before the time is up."""
+    """Tell whether every admitted session is complete here, and no more can join."""
     return facts.state is RoundState.OPEN and not _joining(facts, now) and facts.complete == facts.admitted
 
 
 def missing(facts: Facts, now: float) -> int:
-    """Return how many sessions must still become complete before all can be here, time apart."""
+    """Return how many sessions must still become complete before `all_here` can hold."""
     return (facts.cohort if _joining(facts, now) else facts.admitted) - facts.complete
 
 

@@ -18,11 +18,11 @@ from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
 
 FRESH_SECONDS = 60.0
-AWAY_SECONDS = 3.0  # after a failure, so that not every join waits for a connection that does not come
+AWAY_SECONDS = 3.0  # after a failure, so that not every join waits for a connection timeout
 
 
 class AnnouncedKey:
-    """The last announcement, and when it was asked for."""
+    """Server 1's latest relay key announcement, fetched again when it is old."""
 
     def __init__(self, task: TaskSpec, line: RelayLine, clock: Clock) -> None:
         self._task, self._line, self._clock = task, line, clock
@@ -31,7 +31,7 @@ class AnnouncedKey:
         self._asking = asyncio.Lock()
 
     async def get(self) -> bytes:
-        """Return the announcement; while server 1 is away the old one, as long as it is valid."""
+        """Return the announcement; while server 1 is unavailable, the old one as long as it is valid."""
         if self._clock() - self._asked < FRESH_SECONDS:
             return self._data
         async with self._asking:
@@ -40,7 +40,7 @@ class AnnouncedKey:
         return self._data
 
     def forget(self) -> None:
-        """Ask again next time: server 1 does not use this key any more."""
+        """Fetch it again next time: server 1 no longer uses this key."""
         self._asked = float("-inf")
 
     async def _ask(self) -> None:
@@ -61,12 +61,12 @@ class AnnouncedKey:
             return RelayKey.read(self._task, data).not_after
         except MessageError:
             raise PeerRefusedError(
-                "server 1 has another identity than the task's relay_key; compare `secemb relay-key list` with the task"
+                "server 1's identity is not the task's relay_key; compare `secemb relay-key list` with the task"
             ) from None
 
 
-READ_SECONDS = 120  # the life of a read ticket
-_LONGEST = 60  # seconds that a device is sent away for
+READ_SECONDS = 120  # how long a read ticket is valid
+_LONGEST = 60  # seconds until a device should try again
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """Nobody can join now; come back after so many seconds."""
+    """No round can be joined now; try again after this time."""
 
     seconds: int
 
@@ -101,13 +101,13 @@ class TicketIssuer:
         self._party, self._leader, self._key, self._open = party, leader, key, open_enrolment
 
     async def join(self, token: str | None, session_id: bytes) -> Joined | NotNow:
-        """Give a device its ticket: one session a device and round; the same session gets the same ticket again."""
+        """Give a device its ticket: one session per device and round; the same session gets the same ticket again."""
         device = await self._device(token, session_id)
         record, now = self._leader.announced, self._party.clock()
         if record is None:
             return NotNow(_LONGEST if self._leader.finished else 1)
         if now >= record.join_until and not await self._party.ledger.knows_session(session_id):
-            return NotNow(_until(record.upload_until, now))  # who was let in before may have lost the answer
+            return NotNow(_until(record.upload_until, now))  # a session that was admitted may have lost the answer
         admission = await self._party.ledger.admit(
             record.round_id, session_id, device=device, limit=self._party.task.cohort, now=now
         )
@@ -131,7 +131,7 @@ class TicketIssuer:
                 self._party.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
                 return Joined(record.spec.decode(), ticket, record.upload_until)
             case Admission.SESSION_TAKEN:
-                raise SessionConflictError("this session id is taken; draw a new one")
+                raise SessionConflictError("this session id is in use; draw a new one")
             case _:
                 return NotNow(_until(record.upload_until, now))
 

@@ -1,17 +1,15 @@
-"""Server 0 in its leading part: it carries out what the conductor decides, one durable step at a time."""
+"""Server 0 as the leader: it carries out what the conductor decides, one durable step at a time."""
 
 import asyncio
 import hashlib
-import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
-from secemb_party.evaluation import Share
+from secemb_party.errors import PeerRefusedError, PeerSpentError
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
 from secemb_party.peer_messages import list_digest
-from secemb_party.service import Check, Party
+from secemb_party.service import Party
 from secemb_server0.conductor import (
     Abort,
     Advance,
@@ -26,43 +24,18 @@ from secemb_server0.conductor import (
     missing,
 )
 from secemb_server0.peer import Peer
-from secemb_server0.reconstruct import add_shares, next_model
+from secemb_server0.reconstruct import add_shares, next_model, read_result
 from secemb_server0.rollback import Rollbacks
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import SURVEY, TRAIN
-from secemb_shared.secure_sum import SUM_RING
-
-DEFAULT_ALPHA = 2.0  # of the paper's m' = α · mean
-
-
-def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float]:
-    """Return the fleet's figures; a figure that nobody contributed to is left out."""
-    sums = [float(value) for value in SUM_RING.decode(total.sums)]
-    if spec.kind == SURVEY:
-        mean = sums[0] / sessions
-        return {"mean_items": mean, "suggested_capacity": float(suggest_capacity(mean, spec.task.items))}
-    predictions, squared, absolute, rankings, hits, gains = sums
-    found: dict[str, float] = {}
-    if predictions > 0:
-        found |= {"rmse": math.sqrt(max(squared, 0.0) / predictions), "mae": absolute / predictions}
-    if rankings > 0:
-        found |= {"hit_rate": hits / rankings, "ndcg": gains / rankings}
-    return found
-
-
-def suggest_capacity(mean_items: float, items: int, alpha: float = DEFAULT_ALPHA) -> int:
-    """Return m' = α · mean, rounded up, at least 1 and at most the whole catalogue."""
-    return max(1, min(items, math.ceil(alpha * mean_items)))
-
+from secemb_shared.messages.spec import TRAIN
 
 ChooseKind = Callable[[int], str]
 
-_LOOK_SECONDS = 10.0  # between two looks at the ledger, whatever is heard
-_READY_SECONDS = 5.0  # for server 1 to say where it stands
+_LOOK_SECONDS = 10.0  # the ledger is read at least this often
 
 
 def always_train(_: int) -> str:
-    """Return the kind of a round of its number: training."""
+    """Return the kind of every round: training."""
     return TRAIN
 
 
@@ -73,11 +46,11 @@ class Leader:
         self._party, self._peer, self._choose_kind = party, peer, choose_kind
         self._ledger, self._task = party.ledger, party.task
         self._announced: RoundRecord | None = None
-        self._last: RoundRecord | None = None  # the latest round as the ledger holds it; none: look
-        self._told: bytes | None = None  # the round that server 1 has been told of and has stored
+        self._last: RoundRecord | None = None  # the latest round as in the ledger; None: read it
+        self._told: bytes | None = None  # the round that server 1 has stored
         self.finished = False  # no round will open any more
-        self.changed = asyncio.Event()  # set when it is worth while to look: all may be here, or something is wanted
-        self._completed, self._awaited = 0, 1  # how often sessions became complete, and at which count to look again
+        self.changed = asyncio.Event()  # wakes the loop: all sessions may be complete, or a rollback was requested
+        self._completed, self._awaited = 0, 1  # sessions that became complete, and the count that wakes the loop
         self.rollbacks = Rollbacks(party, peer)
         self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
 
@@ -86,56 +59,31 @@ class Leader:
         """Return the round that server 1 knows to be open: the one that devices may join."""
         return self._announced
 
-    async def readiness(self) -> list[Check]:
-        """Return this server's checks, and whether server 1 answers and has the same model."""
-        checks = await self._party.readiness()
-        if not all(check.ok for check in checks):
-            return checks  # without its own ledger and model it cannot compare anything
-        try:
-            async with asyncio.timeout(_READY_SECONDS):
-                standing = await self._peer.standing()
-        except (PeerUnavailableError, PeerRefusedError, TimeoutError) as error:
-            words = str(error) or "server 1 does not answer"
-            hint = f"{words}; see [peer] url, certificates and token, and run secemb check"
-            return [*checks, Check("peer", False, hint)]
-        published = await self._ledger.published_version(self._task.task_id)
-        same = published is not None and standing.task == self._task.task_id.hex()
-        same = same and published is not None and standing.digest in await self._recent_digests(published.version)
-        hint = (
-            "the servers hold different tasks or models; compare secemb task show and secemb model list on both sides"
-        )
-        return [*checks, Check("peer", True, ""), Check("digests", same, "" if same else hint)]
-
-    async def _recent_digests(self, version: int) -> set[str]:
-        """Return the digests that server 1 may hold: the published one, or the next while it is being published."""
-        versions = await self._ledger.versions(self._task.task_id)
-        return {one.digest.hex() for one in versions if version <= one.version <= version + 1}
-
     async def roll_back(self, source: int, seen: int) -> Rollback:
-        """Want the numbers of an older version in place of the one that was seen; the next step looks after it."""
-        wish = await self.rollbacks.wish(source, seen=seen)
+        """Request the numbers of an older version in place of the one that was seen; the next step carries it out."""
+        requested = await self.rollbacks.request(source, seen=seen)
         self.changed.set()
-        return wish
+        return requested
 
     def completed(self) -> None:
-        """Hear that a session has become complete; one that is heard of twice only makes the next look come early."""
+        """Note that a session became complete; counting one twice only wakes the loop early."""
         self._completed += 1
         if self._completed >= self._awaited:
             self.changed.set()
 
     async def step(self) -> Decision:
         """Decide and carry out one thing; return what it was."""
-        self.changed.clear()  # before looking: what happens from here on wakes the next wait
+        self.changed.clear()  # before reading the ledger: what happens from here on wakes the next wait
         last = self._last or await self._ledger.last_round(self._task.task_id)
         try:
             decision, self._last = await self._step(last)
         except BaseException:
-            self._last = self._told = None  # the next step takes nothing for granted, here or at server 1
+            self._last = self._told = None  # the next step reads both from the ledger and announces again
             raise
         return decision
 
     async def _step(self, last: RoundRecord | None) -> tuple[Decision, RoundRecord | None]:
-        """Return what was decided, and the latest round after it where that is known."""
+        """Return the decision, and the latest round after it if that is known."""
         before = self._completed
         record = last if last is not None and not last.ended else None
         facts, now = await self._facts(last), self._party.clock()
@@ -152,7 +100,7 @@ class Leader:
             case Wait() if record is not None:
                 last = await self._announce(record)
             case Abort() if record is not None:
-                last = await self._seal(await self._close(record))  # and finds too few, unless one came just now
+                last = await self._seal(await self._close(record))  # finds too few, unless one more has just arrived
             case Advance(state) if record is not None:
                 last = await self._advance(record, state)
         return decision, last
@@ -161,14 +109,14 @@ class Leader:
         task = self._task
         if last is None or last.ended:
             number = 0 if last is None else last.number + 1
-            wish = await self._ledger.open_rollback(task.task_id)
+            requested = await self._ledger.open_rollback(task.task_id)
             return Facts(
                 state=None,
                 next_number=number,
                 rounds=task.rounds,
                 cohort=task.cohort,
                 min_cohort=task.min_cohort,
-                wanted=wish.source if wish is not None else None,
+                rollback_to=requested.source if requested is not None else None,
                 affordable=TRAIN not in self._spent_there and await self._party.spending.affords(TRAIN),
             )
         facts = Facts(
@@ -181,7 +129,7 @@ class Leader:
             upload_until=last.upload_until,
         )
         if last.state is not RoundState.OPEN:
-            return facts  # whoever is in it by now is in it
+            return facts  # no session joins any more
         counts = await self._ledger.counts(last.round_id)
         return replace(facts, admitted=counts.admitted, complete=counts.updates)
 
@@ -192,7 +140,7 @@ class Leader:
     async def _open(self, number: int) -> RoundRecord:
         published = await self._ledger.published_version(self._task.task_id)
         if published is None:
-            raise PeerRefusedError("no model is published; start the server anew")
+            raise PeerRefusedError("no model is published; restart the server")
         spec = RoundSpec(
             task=self._task,
             number=number,
@@ -217,27 +165,27 @@ class Leader:
         return await self._announce(record)
 
     async def _kind(self, number: int) -> str:
-        """Return the kind of a round; where the privacy budget has no room for a survey or evaluation, training."""
-        wished = self._choose_kind(number)
-        affordable = wished not in self._spent_there and await self._party.spending.affords(wished)
-        return wished if affordable else TRAIN
+        """Return the kind of a round: training if the privacy budget has no room for a survey or evaluation."""
+        chosen = self._choose_kind(number)
+        affordable = chosen not in self._spent_there and await self._party.spending.affords(chosen)
+        return chosen if affordable else TRAIN
 
     async def _announce(self, record: RoundRecord) -> RoundRecord:
-        """Make sure that server 1 knows the open round; nobody joins before it does. Return the round as it is now."""
+        """Make sure that server 1 knows the open round; no device joins before that. Return the round as it is now."""
         ended = await self._tell(record)
         if ended is None:
             self._announced = record
         return ended or record
 
     async def _tell(self, record: RoundRecord) -> RoundRecord | None:
-        """Announce a round to server 1; if its privacy budget has no room for it, the round ends here: return it."""
+        """Announce a round to server 1; if its privacy budget has no room, end the round here and return it."""
         if self._told == record.round_id:
             return None
         try:
             await self._peer.announce(record, await self._ledger.shares_by_kind(self._task.task_id))
         except PeerSpentError:
             self._spent_there.add(record.kind)
-            self._announced = None  # server 1 may have known it before, and has lost its ledger
+            self._announced = None  # server 1 may have known it before and lost its ledger
             now, reason = self._party.clock(), "the privacy budget of server 1 is spent"
             ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
             await self._party.tidy()
@@ -267,20 +215,20 @@ class Leader:
         return None
 
     async def _close(self, record: RoundRecord) -> RoundRecord:
-        """Take nothing new from now on: what is acknowledged later could not count any more."""
+        """Accept nothing new from now on: it could no longer count."""
         self._announced = None
         return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
 
     async def _seal(self, record: RoundRecord) -> RoundRecord:
-        """Agree with server 1 on the sessions that count: those that both hold complete, with equal public parts."""
-        ended = await self._tell(record)  # this server may have crashed before it said so
+        """Agree with server 1 on the sessions that count: complete on both servers, with equal public parts."""
+        ended = await self._tell(record)  # this server may have crashed before it told server 1
         if ended is not None:
             return ended
         held = await self._ledger.session_summaries(record.round_id)
         both = await self._peer.prepare(record.round_id, held)
         complete = {one.session_id for one in held if one.complete}
         if not set(both) <= complete or sorted(set(both)) != both:
-            raise PeerRefusedError("server 1 names sessions that are not complete here, or not in order")
+            raise PeerRefusedError("server 1 lists sessions that are not complete here, or out of order")
         if len(both) < self._task.min_cohort:
             return await self._abort(record, "too few sessions on both sides")
         digest = await self._peer.commit(record.round_id, both)
@@ -320,7 +268,7 @@ class Leader:
         )
 
     async def _publish(self, record: RoundRecord) -> RoundRecord:
-        """Let devices see the version only when both servers have it."""
+        """Publish the version here once server 1 has published it."""
         model = None
         if record.next_version is not None:
             version = record.next_version
@@ -336,7 +284,7 @@ class Leader:
         return ended
 
     async def wait(self, decision: Decision) -> None:
-        """Sleep as long as the decision allows, but wake when all may be here."""
+        """Sleep as long as the decision allows, but wake when all sessions may be complete."""
         if isinstance(decision, Finished):
             seconds = _LOOK_SECONDS
         elif isinstance(decision, Wait):

@@ -16,9 +16,9 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
+from secemb_party.errors import GradientError, OptimiserError, StateError
 from secemb_party.storage import Floats, Model, OptimiserState
 from secemb_shared.dpf import RingArray
-from secemb_shared.errors import SecEmbError
 from secemb_shared.ring import Ring
 
 Doubles = npt.NDArray[np.float64]
@@ -34,18 +34,6 @@ _SWEEP = 64  # steps
 _TINY_FIRST, _TINY_SECOND = np.float32(1e-30), np.float32(1e-36)
 _PARTS = ("rows", "dense")
 _MOMENTS = ("first", "second")
-
-
-class OptimiserError(SecEmbError, ValueError):
-    """A step cannot be made."""
-
-
-class GradientError(OptimiserError):
-    """A mean gradient is not finite or does not have the model's shape."""
-
-
-class StateError(OptimiserError):
-    """The optimiser's memory does not belong to this model, or is not whole."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)

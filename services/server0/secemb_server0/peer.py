@@ -1,4 +1,4 @@
-"""Server 0's line to server 1: every call may be repeated, and a call that fails says whether repeating can help."""
+"""Server 0's line to server 1: every call may be repeated, and a failed call says whether a retry can help."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ from secemb_shared.messages.relay_key import RELAY_KEY_BYTES
 
 Answer = TypeVar("Answer", bound=PeerMessage)
 BINARY = {"content-type": "application/octet-stream"}
-# How a line fails. What TLS finds in a record that was altered comes through httpx as it is, an OSError.
+# How a line fails. TLS errors of an altered record may come through httpx unchanged, as OSErrors.
 LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _OK = 200
 _SPENT = "privacy-spent"  # as secemb_party.http.problems calls it
@@ -44,7 +44,7 @@ class Peer(Protocol):
         """Return the version that server 1 has published."""
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> None:
-        """Tell server 1 that a round is open, and how many shares of each kind have been made here."""
+        """Tell server 1 that a round is open, and how many shares of each kind this server has computed."""
 
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates server 1 has."""
@@ -75,7 +75,7 @@ class RelayLine(Protocol):
         """Return the signed announcement of server 1's key."""
 
     def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
-        """Send frames in one request and yield the replies, at most so many bytes each, as they arrive."""
+        """Send frames in one request and yield the replies, at most `most` bytes each, as they arrive."""
 
 
 class HttpPeer:
@@ -89,7 +89,7 @@ class HttpPeer:
         return _read(StandingMessage, await self._call("GET", "/peer/v1/standing"))
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> None:
-        """Tell server 1 that a round is open, and how many shares of each kind have been made here."""
+        """Tell server 1 that a round is open, and how many shares of each kind this server has computed."""
         message = Announcement(
             round=record.spec.decode(),
             opened_at=record.opened_at,
@@ -151,7 +151,7 @@ class HttpPeer:
             raise PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})") from error
         if answer.status_code >= 500 or answer.status_code in (408, 429):
             self._metrics.peer_call(route, "unreachable")
-            raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call is repeated")
+            raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call will be repeated")
         if answer.status_code >= 400:
             self._metrics.peer_call(route, "refused")
             slug = _slug(answer)
@@ -209,7 +209,7 @@ async def _each(frames: Sequence[bytes]) -> AsyncIterator[bytes]:
 
 
 def _package(model: Model | None) -> tuple[Published, bytes]:
-    """Return what is said of a model and its numbers; without a model, of none."""
+    """Return the facts about a model and its numbers, which are empty without a model."""
     body, version, digest = (model.encode(), model.version, model.digest) if model is not None else (b"", 0, bytes(32))
     body_digest = hashlib.sha256(body).hexdigest()
     return Published(version=version, digest_hex=digest.hex(), body_digest_hex=body_digest), body
@@ -224,11 +224,11 @@ def _read(kind: type[Answer], answer: httpx.Response) -> Answer:
     try:
         return kind.model_validate_json(answer.content)
     except ValidationError:
-        raise PeerRefusedError("server 1 answered something else; are both servers of the same version?") from None
+        raise PeerRefusedError("server 1's answer cannot be read; do both servers run the same version?") from None
 
 
 def _slug(answer: httpx.Response) -> str:
-    """Return the last word of a problem's type, or nothing where the answer is no problem document."""
+    """Return the slug of a problem document, or nothing if the answer is not one."""
     try:
         return str(answer.json().get("type", "")).rsplit(":", 1)[-1]
     except (ValueError, AttributeError):

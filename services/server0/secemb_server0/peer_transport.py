@@ -1,7 +1,7 @@
 # ruff: noqa: ASYNC109 - the names of the arguments are httpcore's
-"""Connections of the peer line on the event loop's own TLS.
+"""Connections of the peer line over the event loop's own TLS.
 
-httpx would run TLS in Python, a record of 16 kB at a time; the event loop does it in C. All that passes between the
+httpx would run TLS in Python, one record of 16 kB at a time; the event loop does it in C. Everything between the two
 servers goes through here: shares, models, and in the relayed transport every message of a device.
 """
 
@@ -18,7 +18,7 @@ _BUFFERED = 1 << 20  # bytes that may wait to be read before the other server is
 
 
 class PeerClient(httpx.AsyncClient):
-    """An httpx client for one server: no cookies, redirects or log-ins, which took half of the time of a call."""
+    """An httpx client for one server, without cookies, redirects and auth, which took half of the time of a call."""
 
     def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport, bearer: str, timeout: httpx.Timeout) -> None:
         super().__init__(base_url=url, transport=transport, timeout=timeout)
@@ -30,7 +30,7 @@ class PeerClient(httpx.AsyncClient):
         headers = self._always | (rest.pop("headers", None) or {})
         content, limits = rest.pop("content", None), rest.pop("timeout", httpx.USE_CLIENT_DEFAULT)
         if unknown := [name for name, value in rest.items() if value is not None]:
-            raise TypeError(f"this line knows headers, content and timeout, not {', '.join(unknown)}")
+            raise TypeError(f"this client supports headers, content and timeout, not {', '.join(unknown)}")
         timeout = self.timeout if limits is httpx.USE_CLIENT_DEFAULT else httpx.Timeout(limits)
         address = str(self.base_url).rstrip("/") + str(url)
         extensions = {"timeout": timeout.as_dict()}
@@ -109,7 +109,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect, and shake hands: there is no line without TLS."""
+        """Connect with TLS: there is no line without it."""
         with _failing_as(httpcore.ConnectTimeout, httpcore.ConnectError):
             async with asyncio.timeout(timeout):
                 connected = await asyncio.open_connection(
@@ -134,15 +134,15 @@ class _Stream(httpcore.AsyncNetworkStream):
                 await self._writer.drain()
 
     async def aclose(self) -> None:
-        self._writer.transport.abort()  # whoever closes here has all that it waited for, or wants none of it
+        self._writer.transport.abort()  # the answer is complete, or no longer wanted
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        return self  # it was there from the start
+        return self  # it was started by connect_tcp
 
     def get_extra_info(self, info: str) -> Any:
-        if info == "is_readable":  # asked of a connection that is idle: has the other side ended it?
+        if info == "is_readable":  # asked of an idle connection: has the other side closed it?
             return self._reader.at_eof() or self._reader.exception() is not None
         return self._writer.get_extra_info(info)
 
@@ -164,7 +164,7 @@ _ERRORS: dict[type[Exception], type[httpx.TransportError]] = {
 
 @contextmanager
 def _httpx_errors() -> Iterator[None]:
-    """Raise the pool's errors as httpx's: whoever uses an httpx client catches those."""
+    """Raise the pool's errors as httpx's, which callers of an httpx client expect."""
     try:
         yield
     except tuple(_ERRORS) as error:

@@ -1,15 +1,21 @@
-"""From two shares to the next model: the plain sum, and the optimiser's step on its mean."""
+"""From two shares to a round's result: the plain sum, then the optimiser's step, or the figures of the fleet."""
+
+import math
 
 import numpy as np
 
-from secemb_party.errors import PeerRefusedError
+from secemb_party.errors import GradientError, PeerRefusedError
 from secemb_party.evaluation import Share
 from secemb_party.logs import get_logger
 from secemb_party.storage import Model, ModelStore
-from secemb_server0.optimiser import Adam, Gradient, GradientError, Optimiser, Sgd
+from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.spec import SURVEY
+from secemb_shared.secure_sum import SUM_RING
+
+DEFAULT_ALPHA = 2.0  # of the paper's m' = α · mean
 
 
 def add_shares(spec: RoundSpec, own: bytes, other: bytes) -> Share:
@@ -17,11 +23,13 @@ def add_shares(spec: RoundSpec, own: bytes, other: bytes) -> Share:
     try:
         return Share.decode(spec, own) + Share.decode(spec, other)
     except LengthError:
-        raise PeerRefusedError("server 1's share is not one of this round; are both of the same version?") from None
+        raise PeerRefusedError(
+            "server 1's share does not fit this round; do both servers run the same version?"
+        ) from None
 
 
 def next_model(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -> Model:
-    """Return the model after a round's step, which is taken once even if a crash cut it short."""
+    """Return the model after a round's step, which is taken once even after a crash."""
     task, target = spec.task, spec.model_version + 1
     state = store.load_state()
     if state is not None and state.version == target:
@@ -42,7 +50,7 @@ def make_optimiser(task: TaskSpec) -> Optimiser:
 
 
 def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share, sessions: int) -> Model:
-    """Return the next version; a sum that is no gradient counts as zero, because a round that is sealed must end."""
+    """Return the next version; an unusable sum counts as zero, because a sealed round must end."""
     gradient = Gradient.mean(task.ring, rows=total.rows, dense=total.dense, sessions=sessions)
     try:
         return optimiser.step(model, gradient)
@@ -50,3 +58,23 @@ def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share,
         get_logger().error("the sum is too large to be a gradient; the round counts as zero")
         zeros = Gradient(rows=np.zeros_like(gradient.rows), dense=np.zeros_like(gradient.dense))
         return optimiser.step(model, zeros)
+
+
+def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float]:
+    """Return the fleet's figures; a figure without contributions is left out."""
+    sums = [float(value) for value in SUM_RING.decode(total.sums)]
+    if spec.kind == SURVEY:
+        mean = sums[0] / sessions
+        return {"mean_items": mean, "suggested_capacity": float(suggest_capacity(mean, spec.task.items))}
+    predictions, squared, absolute, rankings, hits, gains = sums
+    found: dict[str, float] = {}
+    if predictions > 0:
+        found |= {"rmse": math.sqrt(max(squared, 0.0) / predictions), "mae": absolute / predictions}
+    if rankings > 0:
+        found |= {"hit_rate": hits / rankings, "ndcg": gains / rankings}
+    return found
+
+
+def suggest_capacity(mean_items: float, items: int, alpha: float = DEFAULT_ALPHA) -> int:
+    """Return m' = α · mean, rounded up, at least 1 and at most the whole catalogue."""
+    return max(1, min(items, math.ceil(alpha * mean_items)))

@@ -1,4 +1,4 @@
-"""The relay: passes devices' messages on to server 1, many in one request, until each has its reply."""
+"""The relay: server 0 takes devices' messages for both servers and passes server 1's part on, many in one request."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Iterator
@@ -6,14 +6,13 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from secemb_party.errors import BusyError, PeerUnavailableError
+from secemb_party.errors import BusyError, PeerUnavailableError, RelayRefusedError
 from secemb_party.metrics import Metrics
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal
 from secemb_party.service import Party, Place
 from secemb_party.tickets import Claim
 from secemb_party.upload_macs import Kept, Sent
 from secemb_server0.peer import RelayLine
-from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relayed import encode_relayed_answer, relayed_bytes, reply_bytes, split_relayed, step_of
 
@@ -24,31 +23,21 @@ Own = TypeVar("Own")
 class Limits:
     """How much a relay gathers and holds."""
 
-    gather_seconds: float = 0.002  # what comes within this time travels together
+    gather_seconds: float = 0.002  # messages that arrive within this time are sent together
     frames: int = MOST_FRAMES // 2  # in one request
     batch_bytes: int = 4 << 20  # in one request; a single frame may be longer
-    under_way: int = 512  # frames that wait for a reply; the next device is told to come back
+    under_way: int = 512  # frames that wait for a reply; beyond that, devices are told to retry
     bytes_under_way: int = 256 << 20
     tries: int = 3
     pause_seconds: float = 0.2  # before the second try; the third waits twice as long
 
 
-class RelayRefusedError(SecEmbError):
-    """Server 1 has refused a message."""
-
-    refused_by = 1
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__("server 1 has refused the message")
-        self.refusal, self.retry_after = refusal, refusal.retry_after
-
-
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A frame and whoever waits for its reply."""
+    """A frame that waits for its reply."""
 
     data: bytes
-    size: int  # bytes that a reply has, unless it is a refusal
+    size: int  # of the reply in bytes, unless it is a refusal
     reply: "asyncio.Future[bytes]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
@@ -75,7 +64,7 @@ class Relay:
             self._frames, self._bytes = self._frames - 1, self._bytes - size
 
     def pass_on(self, frame: Frame, size: int) -> "asyncio.Future[bytes]":
-        """Return what server 1 will say to a frame, so many bytes, or refuse it with."""
+        """Return the future reply of server 1 to a frame: `size` bytes, or `RelayRefusedError`."""
         # Not a coroutine: that would hold the frame, beside its encoded bytes, until the reply is here.
         waiting = _Waiting(frame.encode(), size)
         self._gathered.append(waiting)
@@ -89,7 +78,7 @@ class Relay:
         return sum(len(one.data) for one in self._gathered)
 
     def _depart(self) -> None:
-        """Send off what has been gathered."""
+        """Send what has been gathered."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -100,19 +89,19 @@ class Relay:
             task.add_done_callback(self._batches.discard)
 
     async def _carry(self, batch: list[_Waiting]) -> None:
-        """Bring a batch to an end: whoever has no reply hears why, whatever it was that went wrong."""
+        """Bring a batch to an end: every frame gets a reply or an error, whatever goes wrong."""
         trouble: Exception = PeerUnavailableError("server 1 does not answer")
         try:
             trouble = await self._try(batch) or trouble
         except Exception as error:
-            trouble = error  # a request fails with it, and is logged as one that does
+            trouble = error  # the requests fail with it and are logged
         finally:
             for one in batch:
                 if not one.reply.done():
                     one.reply.set_exception(trouble)
 
     async def _try(self, batch: list[_Waiting]) -> PeerUnavailableError | None:
-        """Send a batch until all have a reply; return why the last try failed."""
+        """Send a batch until every frame has a reply; return why the last attempt failed."""
         trouble = None
         for number in range(self._limits.tries):
             if number:
@@ -130,7 +119,7 @@ class Relay:
         most = max(one.size for one in waiting)
         async for reply in self._line.pass_on([one.data for one in waiting], most=most):
             if reply.place >= len(waiting) or waiting[reply.place].reply.done():
-                continue  # nobody waits for it, or no longer
+                continue  # no request waits for it, or no longer
             self._settle(waiting[reply.place], reply.body)
 
     def _settle(self, one: _Waiting, body: bytes | Refusal) -> None:
@@ -138,7 +127,7 @@ class Relay:
             self._metrics.refused_by_peer(body.slug)
             one.reply.set_exception(RelayRefusedError(body))
         elif len(body) != one.size:
-            one.reply.set_exception(PeerUnavailableError("server 1 answered with another length than the round has"))
+            one.reply.set_exception(PeerUnavailableError("server 1's reply has the wrong length for this round"))
         else:
             one.reply.set_result(body)
 

@@ -5,7 +5,7 @@ from fastapi.routing import APIRouter
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
-from secemb_party.errors import OutdatedRelayKeyError
+from secemb_party.errors import OutdatedRelayKeyError, RelayRefusedError
 from secemb_party.http.problems import PROBLEMS, UNAVAILABLE, problem_for, problem_response, problem_responses
 from secemb_party.http.requests import (
     BINARY,
@@ -26,7 +26,7 @@ from secemb_party.http.session_routes import (
 from secemb_party.metrics import Metrics
 from secemb_party.upload_macs import Sent
 from secemb_server0.join import AnnouncedKey
-from secemb_server0.relay import RelayedSessions, RelayRefusedError
+from secemb_server0.relay import RelayedSessions
 from secemb_shared.errors import AlteredError, BoxError, MacError, OtherRoundError
 
 _ERRORS = (*SESSION_ERRORS, BoxError, AlteredError, OtherRoundError, OutdatedRelayKeyError)

@@ -1,9 +1,9 @@
-"""Going back to an older version of the model: its numbers are published anew, under the next number.
+"""Rollbacks: the numbers of an older version of the model are published again, as the next version.
 
-Versions never count backwards, because devices pin them. The wish is in the ledger before anything is done, and is
-carried out between two rounds: server 1 takes the version first, having checked that the numbers are those it had
-published before, then this server. A step that is cut off is repeated from the wish and comes out the same. The
-optimiser starts anew: its memory belongs to the steps that are taken back.
+Versions never count backwards, because devices pin them. The request is in the ledger before anything is done, and is
+carried out between two rounds: server 1 publishes the version first, after checking that it published the same numbers
+before, then this server. An interrupted step is repeated from the request, with the same result. The optimiser starts
+over: its state belongs to the steps that are undone.
 """
 
 from dataclasses import replace
@@ -14,19 +14,19 @@ from secemb_party.service import Party
 from secemb_party.storage import Model
 from secemb_server0.peer import Peer
 
-_NOT_KEPT = "this version is no longer kept; choose one whose file is still here"
+_NOT_KEPT = "this version is no longer kept; choose one that `secemb model list` shows as kept"
 
 
 class Rollbacks:
-    """The operator's wishes to go back, and what becomes of them."""
+    """The operator's requests to roll back, and how they are carried out."""
 
     def __init__(self, party: Party, peer: Peer) -> None:
         self._party, self._peer, self._ledger = party, peer, party.ledger
 
-    async def wish(self, source: int, *, seen: int) -> Rollback:
-        """Remember that the numbers of `source` are wanted in place of `seen`; the same wish again changes nothing."""
+    async def request(self, source: int, *, seen: int) -> Rollback:
+        """Record that the numbers of `source` should replace `seen`; the same request again changes nothing."""
         if source >= seen:
-            raise RollbackRefusedError("a model goes back to an older version than the published one")
+            raise RollbackRefusedError("choose an older version than the published one")
         task_id, now = self._party.task.task_id, self._party.clock()
         known = [one for one in await self._ledger.rollbacks(task_id) if (one.seen, one.source) == (seen, source)]
         if not known and source not in self._party.models.versions():
@@ -37,44 +37,44 @@ class Rollbacks:
             raise RollbackRefusedError(f"{error}; list the versions again, then decide") from None
 
     async def carry_out(self) -> None:
-        """Fulfil the open wish, if there is one; only while no round is open."""
-        wish = await self._ledger.open_rollback(self._party.task.task_id)
+        """Carry out the open request, if there is one; only while no round is open."""
+        rollback = await self._ledger.open_rollback(self._party.task.task_id)
         published = await self._ledger.published_version(self._party.task.task_id)
-        if wish is None or published is None:
+        if rollback is None or published is None:
             return
         try:
-            model = await self._party.workers.run(lambda: self._renamed(wish.source, published.version + 1))
-            digest = await self._peer.roll_back(model, wish.source)
+            model = await self._party.workers.run(lambda: self._renamed(rollback.source, published.version + 1))
+            digest = await self._peer.roll_back(model, rollback.source)
         except ModelMissingError:
-            await self._give_up(wish, _NOT_KEPT)
+            await self._give_up(rollback, _NOT_KEPT)
         except PeerRefusedError as error:
-            # Given up only if server 1 says that it stands where this server stands: it may have taken the version.
+            # Given up only if server 1 still has the version of this server: it may have published the new one already.
             if (await self._peer.standing()).digest != published.digest.hex():
                 raise
-            await self._give_up(wish, str(error)[:400])
+            await self._give_up(rollback, str(error)[:400])
         else:
             if digest != model.digest:
                 raise PeerRefusedError("server 1 published another model")
-            await self._publish(wish, model)
+            await self._publish(rollback, model)
 
     def _renamed(self, source: int, version: int) -> Model:
         return replace(self._party.models.load(source), version=version)
 
-    async def _publish(self, wish: Rollback, model: Model) -> None:
-        """Take over what server 1 has confirmed; the wish ends in the transaction that shows devices the version."""
+    async def _publish(self, rollback: Rollback, model: Model) -> None:
+        """Publish what server 1 has confirmed; the request ends in the same transaction."""
         await self._party.workers.run(lambda: self._store(model))
         now = self._party.clock()
-        await self._ledger.record_version(wish.task_id, model.version, model.digest, now)
-        await self._ledger.finish_rollback(wish, made=model.version, now=now)
+        await self._ledger.record_version(rollback.task_id, model.version, model.digest, now)
+        await self._ledger.finish_rollback(rollback, made=model.version, now=now)
         self._party.metrics.model_version(model.version)
-        await self._ledger.append_event("rollback", {"source": wish.source, "version": model.version}, now)
+        await self._ledger.append_event("rollback", {"source": rollback.source, "version": model.version}, now)
         await self._party.tidy()
 
     def _store(self, model: Model) -> None:
         self._party.models.save(model)
         self._party.models.forget_state()
 
-    async def _give_up(self, wish: Rollback, reason: str) -> None:
+    async def _give_up(self, rollback: Rollback, reason: str) -> None:
         now = self._party.clock()
-        await self._ledger.give_up_rollback(wish, reason=reason, now=now)
-        await self._ledger.append_event("rollback", {"source": wish.source, "reason": reason}, now)
+        await self._ledger.give_up_rollback(rollback, reason=reason, now=now)
+        await self._ledger.append_event("rollback", {"source": rollback.source, "reason": reason}, now)

@@ -1,9 +1,9 @@
-"""What devices may ask server 0 alone: a ticket to take part in a round, or to read."""
+"""What only server 0 answers: devices' requests for tickets, and the operator's requests to roll the model back."""
 
 from base64 import urlsafe_b64encode
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
@@ -11,32 +11,32 @@ from secemb_party.errors import (
     LedgerUnavailableError,
     PeerRefusedError,
     PeerUnavailableError,
+    RequestInvalidError,
+    RollbackRefusedError,
     SessionConflictError,
+    SlowBodyError,
     UnauthorizedError,
     UnknownTaskError,
 )
+from secemb_party.http.operator_routes import operator_router
 from secemb_party.http.problems import problem_responses
-from secemb_party.http.requests import (
-    JSON,
-    RequestInvalidError,
-    SlowBodyError,
-    TaskHex,
-    describe_json,
-    media_type,
-    parse_message,
-    read_small,
-)
+from secemb_party.http.requests import JSON, Number, TaskHex, describe_json, media_type, parse_message, read_small
 from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
+from secemb_party.ledger import Rollback
 from secemb_party.service import Party
 from secemb_server0.join import AnnouncedKey, NotNow, TicketIssuer
+from secemb_server0.leader import Leader
 from secemb_shared.errors import LengthError
+
+Version = Annotated[Number, Path()]
+Seen = Annotated[Number, Query(description="the version that is published now")]
 
 _LONGEST_TOKEN = 300
 
 
 class JoinRequest(BaseModel):
-    """A device's wish to take part or to read, with the session id that it has drawn."""
+    """A device's request to take part or to read, with the session id that it has drawn."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,12 +44,12 @@ class JoinRequest(BaseModel):
 
 
 class JoinAnswer(BaseModel):
-    """The round to take part in and the ticket for it; empty with status 202, when there is none now."""
+    """The round to take part in and the ticket for it; empty with status 202 if there is none now."""
 
     round: str | None = None
     ticket: str | None = None
     upload_until: float | None = None
-    relay: str | None = None  # server 1's relay key, signed, in base64url; where the task is relayed
+    relay: str | None = None  # server 1's relay key, signed, in base64url, if the task is relayed
 
 
 class ReadAnswer(BaseModel):
@@ -122,7 +122,7 @@ async def _read_join(party: Party, task: str, request: Request, seconds: float) 
     body = await read_small(request, seconds)
     token = bearer(request)
     if media_type(request) != JSON or len(token or "") > _LONGEST_TOKEN:
-        raise RequestInvalidError("a header is not what the interface describes")
+        raise RequestInvalidError("a header does not match the interface")
     session = parse_message(JoinRequest, body).session
     check_task(party, task)
     return token, bytes.fromhex(session)
@@ -141,8 +141,47 @@ def _not_now(answer: type[BaseModel], description: str) -> dict[str, Any]:
 
 
 async def _shown(key: AnnouncedKey) -> str | None:
-    """Return the announcement as text, or nothing while server 1 is away: the device can ask for it later."""
+    """Return the announcement as text, or None while server 1 is unavailable: the device can fetch it later."""
     try:
         return urlsafe_b64encode(await key.get()).decode("ascii")
     except (PeerUnavailableError, PeerRefusedError):
         return None
+
+
+class RollbackView(BaseModel):
+    """A request to roll back, and its outcome."""
+
+    source: int
+    seen: int
+    wished_at: float
+    ended_at: float | None  # None: it waits for the end of the round or for server 1
+    made: int | None  # the version that has the numbers of `source` now
+    reason: str | None  # why it was given up
+
+
+def rollback_routes(party: Party, leader: Leader, token_hash: bytes) -> APIRouter:
+    """Return the routes of rollbacks; all of them need the operator's token."""
+    router = operator_router(token_hash)
+
+    @router.post("/models/{version}/rollback", status_code=202, responses=problem_responses(RollbackRefusedError))
+    async def roll_back(version: Version, seen: Seen) -> RollbackView:
+        """Publish the numbers of an older version again, before the next round; a repeated request changes nothing."""
+        return _view_rollback(await leader.roll_back(version, seen))
+
+    @router.get("/rollbacks")
+    async def rollbacks() -> list[RollbackView]:
+        """Return the last rollbacks, the newest first."""
+        return [_view_rollback(one) for one in await party.ledger.rollbacks(party.task.task_id)]
+
+    return router
+
+
+def _view_rollback(one: Rollback) -> RollbackView:
+    return RollbackView(
+        source=one.source,
+        seen=one.seen,
+        wished_at=one.wished_at,
+        ended_at=one.ended_at,
+        made=one.made,
+        reason=one.reason,
+    )

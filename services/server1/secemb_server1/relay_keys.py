@@ -1,10 +1,10 @@
-"""The keys that devices seal boxes to: made, announced and erased by server 1 alone.
+"""The keys that devices encrypt boxes to: made, announced and erased by server 1 alone.
 
-    pending    its time has not come; nobody hears of it
+    pending    not valid yet, and not announced
     active     boxes for it are opened; of several, the newest is announced
-    expired    boxes for it are refused, and the private key is gone
+    expired    boxes for it are refused, and the private key is erased
 
-They live in one file that is replaced as a whole. The command line may change it while the server runs.
+They are in one file that is replaced as a whole. The command line may change it while the server runs.
 """
 
 import fcntl
@@ -26,8 +26,8 @@ from secemb_shared.messages.relay_key import RelayKey
 KEYS_FILE = "relay-keys.json"  # in the server's data directory
 PENDING, ACTIVE, EXPIRED = "pending", "active", "expired"
 LIFE_SECONDS = 90 * 86_400
-OVERLAP_SECONDS = 3600  # how long the key before is still opened after a rotation
-_RENEW_PARTS = 3  # when less than one of these parts of a key's life is left, the server makes the next one by itself
+OVERLAP_SECONDS = 3600  # how long boxes for the previous key are opened after a rotation
+_RENEW_PARTS = 3  # when less than a third of a key's life is left, the server makes the next one
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class RelayKeys:
         return list(self._keys)
 
     def announcement(self, now: float) -> bytes:
-        """Return the signed announcement of the newest active key; make one, and erase others, if it is time."""
+        """Return the signed announcement of the newest active key; make and erase keys when it is time."""
         self.erase_expired(now)
         newest = self._newest(now)
         if newest is None or not self._lasts(now):
@@ -69,7 +69,7 @@ class RelayKeys:
         return newest.announced.announce(self._identity, self._task_id)
 
     def erase_expired(self, now: float) -> None:
-        """Let go of the private halves of keys that have ended: who finds them reads what was sealed to them."""
+        """Erase the private halves of expired keys: with them, recorded boxes could be opened."""
         self._reload()
         if any(key.private is not None and key.state(now) == EXPIRED for key in self._keys):
             with self._locked():
@@ -81,10 +81,10 @@ class RelayKeys:
         for key in self._keys:
             if key.announced.key_id == key_id and key.state(now) == ACTIVE and key.private is not None:
                 return key.private
-        raise OutdatedRelayKeyError("this was sealed to a key that is not in use; fetch the relay key and seal again")
+        raise OutdatedRelayKeyError("the box was encrypted to a key not in use; fetch the relay key and encrypt again")
 
     def rotate(self, now: float, *, lead: int = 0, overlap: int = OVERLAP_SECONDS, life: int = LIFE_SECONDS) -> HeldKey:
-        """Make the next key; those before are opened for `overlap` seconds after it has become active."""
+        """Make the next key; boxes for earlier ones are opened until `overlap` seconds after it becomes active."""
         with self._locked():
             begins = int(now) + lead
             before = [_ended(key, begins + overlap) for key in self._keys]
@@ -98,12 +98,12 @@ class RelayKeys:
         return _last(active)
 
     def _lasts(self, now: float) -> bool:
-        """Tell whether the last key has enough of its life left, be it one whose time is still to come."""
+        """Tell whether the last key, active or pending, has enough of its life left."""
         last = _last([key for key in self._keys if key.state(now) != EXPIRED])
         return last is not None and last.announced.has_left(now, _RENEW_PARTS)
 
     def _renew(self, now: float) -> HeldKey:
-        """Make the next key beside the old ones, unless somebody else just has."""
+        """Make the next key beside the old ones, unless another process just has."""
         with self._locked():
             newest = self._newest(now)
             if newest is not None and self._lasts(now):
@@ -114,7 +114,7 @@ class RelayKeys:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep others from changing the file meanwhile."""
+        """Hold the lock on the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -147,7 +147,7 @@ def _new_key(not_before: int, not_after: int) -> HeldKey:
 
 
 def _last(keys: list[HeldKey]) -> HeldKey | None:
-    """Return the key that begins last; of those made in the same second, the one that was made last."""
+    """Return the key that becomes valid last; of those made in the same second, the last one."""
     return max(reversed(keys), key=lambda key: key.announced.not_before, default=None)
 
 
@@ -158,7 +158,7 @@ def _ended(key: HeldKey, end: int) -> HeldKey:
 
 
 def _record(key: HeldKey, now: float) -> dict[str, Any]:
-    """Return what is stored of a key; of an expired one the private half is not."""
+    """Return what is stored of a key: of an expired one, no private half."""
     keeps = key.private is not None and key.state(now) != EXPIRED
     return {
         "public": key.announced.public.hex(),
@@ -172,7 +172,7 @@ def _read(path: Path) -> list[HeldKey]:
     try:
         return [_held(one) for one in json.loads(path.read_text("ascii"))]
     except (ValueError, KeyError, TypeError):
-        raise SettingsError(f"{path} is damaged; move it away, and the server makes a new key") from None
+        raise SettingsError(f"{path} is damaged; move it away, and the server will make a new key") from None
 
 
 def _held(record: dict[str, Any]) -> HeldKey:

@@ -1,6 +1,6 @@
-"""Server 1's side of the peer channel: it answers, and checks everything for itself.
+"""Server 1's side of the peer channel: it answers, and checks everything itself.
 
-Every answer is a function of what the ledger holds, so that a question asked again is answered with the same bytes.
+Every answer is a function of what the ledger holds, so that a repeated call gets the same bytes.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class Responder:
             join_until=announcement.join_until,
             upload_until=announcement.upload_until,
         )
-        async with self._opening:  # of two that are announced at once the second finds the first
+        async with self._opening:  # of two concurrent announcements, the second finds the first
             if await self._ledger.round(spec.digest) is None:
                 await self._check_next(spec)
                 await self._check_shares(announcement.shares)
@@ -71,14 +71,14 @@ class Responder:
         await self._party.spending.require(spec.kind)
 
     async def _check_shares(self, there: Mapping[str, int]) -> None:
-        """Refuse to go on where one of the two has forgotten a sum that the other knows of.
+        """Refuse to continue if one server has lost a sum that the other has recorded.
 
-        After a training round the models would differ. Surveys and evaluations change no model, and yet their sums were
-        opened and have cost privacy.
+        After a training round the models would differ. Surveys and evaluations change no model, but their sums were
+        opened and cost privacy.
         """
         if await self._ledger.shares_by_kind(self._task.task_id) != there:
             raise PeerRefusedError(
-                "the servers do not count as many sums: a ledger was restored; see docs/operating.md, Backups"
+                "the servers recorded different numbers of sums: a ledger was restored; see docs/operating.md, Backups"
             )
 
     async def progress(self, round_id: bytes) -> int:
@@ -87,7 +87,7 @@ class Responder:
         return (await self._ledger.counts(record.round_id)).updates
 
     async def prepare(self, round_id: bytes, offered: Digests) -> list[bytes]:
-        """Take nothing new from now on; return the sessions that are complete on both sides with equal public parts."""
+        """Accept nothing new from now on; return the sessions complete on both servers with equal public parts."""
         record, _ = await self._party.round(round_id)
         if record.state is RoundState.OPEN:
             await self._party.advance(round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
@@ -105,9 +105,9 @@ class Responder:
         record, _ = await self._party.round(round_id)
         prepared = await self._ledger.recall(f"prepared:{round_id.hex()}")
         if prepared is None or record.state is RoundState.OPEN:
-            raise PeerRefusedError("this round was not prepared for sealing")
+            raise PeerRefusedError("this round was not prepared; call prepare first")
         if sorted(set(sessions)) != sessions or b"".join(sessions) != prepared:
-            raise PeerRefusedError("the list is not the one that both sides hold")
+            raise PeerRefusedError("the list is not the prepared one")
         if not self._task.min_cohort <= len(sessions) <= self._task.cohort:
             raise PeerRefusedError("fewer sessions than the minimum cohort or more than the cohort")
         digest = list_digest(sessions)
@@ -125,14 +125,14 @@ class Responder:
         return digest
 
     async def share(self, round_id: bytes, digest: bytes) -> bytes:
-        """Return this server's share, for the list that was sealed and for no other."""
+        """Return this server's share for the sealed list, and for no other."""
         record, _ = await self._party.round(round_id)
         if record.list_digest is None or record.list_digest != digest:
             raise PeerRefusedError("this round is not sealed for that list")
         return await self._party.share(round_id)
 
     async def publish(self, round_id: bytes, published: Published, body: bytes) -> bytes:
-        """Take over the result of a round and return the digest of the model after it."""
+        """Publish the result of a round and return the digest of the model after it."""
         record, spec = await self._party.round(round_id)
         if record.state in (RoundState.SHARED, RoundState.RECONSTRUCTED):
             if spec.kind == TRAIN:
@@ -143,7 +143,7 @@ class Responder:
         return await self._digest_after(spec)
 
     async def _digest_after(self, spec: RoundSpec) -> bytes:
-        """Return the digest of the model that a round has led to, whatever was published since."""
+        """Return the digest of the model that a round led to, whatever was published since."""
         if spec.kind != TRAIN:
             return spec.model_digest
         digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
@@ -156,14 +156,14 @@ class Responder:
 
     def _decode(self, published: Published, body: bytes) -> Model:
         if hashlib.sha256(body).digest() != published.body_digest:
-            raise PeerRefusedError("the model was damaged on the way")
+            raise PeerRefusedError("the model was damaged in transit")
         model = Model.decode(self._task.task_id, published.version, Shape.of(self._task), body)
         if model.digest != published.digest:
-            raise PeerRefusedError("the model does not have the digest that it was announced with")
+            raise PeerRefusedError("the model does not have the announced digest")
         return model
 
     async def roll_back(self, wanted: RolledBack, body: bytes) -> bytes:
-        """Publish the numbers of an older version anew, if they are those that were published here before."""
+        """Publish the numbers of an older version again, if they are the ones that were published here."""
         digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
         standing = await self.standing()
         if wanted.version <= standing.version and digests.get(wanted.version) == wanted.digest:
@@ -172,7 +172,7 @@ class Responder:
         if wanted.version != standing.version + 1 or (last is not None and not last.ended):
             raise PeerRefusedError("not the next version of the model, or a round has not ended here")
         if not 0 <= wanted.source <= standing.version or hashlib.sha256(body).digest() != wanted.body_digest:
-            raise PeerRefusedError("not an older version of the model, or damaged on the way")
+            raise PeerRefusedError("not an older version of the model, or damaged in transit")
         shape = Shape.of(self._task)
         old = await self._party.workers.run(lambda: Model.decode(self._task.task_id, wanted.source, shape, body))
         model = replace(old, version=wanted.version)
@@ -194,11 +194,11 @@ class Responder:
         await self._party.tidy()
 
     async def abort(self, round_id: bytes, reason: str) -> None:
-        """End a round without a sum, if its list is not fixed yet."""
+        """End a round without a sum, if it is not sealed yet."""
         record = await self._ledger.round(round_id)
         if record is None or record.state is RoundState.ABORTED:
-            return  # never opened here, or aborted already: there is nothing that could be summed
+            return  # never opened here, or already aborted
         if record.state not in (RoundState.OPEN, RoundState.SEALING):
-            raise PeerRefusedError("this round is sealed and must go on to its end")
+            raise PeerRefusedError("this round is sealed and must be completed")
         await self._party.advance(round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
         await self._party.tidy()

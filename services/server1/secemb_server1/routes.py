@@ -10,8 +10,11 @@ from starlette.responses import StreamingResponse
 
 from secemb_party.errors import (
     LedgerUnavailableError,
+    MediaTypeError,
     PeerRefusedError,
+    RequestInvalidError,
     RoundClosedError,
+    SlowBodyError,
     UnauthorizedError,
     UnknownRoundError,
 )
@@ -19,10 +22,7 @@ from secemb_party.http.problems import Refused, noted_problem, problem_responses
 from secemb_party.http.requests import (
     BINARY,
     JSON,
-    MediaTypeError,
-    RequestInvalidError,
     RoundHex,
-    SlowBodyError,
     describe_binary,
     describe_json,
     media_type,
@@ -54,8 +54,8 @@ from secemb_shared.errors import EncodingError, LengthError
 _BODY_SECONDS = 300.0
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
-_WORDS = 1 << 14  # bytes of a message, names of sessions apart
-_NAMES = 200  # bytes that a session needs on a list
+_FIXED = 1 << 14  # bytes of a message without its sessions
+_EACH = 200  # bytes of one session in a list
 _REFUSED = problem_responses(
     RequestInvalidError,
     LengthError,
@@ -81,19 +81,19 @@ def bearer_check(party: Party, token_hash: bytes) -> Check:
     def check_bearer(request: Request) -> None:
         if not has_hash(bearer(request) or "", token_hash):
             party.metrics.stranger()
-            raise UnauthorizedError("this is not the peer's token; pair the two servers again")
+            raise UnauthorizedError("this is not the peer's token; pair the servers again")
         party.metrics.heard_peer(party.clock())
 
     return check_bearer
 
 
 def _message(kind: type[PeerMessage], party: Party) -> Any:
-    """Return how a message is read: after the bearer was looked at, and no longer than a round's can be."""
+    """Return a dependency that reads a message: after the bearer was checked, and no longer than a round's can be."""
 
     async def read(request: Request) -> PeerMessage:
         if media_type(request) != JSON:
             raise MediaTypeError(f"send the message as {JSON}")
-        most = _WORDS + _NAMES * party.task.cohort
+        most = _FIXED + _EACH * party.task.cohort
         return parse_message(kind, await read_small(request, _BODY_SECONDS, most=most))
 
     return Depends(read)
@@ -121,12 +121,12 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
 
     @router.get("/rounds/{round}/progress")
     async def progress(round: RoundHex) -> Progress:
-        """Return how many updates are here, so that sealing leaves out nobody who is on the way."""
+        """Return how many updates are here, so that server 0 does not seal while more are on their way."""
         return Progress(updates=await responder.progress(bytes.fromhex(round)))
 
     @router.post("/rounds/{round}/prepare", openapi_extra=_describe(Offer))
     async def prepare(round: RoundHex, offer: Annotated[Offer, _message(Offer, party)]) -> SessionList:
-        """Stop uploads; return the sessions that both sides hold complete with equal public parts."""
+        """Stop uploads; return the sessions that are complete on both servers with equal public parts."""
         both = await responder.prepare(bytes.fromhex(round), offer.digests())
         return SessionList(sessions=[name.hex() for name in both])
 
@@ -143,14 +143,14 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
 
     @router.post("/rollback", openapi_extra=_NUMBERS)
     async def roll_back(request: Request, published: PublishedHeader) -> ListDigest:
-        """Take over a version that has the numbers of an older one."""
+        """Publish a version that has the numbers of an older one."""
         facts = _read(RolledBack, published)
         body = await read_exactly(request, 4 * Shape.of(party.task).numbers, _BODY_SECONDS)
         return ListDigest(digest=(await responder.roll_back(facts, body)).hex())
 
     @router.post("/rounds/{round}/publish", openapi_extra=_NUMBERS)
     async def publish(round: RoundHex, request: Request, published: PublishedHeader) -> ListDigest:
-        """Take over the next model, or the end of a round without one."""
+        """Publish the next model, or end a round that has none."""
         facts = _read(Published, published)
         announced = read_number(request.headers.get("content-length", "0"))
         length = 0 if announced == 0 else 4 * Shape.of(party.task).numbers
@@ -170,7 +170,7 @@ def _read(kind: type[Facts], header: str) -> Facts:
     try:
         return kind.model_validate_json(header)
     except ValidationError:
-        raise PeerRefusedError("the header of the published model cannot be read") from None
+        raise PeerRefusedError("the header secemb-published cannot be read") from None
 
 
 def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check) -> APIRouter:
@@ -204,7 +204,7 @@ async def _replies(receiver: RelayReceiver, frames: Sequence[Frame], refused: Re
             yield (await done).encode()
     finally:
         for task in tasks:
-            task.cancel()  # server 0 has gone; what is durable stays, and it will ask again
+            task.cancel()  # server 0 closed the connection; what is durable stays, and it will retry
 
 
 async def _reply(receiver: RelayReceiver, place: int, frame: Frame, refused: Refused) -> Reply:

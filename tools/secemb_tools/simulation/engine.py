@@ -20,8 +20,7 @@ import numpy as np
 from secemb_party.evaluation import Share, blur
 from secemb_party.storage import Model, Shape, initial_model
 from secemb_sdk.models import Floats, PrivateState
-from secemb_server0.leader import read_result
-from secemb_server0.reconstruct import make_optimiser, move_model
+from secemb_server0.reconstruct import make_optimiser, move_model, read_result
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import TRAIN

@@ -1,4 +1,4 @@
-"""Whether a service lives, whether it is ready, and what it has measured."""
+"""Whether a service is alive, whether it is ready, and what it has measured."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -20,7 +20,7 @@ class Health(BaseModel):
 
 
 class CheckResult(BaseModel):
-    """What was checked, how it went and, if badly, what to do."""
+    """What was checked, whether it is in order, and if not what to do."""
 
     check: str
     ok: bool
@@ -76,6 +76,6 @@ async def _run(ready: Readiness) -> Sequence[Check]:
 
 
 def _summarise(checks: Sequence[Check]) -> Ready:
-    # A hint says what to do; where nothing is wrong there is nothing to do.
+    # A hint says what to do; if nothing is wrong there is nothing to do.
     results = [CheckResult(check=c.check, ok=c.ok, hint="" if c.ok else c.hint) for c in checks]
     return Ready(ready=all(result.ok for result in results), checks=results)

@@ -1,4 +1,4 @@
-"""Listeners that live and end together: the first signal lets requests finish, then everything closes."""
+"""Listeners that start and stop together: the first signal lets requests finish, then everything closes."""
 
 import asyncio
 import ctypes
@@ -15,17 +15,17 @@ from fastapi import FastAPI
 
 # Of <malloc.h>, where the C library is glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_KEPT = 64 << 20  # bytes that each thread may keep
-_LARGE = 32 << 20  # bytes from which on a piece comes from the system and goes back there; glibc takes no more
+_KEPT = 64 << 20  # bytes that each arena may keep
+_LARGE = 32 << 20  # bytes: larger blocks come from the system and go back there; glibc's highest limit
 
 
 def settle() -> None:
-    """Call it once everything is loaded, before anybody is served."""
+    """Tune the process once everything is loaded, before the first request."""
     gc.collect()
-    gc.freeze()  # what is here by now stays: looking through it for garbage took a tenth of a session's processor time
-    # A round's bodies are read some megabytes at a time. glibc would give them back to the system each time, which then
-    # fills every page with zeros when it is wanted again.
-    with suppress(OSError, AttributeError):  # another C library, which has its own ways
+    gc.freeze()  # what is loaded stays: searching it for garbage took a tenth of a session's CPU time
+    # A round's bodies are read some megabytes at a time. glibc would return them to the system each time, which
+    # then zeroes every page when it is needed again.
+    with suppress(OSError, AttributeError):  # another C library
         library = ctypes.CDLL(None)
         library.mallopt(_MMAP_THRESHOLD, _LARGE)
         library.mallopt(_TRIM_THRESHOLD, _KEPT)
@@ -44,7 +44,7 @@ class Listener:
     port: int
     cert: Path | None = None
     key: Path | None = None
-    client_ca: Path | None = None  # with it, only clients that show a certificate of this authority get in
+    client_ca: Path | None = None  # with it, clients must show a certificate of this authority
 
 
 class _Server(uvicorn.Server):
@@ -57,7 +57,7 @@ class _Server(uvicorn.Server):
 
 
 async def serve(listeners: list[Listener], background: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Serve until SIGTERM or SIGINT; `background` is ended first, at its next wait."""
+    """Serve until SIGTERM or SIGINT; `background` is cancelled first, at its next await."""
     servers = [_Server(_config(listener)) for listener in listeners]
     settle()
     stopping = asyncio.Event()
@@ -88,7 +88,7 @@ async def _stop(servers: list[_Server], running: list[asyncio.Task[None]], work:
 
 
 async def _hang_up(servers: list[_Server]) -> None:
-    """Cut the connections that stay open after the last answer: a client's idle TLS connection says no goodbye."""
+    """Close the connections that stay open after the last answer: idle TLS clients do not close theirs."""
     while answering := [task for server in servers for task in server.server_state.tasks]:
         await asyncio.wait(answering)
     await asyncio.sleep(_FLUSH_SECONDS)  # the last answer is on its way
@@ -110,8 +110,8 @@ def _config(listener: Listener) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # nobody asks where a request came from
-        date_header=True,  # devices and the other server tell the time left by it
+        proxy_headers=False,  # where a request came from is not recorded
+        date_header=True,  # devices and the other server compute the time left from it
         timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=75,
     )

@@ -1,6 +1,6 @@
 """What happens around every request: a request id, a measurement, one log line and security headers.
 
-Written against ASGI itself: it costs little and sees the bytes that really pass.
+Written against ASGI itself: it costs little and sees the bytes that pass.
 """
 
 import logging
@@ -16,9 +16,9 @@ from secemb_party.metrics import Metrics
 REQUEST_ID = b"x-request-id"
 UNMATCHED = "unmatched"
 
-_GONE = 499  # the client left before it was answered
-_BUSY = 429  # said in a crowd, when there is no time for a line to each
-# What a device asks in every round.
+_GONE = 499  # the client left before it had an answer
+_BUSY = 429  # an overloaded server has no time to log each
+# What every device asks for in every round.
 _FOR_DEVICES = {
     "/v1/rounds/{round}/sessions/{session}/keys",
     "/v1/rounds/{round}/sessions/{session}/update",
@@ -28,7 +28,7 @@ _FOR_DEVICES = {
     "/v1/tasks/{task}/join",
     "/v1/tasks/{task}/relay",
 }
-# What comes too often to be told one by one, unless it is refused: metrics count it.
+# Too frequent to log one by one unless refused: metrics count them.
 _QUIET = {"/healthz", "/readyz", "/metrics", "/peer/v1/relay"} | _FOR_DEVICES
 # A response may bring its own: dense parameters may be cached, a page needs its scripts.
 _HEADERS = (
@@ -38,7 +38,9 @@ _HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-_LEAN = tuple(one for one in _HEADERS if one[0] in (b"cache-control", b"x-content-type-options"))  # no page comes there
+_LEAN = tuple(
+    one for one in _HEADERS if one[0] in (b"cache-control", b"x-content-type-options")
+)  # where no page is served
 
 
 class Requests:
@@ -53,7 +55,7 @@ class Requests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Never the caller's own id: what comes from outside does not go into a log. No secret, hence no system call.
+        # Never the caller's own id: no input goes into the log. The id is no secret, hence no system call for it.
         exchange = _Exchange(f"{random.getrandbits(64):016x}", scope, receive, send)
         bound = bind_contextvars(request=exchange.request_id)
         try:

@@ -1,4 +1,4 @@
-"""What an operator may ask a server: its rounds, its model, what it refused, and events as they happen.
+"""What operators ask a server: its rounds, its model, what it refused, and events as they happen.
 
 Nothing here is about a single device: counts, digests, times and states only.
 """
@@ -75,15 +75,15 @@ class PrivacyView(BaseModel):
     """What rounds of one kind have cost on this server."""
 
     kind: str
-    shares: int  # sums that this server has given its part of
-    epsilon: float  # with a rate: against whoever does not know who took part
-    epsilon_known: float  # against whoever knows, as server 0 does where devices show it enrolment tokens
+    shares: int  # of sums, that this server has handed out
+    epsilon: float  # with a sampling rate: against anyone who does not know who took part
+    epsilon_known: float  # against anyone who knows, as server 0 does from enrolment tokens
     delta: float
     budget: float  # of epsilon
-    projected: float  # ε when all rounds that may still come have been
+    projected: float  # ε after all rounds that are still allowed
     projected_known: float
-    remaining: int  # rounds that may still come
-    exhausted: bool  # one more round would go beyond the budget
+    remaining: int  # rounds that are still allowed
+    exhausted: bool  # one more round would exceed the budget
 
 
 def operator_router(token_hash: bytes) -> APIRouter:
@@ -98,7 +98,7 @@ def operator_router(token_hash: bytes) -> APIRouter:
 
 
 def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
-    """Return the operator's routes; every one needs the operator's token."""
+    """Return the operator's routes; all of them need the operator's token."""
     router = operator_router(token_hash)
     task_id = party.task.task_id
 
@@ -128,7 +128,7 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
         """Return one round."""
         found = await party.ledger.rounds(task_id, limit=1, before_number=number + 1)
         if not found or found[0].number != number:
-            raise UnknownRoundError("there is no round of this number")
+            raise UnknownRoundError("there is no round with this number")
         return await _view(party, found[0])
 
     @router.get("/models")
@@ -165,12 +165,12 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
 
 
 def as_json(event: Event) -> str:
-    """Return what an event says, for programs."""
+    """Return an event as JSON, for programs."""
     return json.dumps({"at": event.at, **event.data}, sort_keys=True)
 
 
 def event_stream(party: Party, request: Request, after: int, tell: Tell = as_json) -> StreamingResponse:
-    """Return events as server-sent events, from behind `after` or Last-Event-ID on."""
+    """Return the events after `after` or Last-Event-ID, as server-sent events."""
     last = read_number(request.headers.get("last-event-id", ""))
     told = _stream(party, after if last is None else last, request, tell)
     return StreamingResponse(told, media_type="text/event-stream", headers={"cache-control": "no-store"})
@@ -200,7 +200,7 @@ async def _view(party: Party, record: RoundRecord) -> RoundView:
 
 
 async def _stream(party: Party, after: int, request: Request, tell: Tell) -> AsyncIterator[str]:
-    """Yield events for a while; a client comes back with Last-Event-ID, so that a server that stops need not wait."""
+    """Yield events for a while; clients reconnect with Last-Event-ID, so that a server that stops need not wait."""
     yield "retry: 500\n\n"
     end = time.monotonic() + STREAM_SECONDS
     while time.monotonic() < end and not await request.is_disconnected():

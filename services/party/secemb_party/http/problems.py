@@ -1,8 +1,8 @@
-"""Problem documents (RFC 9457): one table from error class to what the caller is told.
+"""Problem documents (RFC 9457): one table from error class to what the caller learns.
 
 A type is `urn:secemb:problem:<slug>`; slugs and statuses are part of the interface: docs/reference/errors.md.
-A document never repeats what the caller has sent. The words of an error go out only where the table says so, and even
-then not if something in them looks like an id.
+A document never repeats what the caller has sent. An error's message goes out only where the table allows it, and even
+then not if part of it looks like an id.
 """
 
 import re
@@ -17,8 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from secemb_party import errors, tickets
-from secemb_party.http import ranges, requests
+from secemb_party import errors
 from secemb_party.logs import get_logger
 from secemb_shared import errors as shared
 
@@ -39,7 +38,7 @@ class Problem:
     slug: str
     status: int
     title: str
-    speaks: bool = True  # the error's own words are written for the caller
+    speaks: bool = True  # the error's message is written for the caller
     retry_after: int | None = None  # seconds; an error may know better
 
     @property
@@ -61,19 +60,19 @@ def _spoken(slug: str, status: int, title: str) -> Problem:
     return Problem(slug=slug, status=status, title=title)
 
 
-INTERNAL = _silent("internal", 500, "The server failed; nothing is known to be wrong with the request")
-UNAVAILABLE = _silent("unavailable", 503, "The server cannot do this now; try again", _RETRY_SECONDS)
-NOT_FOUND = _silent("not-found", 404, "There is nothing here")
-METHOD_NOT_ALLOWED = _silent("method-not-allowed", 405, "This method does not apply here")
-REQUEST_INVALID = _silent("request-invalid", 400, "The request is not what the interface describes")
+INTERNAL = _silent("internal", 500, "The server failed to handle the request")
+UNAVAILABLE = _silent("unavailable", 503, "The server cannot do this now; try again later", _RETRY_SECONDS)
+NOT_FOUND = _silent("not-found", 404, "There is nothing at this address")
+METHOD_NOT_ALLOWED = _silent("method-not-allowed", 405, "This address does not support the method")
+REQUEST_INVALID = _silent("request-invalid", 400, "The request does not match the interface")
 UNAUTHORIZED = _spoken("unauthorized", 401, "A valid token is needed")
 FORBIDDEN = _spoken("forbidden", 403, "This is not allowed")
-MEDIA_TYPE_REFUSED = _spoken("media-type", 415, "The body has another media type")
+MEDIA_TYPE_REFUSED = _spoken("media-type", 415, "The body has the wrong media type")
 BODY_SLOW = _spoken("body-slow", 408, "The body did not arrive in time")
 MODEL_UNKNOWN = _spoken("model-unknown", 404, "There is no such version of the model")
-BUSY = _spoken("busy", 429, "The server is busy; try again")
+BUSY = _spoken("busy", 429, "The server is busy; try again later")
 
-# An error that is not here has the entry of its nearest ancestor. What only the server itself can cause is internal.
+# An error without an entry has that of its nearest ancestor. What only the server itself can cause is internal.
 TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SecEmbError: INTERNAL,
     shared.RingError: _silent("number-refused", 400, "A number is not finite or does not fit the task's ring"),
@@ -81,52 +80,54 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
     shared.SessionError: _spoken("session-conflict", 409, "The session is in use with other bytes or out of order"),
     shared.PathSpentError: INTERNAL,
-    shared.MacError: _spoken("proof-refused", 403, "The upload is not from whoever made the session's keys"),
+    shared.MacError: _spoken("proof-refused", 403, "The upload is not from the device that made the session's keys"),
     shared.RowTagError: INTERNAL,
-    shared.MessageError: _spoken("message-invalid", 400, "The message is not what the round asks for"),
+    shared.MessageError: _spoken("message-invalid", 400, "The message does not fit the round"),
     shared.LengthError: _spoken("message-length", 400, "The message is too short or too long"),
-    shared.VersionError: _spoken("message-version", 400, "The message speaks another version of the protocol"),
+    shared.VersionError: _spoken("message-version", 400, "The message uses another version of the protocol"),
     shared.KindError: _spoken("message-kind", 400, "The message is of another kind"),
     shared.BindingError: _spoken("message-binding", 400, "The message was made for another task, round or session"),
     shared.EncodingError: _spoken("message-encoding", 400, "The message is not canonical"),
-    shared.BoxError: _spoken("relay-box", 400, "The sealed part does not open here"),
-    shared.AlteredError: _spoken("relay-altered", 400, "What was passed on is not what the device has sealed"),
-    shared.OtherRoundError: _spoken("relay-round", 409, "Sealed for another round than the one announced"),
+    shared.BoxError: _spoken("relay-box", 400, "Server 1 cannot open the box"),
+    shared.AlteredError: _spoken("relay-altered", 400, "The message was altered on its way to server 1"),
+    shared.OtherRoundError: _spoken("relay-round", 409, "The box was encrypted for another round"),
     shared.RelayKeyError: INTERNAL,
     errors.SettingsError: INTERNAL,
-    errors.UnknownTaskError: _spoken("task-unknown", 404, "The task is not known here"),
-    errors.UnknownRoundError: _spoken("round-unknown", 404, "The round is not known here"),
-    errors.UnknownSessionError: _spoken("session-unknown", 404, "The session is not known here"),
-    errors.RoundClosedError: _spoken("round-closed", 410, "The round takes no more of this"),
+    errors.UnknownTaskError: _spoken("task-unknown", 404, "This server does not serve the task"),
+    errors.UnknownRoundError: _spoken("round-unknown", 404, "This server does not know the round"),
+    errors.UnknownSessionError: _spoken("session-unknown", 404, "This server does not know the session"),
+    errors.RoundClosedError: _spoken("round-closed", 410, "The round no longer accepts this"),
     errors.UnknownVersionError: MODEL_UNKNOWN,
     errors.DeltaUnavailableError: _spoken("delta-unavailable", 410, "There is no delta from that version"),
     errors.RollbackRefusedError: _spoken("rollback-refused", 409, "The model cannot go back to that version now"),
-    errors.OutdatedRelayKeyError: _spoken("relay-key-outdated", 409, "Sealed to a key that server 1 does not use"),
+    errors.OutdatedRelayKeyError: _spoken("relay-key-outdated", 409, "The box was encrypted to a key not in use"),
     errors.RelayUnavailableError: _spoken("relay-unavailable", 404, "This task is not relayed"),
-    errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers do not agree on this"),
+    errors.RelayRefusedError: UNAVAILABLE,  # the relay's routes answer with server 1's own problem
+    errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers do not agree"),
     errors.PeerUnavailableError: UNAVAILABLE,
     errors.UnauthorizedError: UNAUTHORIZED,
     errors.ForbiddenError: FORBIDDEN,
-    tickets.TicketError: _spoken("ticket-refused", 403, "The ticket is not valid for this session"),
+    errors.TicketError: _spoken("ticket-refused", 403, "The ticket is not valid for this session"),
     errors.BusyError: BUSY,
-    requests.RequestInvalidError: REQUEST_INVALID,
-    requests.SlowBodyError: BODY_SLOW,
-    requests.MediaTypeError: MEDIA_TYPE_REFUSED,
-    ranges.RangeError: _spoken("range-unsatisfiable", 416, "The range lies behind the end"),
+    errors.RequestInvalidError: REQUEST_INVALID,
+    errors.SlowBodyError: BODY_SLOW,
+    errors.MediaTypeError: MEDIA_TYPE_REFUSED,
+    errors.RangeError: _spoken("range-unsatisfiable", 416, "The range starts after the end"),
     errors.LedgerError: INTERNAL,
     errors.LedgerUnavailableError: UNAVAILABLE,
     errors.NotRecordedError: NOT_FOUND,
-    errors.LedgerConflictError: _silent("conflict", 409, "This contradicts what the server already holds"),
+    errors.LedgerConflictError: _silent("conflict", 409, "The request contradicts what the server already holds"),
     errors.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
     errors.DamagedShareError: INTERNAL,
     errors.AccountingError: INTERNAL,
     errors.BudgetSpentError: _spoken("privacy-spent", 409, "The task's privacy budget has no room for this"),
     errors.ModelError: INTERNAL,
-    errors.WeightsError: _silent("weights-invalid", 400, "These weights are no model of the task"),
-    errors.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its words name a file
+    errors.WeightsError: _silent("weights-invalid", 400, "The weights do not fit the task's model"),
+    errors.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its message names a file
     errors.ModelConflictError: _silent("model-conflict", 409, "Another model already has this version"),
+    errors.OptimiserError: INTERNAL,
 }
-# What the framework raises by itself; any other 4xx is an invalid request, any other 5xx is ours.
+# What the framework itself raises; any other 4xx is an invalid request, any other 5xx is ours.
 BY_STATUS: Mapping[int, Problem] = {
     problem.status: problem
     for problem in (
@@ -156,7 +157,7 @@ def problem_for(error: type[Exception]) -> Problem:
 def problem_response(
     problem: Problem, error: Exception | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the document, with the error's own words where those are written for the caller."""
+    """Return the document, with the error's message where that is written for the caller."""
     document: dict[str, str | int] = {"type": problem.type, "title": problem.title, "status": problem.status}
     if problem.speaks and error is not None and (detail := _harmless(str(error))):
         document["detail"] = detail
@@ -198,7 +199,7 @@ SCHEMA: Mapping[str, Any] = {
         "type": {"type": "string", "enum": [problem.type for problem in PROBLEMS.values()]},
         "title": {"type": "string"},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "what to do, in words"},
+        "detail": {"type": "string", "description": "what happened and what to do"},
         "refused_by": {"type": "integer", "enum": [1], "description": "the server that refused, if it is not this one"},
     },
     "additionalProperties": False,
@@ -206,7 +207,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 def noted_problem(error: Exception, refused: Refused) -> Problem:
-    """Return the entry of an error, counted by its slug and logged if nobody but us is to blame."""
+    """Return the entry of an error; count it by its slug, and log it if the server itself is at fault."""
     problem = problem_for(type(error))
     refused(problem.slug)
     if problem is INTERNAL:
@@ -215,7 +216,7 @@ def noted_problem(error: Exception, refused: Refused) -> Problem:
 
 
 def refusal(error: Exception, refused: Refused) -> Response:
-    """Return the document for an error of ours, counted and logged as it deserves."""
+    """Return the document for an error, counted and logged."""
     return problem_response(noted_problem(error, refused), error)
 
 
@@ -243,9 +244,9 @@ def install_problems(app: FastAPI, refused: Refused) -> None:
 
 
 class UnexpectedErrors:
-    """Middleware that ends what nobody expected in a document without details.
+    """Middleware that turns an unexpected error into a document without details.
 
-    Starlette's own handler raises the error again, and the server would print its words: they may quote a request.
+    Starlette's own handler raises the error again, and uvicorn would print its message, which may quote a request.
     """
 
     def __init__(self, app: ASGIApp, refused: Refused) -> None:
@@ -268,8 +269,8 @@ class UnexpectedErrors:
                 raise
             _log_failure(error)
             self._refused(INTERNAL.slug)
-            if started:  # the server cuts the connection, so that nobody takes a half answer for a whole one
-                raise RuntimeError("the answer was cut short; an earlier line says where") from None
+            if started:  # the server closes the connection: half an answer must not look whole
+                raise RuntimeError("the answer was cut short; an earlier line of the log says where") from None
             await problem_response(INTERNAL)(scope, receive, sender)
 
 

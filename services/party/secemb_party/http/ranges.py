@@ -1,7 +1,7 @@
-"""Answers that a device may keep, ask for again and fetch piece by piece (RFC 9110: ETag, If-None-Match, Range).
+"""Answers that a device may cache, revalidate and fetch in parts (RFC 9110: ETag, If-None-Match, Range).
 
-An ETag is the SHA-256 of the whole body in quotes, so that it says the same on both servers. Of several ranges at once,
-or what is no range of bytes, no notice is taken, as the RFC allows: the answer is the whole body.
+An ETag is the SHA-256 of the whole body in quotes, so that it is the same on both servers. Several ranges at once, and
+anything that is not a range of bytes, are ignored as the RFC allows: the answer is the whole body.
 """
 
 import asyncio
@@ -12,20 +12,16 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
+from secemb_party.errors import RangeError
 from secemb_party.http.requests import BINARY
 from secemb_party.storage.table_copies import Body
-from secemb_shared.errors import SecEmbError
 
 _CHUNK = 2**18
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
-class RangeError(SecEmbError):
-    """A range lies behind the end of the body."""
-
-
 class Conditions(BaseModel):
-    """The headers by which a device says what it has and which piece it wants."""
+    """The headers with which a device says what it has and which part it wants."""
 
     if_none_match: str | None = None
     if_range: str | None = None
@@ -33,7 +29,7 @@ class Conditions(BaseModel):
 
 
 def conditional(body: Body, conditions: Conditions, headers: Mapping[str, str]) -> Response:
-    """Return 304 if the device has this body, else all of it or the piece that it asks for."""
+    """Return 304 if the device has this body, otherwise all of it or the part that it asks for."""
     etag = f'"{body.sha256}"'
     common = {"etag": etag, "accept-ranges": "bytes", "cache-control": "public, immutable, max-age=86400", **headers}
     if _has(conditions.if_none_match, etag):
@@ -48,13 +44,13 @@ def conditional(body: Body, conditions: Conditions, headers: Mapping[str, str]) 
 
 
 def _has(if_none_match: str | None, etag: str) -> bool:
-    """Return whether one of the tags is this one; a weak tag of the same body is as good for this purpose."""
+    """Return whether one of the tags is this one; a weak tag of the same body will do."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     return etag in tags or tags == ["*"]
 
 
 def _piece(range_: str | None, size: int) -> tuple[int, int] | None:
-    """Return the first byte and the one after the last, or nothing where the whole body is to be sent."""
+    """Return the first byte and the one after the last, or None for the whole body."""
     found = _RANGE.fullmatch(range_ or "")
     if found is None or found[1] == found[2] == "":
         return None
@@ -65,11 +61,11 @@ def _piece(range_: str | None, size: int) -> tuple[int, int] | None:
         if found[2] and int(found[2]) < first:
             return None  # not a range at all
     if first >= last:
-        raise RangeError("the range begins behind the end; ask for the whole and look at its length")
+        raise RangeError("the range starts after the end of the body; fetch the whole body")
     return first, last
 
 
 async def _chunks(body: Body, first: int, last: int) -> AsyncIterator[bytes]:
-    """Yield a piece in chunks, each read in a thread when the one before is on its way."""
+    """Yield a part in chunks; a thread reads each while the one before is being sent."""
     for start in range(first, last, _CHUNK):
         yield await asyncio.to_thread(body.read, start, min(_CHUNK, last - start))

@@ -10,9 +10,10 @@ from fastapi import Path
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
+from secemb_party.errors import MediaTypeError, RequestInvalidError, SlowBodyError
 from secemb_party.http.security import TICKET
 from secemb_party.tickets import Claim
-from secemb_shared.errors import LengthError, MacError, SecEmbError
+from secemb_shared.errors import LengthError, MacError
 from secemb_shared.holds import MARK_BYTES
 from secemb_shared.messages.canonical import LARGEST_NUMBER
 
@@ -31,20 +32,8 @@ RoundHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 SessionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
 
 
-class SlowBodyError(SecEmbError):
-    """A body did not arrive in time."""
-
-
-class MediaTypeError(SecEmbError):
-    """A body is not what the route takes."""
-
-
-class RequestInvalidError(SecEmbError):
-    """A request is not what the interface describes."""
-
-
 def read_number(text: str) -> int | None:
-    """Return the number that a text is, or None where it is none: `int` alone reads ` +1_0` and `٣` as well."""
+    """Return the number in a text, or None if it is not one: `int` alone accepts ` +1_0` and `٣` as well."""
     number = int(text) if _DIGITS.fullmatch(text) else LARGEST_NUMBER + 1
     return number if number <= LARGEST_NUMBER else None
 
@@ -52,7 +41,7 @@ def read_number(text: str) -> int | None:
 def _checked(text: object) -> int:
     number = read_number(text) if isinstance(text, str) else None
     if number is None:
-        raise ValueError("a whole number is written in digits, and is not larger than 9007199254740991")
+        raise ValueError("expected a whole number in digits, at most 9007199254740991")
     return number
 
 
@@ -76,16 +65,16 @@ def read_mac(request: Request) -> bytes:
 
 
 def media_type(request: Request) -> str:
-    """Return what a body is said to be, without parameters."""
+    """Return the media type of a body, without parameters."""
     return request.headers.get("content-type", "").split(";")[0].strip()
 
 
 def parse_message(kind: type[Message], body: bytes) -> Message:
-    """Return the message that a body holds."""
+    """Return the message in a body."""
     try:
         return kind.model_validate_json(body)
     except ValidationError:
-        raise RequestInvalidError("the body is not what the interface describes") from None
+        raise RequestInvalidError("the body does not match the interface") from None
 
 
 async def read_exactly(request: Request, length: int, seconds: float) -> bytes:
@@ -94,7 +83,7 @@ async def read_exactly(request: Request, length: int, seconds: float) -> bytes:
         raise MediaTypeError(f"send the message as {BINARY}")
     announced = request.headers.get("content-length")
     if announced is not None and announced != str(length):
-        raise LengthError(f"expected exactly {length} bytes, the header announces another length")
+        raise LengthError(f"expected exactly {length} bytes, but Content-Length differs")
     body = await _in_time(_collect(request, length), seconds)
     if len(body) != length:
         raise LengthError(f"expected exactly {length} bytes, got {'more' if len(body) > length else len(body)}")
@@ -121,7 +110,7 @@ async def _in_time(reading: Awaitable[Result], seconds: float) -> Result:
 
 
 async def _collect(request: Request, most: int) -> bytes:
-    """Return the body, or its beginning where it is longer than it may be."""
+    """Return the body, or its beginning if it is too long."""
     pieces, length = [], 0
     try:
         async with aclosing(request.stream()) as stream:
@@ -131,7 +120,7 @@ async def _collect(request: Request, most: int) -> bytes:
                 if length > most:
                     break
     except ClientDisconnect:
-        raise LengthError("the body ended early") from None
+        raise LengthError("the connection closed before the body was complete") from None
     return b"".join(pieces)
 
 

@@ -10,19 +10,20 @@ from starlette.responses import JSONResponse, Response
 from secemb_party.errors import (
     BusyError,
     LedgerUnavailableError,
+    MediaTypeError,
+    RequestInvalidError,
     RoundClosedError,
     SessionConflictError,
+    SlowBodyError,
+    TicketError,
     UnknownRoundError,
     UnknownSessionError,
 )
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.requests import (
     BINARY,
-    MediaTypeError,
-    RequestInvalidError,
     RoundHex,
     SessionHex,
-    SlowBodyError,
     describe_binary,
     describe_mac,
     read_claim,
@@ -31,7 +32,6 @@ from secemb_party.http.requests import (
 )
 from secemb_party.http.security import TICKET, needs
 from secemb_party.service import Party
-from secemb_party.tickets import TicketError
 from secemb_party.upload_macs import Sent
 from secemb_shared.errors import LengthError, MacError
 

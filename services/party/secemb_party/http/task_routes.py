@@ -1,4 +1,4 @@
-"""What a device may ask either server about its task: the task, the relay key, and copies of the public model."""
+"""What devices ask either server about a task: its specification, the relay key, and copies of the public model."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
@@ -10,12 +10,13 @@ from secemb_party.errors import (
     DeltaUnavailableError,
     LedgerUnavailableError,
     PeerUnavailableError,
+    RangeError,
     RelayUnavailableError,
     UnknownTaskError,
     UnknownVersionError,
 )
 from secemb_party.http.problems import problem_responses
-from secemb_party.http.ranges import Conditions, RangeError, conditional
+from secemb_party.http.ranges import Conditions, conditional
 from secemb_party.http.requests import BINARY, TaskHex, describe_binary
 from secemb_party.service import Party
 from secemb_party.storage import Shape
@@ -119,11 +120,11 @@ async def _view_task(party: Party, task: str) -> TaskView:
 
 
 async def _check_kept(party: Party, wanted: Wanted) -> list[int]:
-    """Refuse what is not published or no longer kept; return the versions that are here."""
+    """Refuse a version that is not published or no longer kept; return the versions that are here."""
     published = await party.ledger.published_version(party.task.task_id)
     kept = party.models.versions()
     if published is None or wanted.version > published.version or wanted.version not in kept:
-        raise UnknownVersionError("this version is not published, or no longer kept; ask for the task again")
+        raise UnknownVersionError("this version is not published or no longer kept; read the task again")
     if wanted.since is not None and (wanted.since >= wanted.version or wanted.since not in kept):
         raise DeltaUnavailableError("there is no delta from that version; fetch the full copy, without since")
     return kept

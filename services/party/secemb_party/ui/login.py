@@ -12,9 +12,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from secemb_party.errors import ForbiddenError
+from secemb_party.errors import ForbiddenError, RequestInvalidError, SlowBodyError
 from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
-from secemb_party.http.requests import RequestInvalidError, SlowBodyError
 from secemb_party.http.security import has_hash
 from secemb_party.logs import get_logger
 from secemb_party.metrics import Metrics
