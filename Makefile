@@ -52,8 +52,9 @@ wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, 
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
 	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
 
-docs: $(RUN) ## write docs/reference/cli.md anew from the code
-	@$(BIN)/python -m secemb_tools reference --out docs/reference/cli.md
+docs: $(RUN) ## write the reference of all commands, docs/reference/cli.md and cli.schema.json, from the code
+	@TYPER_USE_RICH=0 $(BIN)/typer secemb_tools.cli.main utils docs --name secemb --title 'The `secemb` command' --output docs/reference/cli.md
+	@$(BIN)/python -m secemb_tools.cli.results >docs/reference/cli.schema.json
 
 docs-site: $(DEV) ## build the documentation site in build/site; a warning is an error
 	@rm -rf build/site

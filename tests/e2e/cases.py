@@ -159,7 +159,7 @@ CASES: dict[str, Case] = {
         ),
         says="figures in",
         bad=lambda place: ("--path", place.films, "--models", "svd"),
-        fix="there are mf, ncf, fm and deepfm",
+        fix="choose among mf, ncf, fm, deepfm",
         code=2,
         slow=True,
     ),
@@ -188,7 +188,7 @@ CASES: dict[str, Case] = {
         good=lambda place: (*SMALL_RUN, "--runs", place.new()),
         says="kept in",
         bad=lambda _: ("--model", "svd"),
-        fix="there are mf, ncf, fm, deepfm",
+        fix="choose one of mf, ncf, fm, deepfm",
     ),
     "status": Case(
         good=lambda place: place.both,

@@ -3,18 +3,20 @@
 import json
 import re
 from collections.abc import Iterator
-from types import UnionType
 from typing import Any
 
 import typer
-from typer.testing import CliRunner
+from pydantic import TypeAdapter, ValidationError
+from typer.testing import CliRunner, Result
 
+from secemb_lab import results as lab_results
+from secemb_lab.__main__ import app as lab
+from secemb_tools.cli import results
 from secemb_tools.cli.main import app
-from secemb_tools.shapes import SHAPES, Lines, Many, Named, OneOf, Shape
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield the commands that do something, with their names; hidden ones are for those who work on this."""
+    """Yield the commands that do something, with their names."""
     if not hasattr(command, "commands"):
         yield " ".join(path), command
         return
@@ -23,19 +25,27 @@ def leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
             yield from leaves(one, (*path, name))
 
 
-COMMANDS: dict[str, Any] = dict(leaves(typer.main.get_command(app)))
+LAB_COMMANDS: dict[str, Any] = dict(leaves(typer.main.get_command(lab)))  # of `python -m secemb_lab`
+COMMANDS: dict[str, Any] = dict(leaves(typer.main.get_command(app))) | LAB_COMMANDS
+RESULTS = results.RESULTS | lab_results.RESULTS
+
+
+def invoke(*words: object, typed: str | None = None) -> Result:
+    """Run a command of `secemb` or of the laboratory, whichever has it."""
+    chosen = lab if str(words[0]) in {name.split()[0] for name in LAB_COMMANDS} else app
+    return CliRunner().invoke(chosen, [str(word) for word in words], catch_exceptions=False, input=typed)
 
 
 def run(*words: object, code: int = 0, typed: str | None = None) -> str:
     """Run a command, check how it ends, and return what it printed to stdout."""
-    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False, input=typed)
+    done = invoke(*words, typed=typed)
     assert done.exit_code == code, done.output
     return str(done.stdout)
 
 
 def refused(*words: object, code: int = 1) -> str:
     """Run a command that must fail, and return what it says on one line."""
-    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    done = invoke(*words)
     assert done.exit_code == code, done.output
     assert not done.stdout.strip(), "what goes wrong is said on stderr"
     return re.sub(r"[\s│]+", " ", done.output)
@@ -52,57 +62,39 @@ def read_json(text: str) -> Any:
     """Return what a program that knows JSON reads; NaN and Infinity are none."""
 
     def refuse(name: str) -> None:
-        raise AssertionError(f"{name} is no JSON")
+        raise AssertionError(f"{name} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
 
 
+# Where a list or an object of names may be empty; elsewhere that would leave the form of its elements untested.
+_MAY_BE_EMPTY = {
+    *("status.checks", "status.refusals", "demo.figures", "run compare.differences", "privacy show"),
+    *("kernel.instruction_sets", "bench.threads", "wire.reads"),
+}
+
+
 def check_shape(name: str, found: Any) -> None:
     """Fail unless this is what the reference says of the command, to the last member."""
-    shape = SHAPES[name]
-    faults = list(faults_of(shape.of if isinstance(shape, Lines) else shape, found))
+    faults = [*faults_of(RESULTS[name], found), *empty_parts(name, found)]
     assert not faults, (name, faults)
 
 
-def faults_of(shape: Shape, found: Any, at: str = "it") -> Iterator[str]:
-    """Yield where something is not of a shape; a list without elements is one, unless the shape says otherwise."""
-    match shape:
-        case dict():
-            yield from _faults_of_members(shape, found, at)
-        case OneOf():
-            if all(any(faults_of(one, found, at)) for one in (shape.first, shape.second)):
-                yield from faults_of(shape.first, found, at)
-        case Many() | Named():
-            yield from _faults_of_several(shape, found, at)
-        case _:
-            if not _is_one(shape, found):
-                yield f"{at} is {type(found).__name__}, not {shape}"
+def faults_of(kind: Any, found: Any) -> list[str]:
+    """Return where something is not of a type: members that are missing, unknown or of another kind."""
+    try:
+        TypeAdapter(kind).validate_json(json.dumps(found), strict=True, extra="forbid")
+    except ValidationError as error:
+        return [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
+    return []
 
 
-def _faults_of_members(shape: dict[str, Shape], found: Any, at: str) -> Iterator[str]:
-    if not isinstance(found, dict):
-        yield f"{at} is no object"
-        return
-    names = {name.removesuffix("?"): (name.endswith("?"), one) for name, one in shape.items()}
-    yield from (f"{at} has {name}, which is not documented" for name in found.keys() - names.keys())
-    for name, (optional, one) in names.items():
-        if name in found:
-            yield from faults_of(one, found[name], f"{at}.{name}")
-        elif not optional:
-            yield f"{at} has no {name}"
-
-
-def _faults_of_several(shape: Many | Named, found: Any, at: str) -> Iterator[str]:
-    if not isinstance(found, list if isinstance(shape, Many) else dict):
-        yield f"{at} is {type(found).__name__}"
-        return
-    if not found and not shape.may_be_empty:
-        yield f"{at} is empty"
-    for name, value in found.items() if isinstance(found, dict) else enumerate(found):
-        yield from faults_of(shape.of, value, f"{at}[{name}]")
-
-
-def _is_one(shape: Any, found: Any) -> bool:
-    kinds = shape.__args__ if isinstance(shape, UnionType) else (shape,)
-    whole = {type(None) if kind is None else kind for kind in kinds}
-    return type(found) in whole or (type(found) is int and float in whole)
+def empty_parts(name: str, found: Any, member: str = "") -> Iterator[str]:
+    """Yield the members that are empty and should not be."""
+    place = f"{name}.{member}" if member else name
+    if isinstance(found, list | dict) and not found and place not in _MAY_BE_EMPTY:
+        yield f"{place} is empty"
+    for key, one in found.items() if isinstance(found, dict) else ():
+        yield from empty_parts(name, one, str(key))
+    for one in found if isinstance(found, list) else ():
+        yield from empty_parts(name, one, member)

@@ -1,5 +1,6 @@
-"""The `secemb` command as people type it, in a process of its own."""
+"""The commands as people type them, in a process of their own."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -7,20 +8,26 @@ from pathlib import Path
 import pytest
 from tests.e2e.commands import check_shape, read_json
 
+LAB = Path(__file__).parents[2] / "lab"
 
-def secemb(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "secemb_tools", *words], capture_output=True, text=True, check=False)
+
+def run(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    variables = os.environ | {"PYTHONPATH": str(LAB)}
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
 
 
 def test_the_kernel_line_names_what_does_the_work() -> None:
-    line = secemb("kernel").stdout
+    line = run("secemb_tools", "kernel").stdout
     assert line.startswith(("kernel: native (", "kernel: portable, "))
     assert line.count("\n") == 1
 
 
 def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
     output = tmp_path / "figures" / "bench.json"
-    done = secemb("bench", "--seconds", "0.01", "--catalogue", "ML100K", "--output", str(output), "--json")
+    done = run(
+        "secemb_lab", *("bench", "--seconds", "0.01", "--catalogue", "ML100K", "--output", str(output), "--json")
+    )
     assert done.returncode == 0, done.stderr
     figures = read_json(output.read_text())
     assert read_json(done.stdout) == figures
@@ -44,7 +51,7 @@ def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
 
 
 def test_an_unknown_catalogue_is_refused_with_the_known_ones() -> None:
-    done = secemb("bench", "--catalogue", "ML2M")
+    done = run("secemb_lab", "bench", "--catalogue", "ML2M")
     assert done.returncode == 2
     assert "ML1M" in done.stderr
 

@@ -24,7 +24,7 @@ from secemb_tools.simulation.scenario import make_world
 SMALL = ("--devices", "6", "--cohort", "3", "--rounds", "4", "--items", "60")
 ROUND_LINE = re.compile(
     r"round (\d) \(\d/4\) (train|evaluate): 3 retrieved, 3 uploaded, 3 matched, 0 dropped, [\d.]+ s, "
-    r"fleet RMSE ([\d.]+|-), \d+ kB a device, model (\d), digests equal"
+    r"fleet RMSE ([\d.]+|-), \d+ kB per device, model (\d), digests equal"
 )
 OWN = {"temporary", "output.txt", "errors.txt"}  # what a test makes around a demonstration
 
@@ -121,7 +121,7 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     start: Callable[..., Demo], tmp_path: Path
 ) -> None:
     demo = start("--keep")
-    demo.wait_until(lambda one: "stay up until Ctrl-C" in one.text())
+    demo.wait_until(lambda one: "keep running until Ctrl-C" in one.text())
     shown = demo.text()
     for url in set(re.findall(r"http://127\.0\.0\.1:\d+", shown)):
         assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
@@ -129,7 +129,7 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     assert demo.process.wait(timeout=60) == 0
     kinds = [found[:2] for found in ROUND_LINE.findall(shown)]
     assert kinds == [("0", "train"), ("1", "train"), ("2", "evaluate"), ("3", "train")]
-    for words in ("the same model, bit for bit", "operator token", "a device sends, relayed", "All as it must be"):
+    for words in ("the same model, bit for bit", "operator token", "a device sends, relayed", "All checks passed"):
         assert words in shown
     assert "Explanation: " in shown, "what is not measured is said as such"
     demo.check_that_nothing_is_left()
@@ -230,7 +230,7 @@ def test_ctrl_c_cleans_up_and_a_second_one_does_not_disturb_that_when(moment: st
 def test_what_is_left_behind_would_be_noticed(start: Callable[..., Demo]) -> None:
     """The check itself: while a demonstration runs there is a folder, a process and a port."""
     demo = start("--keep")
-    demo.wait_until(lambda one: "stay up until Ctrl-C" in one.text())
+    demo.wait_until(lambda one: "keep running until Ctrl-C" in one.text())
     for leftover in (demo.files, demo.services, demo.ports):
         assert leftover()
 
@@ -253,7 +253,7 @@ def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..
     os.kill(demo.services()[0], signal.SIGKILL)
     assert demo.process.wait(timeout=60) == 1
     words = (tmp_path / "errors.txt").read_text()
-    assert "has ended by itself: killed by signal 9" in words
+    assert "stopped unexpectedly: killed by signal 9" in words
     assert '"level": "info"' not in words
     demo.check_that_nothing_is_left()
 
@@ -262,7 +262,7 @@ def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..
     ("words", "code", "fix"),
     [
         (("--devices", 6, "--cohort", 7), 1, "at most as many as there are"),
-        (("--model", "svd"), 1, "there are mf, ncf, fm, deepfm"),
+        (("--model", "svd"), 1, "choose one of mf, ncf, fm, deepfm"),
         (("--data", "nowhere"), 1, "secemb data fetch"),
         (("--rounds", 0), 2, "--rounds"),
         ((*SMALL, "--out", "/dev/null/demo.html"), 1, "name another --out"),

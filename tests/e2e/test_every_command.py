@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.cases import BAD, CASES, ELSEWHERE, JSON, SUCCESS, WITHOUT_JSON, Fill
-from tests.e2e.commands import COMMANDS, check_shape, json_of, read_json, refused
+from tests.e2e.commands import COMMANDS, check_shape, invoke, json_of, read_json, refused
 from tests.e2e.place import Place
-from typer.testing import CliRunner
-
-from secemb_tools.cli.main import app
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,7 +49,7 @@ def test_only_commands_that_exist_are_tried() -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if tried(name, SUCCESS) and not CASES[name].slow])
 def test_success(name: str, place: Place) -> None:
-    done = CliRunner().invoke(app, [*name.split(), *fill(CASES[name].good, place)], catch_exceptions=False)
+    done = invoke(*name.split(), *fill(CASES[name].good, place))
     assert done.exit_code == 0, done.output
     assert CASES[name].says in done.output
 
@@ -64,8 +61,7 @@ def test_json(name: str, place: Place) -> None:
 
 @pytest.mark.parametrize("name", [name for name in CASES if CASES[name].slow])
 def test_success_with_json_for_programs_and_a_table_for_people(name: str, place: Place) -> None:
-    words = [*name.split(), *fill(CASES[name].good, place), "--json"]
-    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    done = invoke(*name.split(), *fill(CASES[name].good, place), "--json")
     assert done.exit_code == 0, done.output
     assert CASES[name].says in done.stderr
     check_shape(name, read_json(done.stdout))

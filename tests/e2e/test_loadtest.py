@@ -1,12 +1,9 @@
-"""`secemb loadtest` in its smallest setting, with both transports."""
+"""`make loadtest` in its smallest setting, with both transports."""
 
 from pathlib import Path
 
 import pytest
-from tests.e2e.commands import check_shape, json_of, read_json
-from typer.testing import CliRunner
-
-from secemb_tools.cli.main import app
+from tests.e2e.commands import check_shape, invoke, json_of, read_json
 
 FRAME = 1000  # bytes beyond messages: acknowledgements, which a plan leaves out
 
@@ -14,9 +11,9 @@ FRAME = 1000  # bytes beyond messages: acknowledgements, which a plan leaves out
 @pytest.mark.parametrize(("transport", "named"), [("direct", "per_device"), ("relayed", "relayed")])
 def test_devices_move_what_the_plan_says_of_their_transport(transport: str, named: str, tmp_path: Path) -> None:
     words = ["loadtest", "--devices", "2", "--rounds", "2", "--catalogue", "ML100K", "--transport", transport]
-    done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "figures.json"), "--json"])
+    done = invoke(*words, "--output", tmp_path / "figures.json", "--json")
     assert done.exit_code == 0, done.output
-    assert "Sessions against two services" in done.stderr
+    assert "Sessions against two servers" in done.stderr
     found = read_json(done.stdout)
     check_shape("loadtest", found)
     assert found == read_json((tmp_path / "figures.json").read_text())

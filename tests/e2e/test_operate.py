@@ -138,7 +138,10 @@ def test_check_passes_a_server_that_can_start(pair: Servers) -> None:
         (lambda home: (home / "task" / "task.json").write_text("{}"), "secemb task create wrote"),
         (lambda home: (home / "task" / "ticket.key").write_text("no key"), "`secemb task create` makes one"),
         (lambda home: (home / "secrets" / "operator.hash").write_text("no hash"), "64 hexadecimal digits"),
-        (lambda home: (home / "secrets" / "peer.key").write_bytes(make_identity("a").key), "not that of the cert"),
+        (
+            lambda home: (home / "secrets" / "peer.key").write_bytes(make_identity("a").key),
+            "does not belong to the cert",
+        ),
         (lambda home: (home / "tls" / "server1.crt").write_text("no certificate"), "not a PEM certificate"),
         (
             lambda home: (home / "tls" / "peer.crt").write_bytes(make_identity("a", days=-0.01).certificate),
@@ -178,21 +181,21 @@ def server1(pair: Servers) -> Iterator[Servers]:
         pair.end()
 
 
-def test_check_tries_the_line_to_server_1(server1: Servers) -> None:
+def test_check_tests_the_connection_to_server_1(server1: Servers) -> None:
     home = server1.pair[0].folder
     said = secemb("check", home)
-    for words in ("mutual TLS and bearer accepted", "the same task", "the two clocks agree"):
+    for words in ("mutual TLS and bearer token accepted", "the same task", "the two clocks agree"):
         assert words in said
     assert "running already" in CliRunner().invoke(app, ["check", str(server1.pair[1].folder)]).output
     token = home / "secrets" / "peer.token"
     right = token.read_text()
     token.write_text("wrong")
-    assert "does not know this server's bearer" in refused("check", home)
+    assert "does not accept this server's bearer token" in refused("check", home)
     token.write_text(right)
     secemb("renew", home, "--host", "127.0.0.1")
     assert "refused this server's certificate" in refused("check", home)
     (home / "tls" / "server1.crt").write_bytes(make_identity("127.0.0.1").certificate)
-    assert "not server 1: another certificate" in refused("check", home)
+    assert "not server 1: it has another certificate" in refused("check", home)
     (home / "tls" / "server1.crt").write_bytes(make_identity("elsewhere").certificate)
     assert "is for elsewhere, not 127.0.0.1" in refused("check", home)
 

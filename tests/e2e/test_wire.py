@@ -1,25 +1,23 @@
-"""`secemb wire` in its smallest setting that times reads: real services, with a proxy that counts in between."""
+"""`make wire` in its smallest setting that times reads: real services, with a proxy that counts in between."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.commands import check_shape, read_json
-from typer.testing import CliRunner
+from tests.e2e.commands import check_shape, invoke, read_json
 
 import secemb_lab.wire.wire
 from secemb_lab.loadtest.loadtest import task_for
 from secemb_shared.messages import Kind, RoundSpec, Sizes
 from secemb_shared.messages.relayed import relayed_bytes
 from secemb_tools.catalogues import choose
-from secemb_tools.cli.main import app
 
-HTTP = 1024  # bytes of a request, and of an answer, that are no message
+HTTP = 1024  # bytes of a request, and of an answer, that are not the message
 
 
 def test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head(tmp_path: Path) -> None:
     words = ["wire", "--sessions", "2", "--catalogue", "ML1M", "--output", str(tmp_path / "figures.json"), "--json"]
-    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    done = invoke(*words)
     assert done.exit_code == 0, done.output
     assert "figures in" in done.stderr
     found = read_json(done.stdout)
@@ -59,4 +57,4 @@ def check_what_is_passed_on(reads: dict[str, Any]) -> None:
 def test_a_limit_that_is_missed_is_said_by_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     missed = {"limit": (5, 5), "relayed": {"first": (5, 5), "later": (5, 6)}}
     monkeypatch.setattr(secemb_lab.wire.wire, "run", lambda *_args, **_options: {"bytes": [missed]})
-    assert CliRunner().invoke(app, ["wire"]).exit_code == 1
+    assert invoke("wire").exit_code == 1

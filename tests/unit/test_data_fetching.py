@@ -6,6 +6,7 @@ import io
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -15,6 +16,24 @@ from tests.unit.made_up_ratings import made_up_ratings, write_as_movielens
 
 from secemb_tools.datasets import DatasetError
 from secemb_tools.datasets.download import ARCHIVES, fetch
+
+
+@dataclass
+class Recorded:
+    """A progress bar that remembers."""
+
+    total: int = 0
+    done: int = 0
+    closed: bool = False
+
+    def update(self, count: int) -> None:
+        self.done += count
+
+    def reset(self) -> None:
+        self.done = 0
+
+    def close(self) -> None:
+        self.closed = True
 
 
 class Silent(SimpleHTTPRequestHandler):
@@ -58,18 +77,18 @@ def test_a_set_is_fetched_checked_unpacked_and_described(served: tuple[Path, str
     folder, url = served
     data = archive(tmp_path)
     (folder / "ml-100k.zip").write_bytes(data)
-    steps: list[tuple[int, int | None]] = []
+    bar = Recorded()
     place = fetch(
         "ml-100k",
         tmp_path / "data",
         source=f"{url}/ml-100k.zip",
         md5=md5(data),
-        progress=lambda done, total: steps.append((done, total)),
+        progress=bar,
     )
-    assert steps[-1] == (len(data), len(data))
+    assert (bar.done, bar.total, bar.closed) == (len(data), len(data), True)
     assert {path.name for path in place.iterdir()} == {"u.data", "u.user", "u.item", "u.occupation"}
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["ml-100k"]
-    with pytest.raises(DatasetError, match="there already"):
+    with pytest.raises(DatasetError, match="exists; remove it"):
         fetch("ml-100k", tmp_path / "data")
     assert json_of("data fetch", "ml-100k", "--path", place)["people"] == 12
 
@@ -87,7 +106,7 @@ def test_the_command_shows_the_licence_and_the_figures(served: tuple[Path, str],
 
 def test_files_of_another_set_are_not_taken_for_the_named_one(tmp_path: Path) -> None:
     write_as_movielens(made_up_ratings(people=12, items=30, count=200), tmp_path)
-    assert f"{tmp_path} holds ML100K and not ml-25m" in refused("data", "fetch", "ml-25m", "--path", tmp_path)
+    assert f"{tmp_path} contains ML100K, not ml-25m" in refused("data", "fetch", "ml-25m", "--path", tmp_path)
     table = tmp_path / "ML25M.csv"
     table.write_text("user,item,rating\n1,1,5\n")
     assert "was unpacked to" in refused("data", "fetch", "ml-25m", "--path", table)
@@ -101,13 +120,14 @@ def test_another_checksum_is_refused_and_nothing_is_left(served: tuple[Path, str
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_no_name_in_an_archive_decides_where_something_goes(served: tuple[Path, str], tmp_path: Path) -> None:
+def test_no_name_in_an_archive_leads_out_of_the_sets_own_directory(served: tuple[Path, str], tmp_path: Path) -> None:
     folder, url = served
     names = {"../escaped": b"1", "ml-100k/../../escaped": b"1", "/escaped": b"1", "ml-100k/deep/escaped": b"1"}
     data = archive(tmp_path, names)
     (folder / "x.zip").write_bytes(data)
-    fetch("ml-100k", tmp_path / "data", source=f"{url}/x.zip", md5=md5(data))
-    assert list(tmp_path.rglob("escaped")) == []
+    place = fetch("ml-100k", tmp_path / "data", source=f"{url}/x.zip", md5=md5(data))
+    assert [path for path in tmp_path.rglob("escaped") if place not in path.parents] == []
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["ml-100k"]
 
 
 @pytest.mark.parametrize("content", [b"no archive", None])

@@ -61,7 +61,7 @@ def test_movielens_25m_is_csv_with_titles_in_quotes(tmp_path: Path) -> None:
 
 def test_a_movielens_rating_of_a_film_that_is_not_listed_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"ratings.dat": "1::8::5::1\n", "movies.dat": FILMS_10M}, "latin-1")
-    with pytest.raises(DatasetError, match="unpack the set anew"):
+    with pytest.raises(DatasetError, match="unpack the whole archive of the set again"):
         read_ratings(tmp_path)
 
 
@@ -128,11 +128,11 @@ def test_a_table_of_ratings_is_read_however_it_is_arranged(text: str, tmp_path: 
     ("text", "words"),
     [
         ("", "is empty"),
-        ("user,item,rating\n", "holds no rating"),
+        ("user,item,rating\n", "has no ratings"),
         ("user,item,rating\na,b,good\n", "line 2"),
         ("user,item,rating\na,b,3\na,b\n", "line 3"),
         ("user,item,rating\na,b,nan\n", "line 2"),
-        ("a,b\n", "neither names nor a rating"),
+        ("a,b\n", "neither a header nor a rating"),
     ],
 )
 def test_a_table_without_ratings_is_refused_with_the_line(text: str, words: str, tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_file_that_is_missing_is_named(small_100k: Path) -> None:
 def test_a_rating_of_somebody_unknown_is_refused(small_1m: Path) -> None:
     with (small_1m / "ratings.dat").open("a") as file:
         file.write("7::1::5::978300055\n")
-    with pytest.raises(DatasetError, match="unpack the set anew"):
+    with pytest.raises(DatasetError, match="unpack the whole archive of the set again"):
         read_movielens(small_1m)
 
 

@@ -15,7 +15,7 @@ from tests.unit.sessions import make_task
 from secemb_party.ledger import Ledger
 from secemb_tools import simulate
 from secemb_tools.demo.evidence import ServerView, Traffic, total_of, view_of
-from secemb_tools.demo.summary import Ending, sights
+from secemb_tools.demo.result import DemoResult, server_views
 from secemb_tools.local import Service, service
 from secemb_tools.transport import Transport
 
@@ -145,9 +145,9 @@ def test_a_system_that_does_not_tell_of_processor_time_costs_no_more_than_that_l
     monkeypatch.setattr(service, "_PROC", folder / "proc")
     assert server.cpu_seconds() is None
     silent = view_of(folder, TASK, role=0, cpu_seconds=server.cpu_seconds())
-    ending = Ending(
+    result = DemoResult(
         run=simulate(devices=6, cohort=3, rounds=1, items=60),
-        seen=[],
+        rounds=[],
         transport=Transport.DIRECT,
         ratings=(1, 2),
         traffic=Traffic(sent=1, received=1, full_sent=1, full_received=1),
@@ -156,4 +156,4 @@ def test_a_system_that_does_not_tell_of_processor_time_costs_no_more_than_that_l
         troubled=0,
         seconds=1.0,
     )
-    assert sights(ending)[-1] == ("processor time", "-", "1.5 s")
+    assert server_views(result)[-1] == ("processor time", "-", "1.5 s")

@@ -5,16 +5,17 @@ from io import StringIO
 
 from rich.console import Console
 
-from secemb_tools.demo.live import LINES, View
-from secemb_tools.demo.watch import Seen
+from secemb_tools.demo.live import LINES, LiveView
+from secemb_tools.demo.rounds import RoundRecord
 
-SEEN = Seen(
+RECORD = RoundRecord(
     round=0,
     kind="train",
     joined=40,
     retrieved=39,
     uploaded=38,
     matched=37,
+    dropped=3,
     seconds=1.25,
     version=1,
     digest="abcdef0123",
@@ -42,7 +43,7 @@ class Terminal:
 
 def test_before_the_first_round_there_is_a_bar_that_says_what_is_done() -> None:
     terminal = Terminal()
-    with View(terminal.console(), rounds=30):
+    with LiveView(terminal.console(), rounds=30):
         pass
     shown = terminal.file.getvalue()
     assert "starting two servers" in shown
@@ -52,10 +53,10 @@ def test_before_the_first_round_there_is_a_bar_that_says_what_is_done() -> None:
 
 def test_a_round_is_one_line_with_everything_that_both_operators_see() -> None:
     terminal = Terminal()
-    with View(terminal.console(), rounds=30) as view:
-        view.show(SEEN, kilobytes=123.4)
+    with LiveView(terminal.console(), rounds=30) as view:
+        view.show(RECORD, kilobytes=123.4)
     heading, _, line, bar = terminal.picture()
-    for words in ("round", "retrieved", "uploaded", "matched", "dropped", "seconds", "fleet RMSE", "kB a device"):
+    for words in ("round", "retrieved", "uploaded", "matched", "dropped", "seconds", "fleet RMSE", "kB/device"):
         assert words in heading
     shown = ["0", "train", "39", "38", "37", "3", "1.2", "-", "123", "v1", "abcdef", "=", "abcdef"]
     assert line.split() == shown
@@ -64,9 +65,9 @@ def test_a_round_is_one_line_with_everything_that_both_operators_see() -> None:
 
 def test_digests_that_differ_and_the_fleets_error_are_seen_and_the_error_stays() -> None:
     terminal = Terminal()
-    with View(terminal.console(), rounds=30) as view:
-        view.show(replace(SEEN, kind="evaluate", figures={"rmse": 0.98765}), kilobytes=1)
-        view.show(replace(SEEN, round=1, version=2, digests_equal=False), kilobytes=1)
+    with LiveView(terminal.console(), rounds=30) as view:
+        view.show(replace(RECORD, kind="evaluate", figures={"rmse": 0.98765}), kilobytes=1)
+        view.show(replace(RECORD, round=1, version=2, digests_equal=False), kilobytes=1)
     *_, evaluated, trained, _ = terminal.picture()
     assert evaluated.split()[1] == "evaluate"
     assert evaluated.split()[7] == trained.split()[7] == "0.988"
@@ -75,20 +76,20 @@ def test_digests_that_differ_and_the_fleets_error_are_seen_and_the_error_stays()
 
 def test_only_the_last_rounds_are_shown_together() -> None:
     terminal = Terminal()
-    with View(terminal.console(), rounds=LINES + 5) as view:
+    with LiveView(terminal.console(), rounds=LINES + 5) as view:
         for number in range(LINES + 5):
-            view.show(replace(SEEN, round=number), kilobytes=1)
+            view.show(replace(RECORD, round=number), kilobytes=1)
     shown = [line.split()[0] for line in terminal.picture()[2:-1]]
     assert shown == [str(number) for number in range(5, LINES + 5)]
 
 
 def test_the_bar_says_how_long_it_took_and_how_long_it_will_take() -> None:
     terminal = Terminal()
-    with View(terminal.console(), rounds=30) as view:
+    with LiveView(terminal.console(), rounds=30) as view:
         view.say("devices take part")
         for number in range(10):
             terminal.now += 6
-            view.show(replace(SEEN, round=number), kilobytes=1)
+            view.show(replace(RECORD, round=number), kilobytes=1)
     bar = terminal.picture()[-1]
     assert "devices take part" in bar
     assert "10/30 rounds" in bar

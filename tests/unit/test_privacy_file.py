@@ -19,7 +19,7 @@ from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.ring import Ring
 from secemb_tools.cli.main import app
 from secemb_tools.errors import OperationError
-from secemb_tools.operate import preflight
+from secemb_tools.operate import check
 from secemb_tools.operate.privacy import read_privacy
 from secemb_tools.operate.tasks import describe_task, read_task, warning_of
 
@@ -136,43 +136,43 @@ def test_a_task_that_counts_on_chance_says_against_whom(tmp_path: Path) -> None:
     line = lines_of(read_task(tmp_path / "t" / "server0" / "task.json"))["train"]
     known = epsilon(replace(line.terms, sampling_rate=None), 20)
     assert known > 4 * 4
-    assert f"train: ε {known:.3g}, against whoever knows who took part: server 0" in made["privacy_known"]
+    assert f"train: ε {known:.3g}, against anyone who knows which devices took part: server 0" in made["privacy_known"]
     assert "well above --min-cohort (2)" in done.stderr
 
 
 def test_a_task_that_does_not_says_that_it_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "privacy.toml").write_text(SHORT)
     task = a_task(privacy=read(tmp_path, SHORT))
-    assert describe_task(task)["privacy_known"] == "the same: nothing is assumed about who takes part"
+    assert describe_task(task)["privacy_known"] == "the same: no assumption about which devices take part"
     assert warning_of(task) is None
 
 
 def test_a_budget_that_no_round_fits_into_makes_no_task(tmp_path: Path) -> None:
     (tmp_path / "privacy.toml").write_text(SHORT + "multiplier = 0.3\n")
     said = refused("task", "create", "--out", tmp_path / "t", *TASK, "--privacy", tmp_path / "privacy.toml")
-    assert "allow a larger epsilon" in said
+    assert "use a larger epsilon" in said
     assert not (tmp_path / "t").exists()
 
 
 def test_a_check_says_what_a_task_promises_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     privacy = Privacy(unit="user", delta="0.1", train=BudgetLine(clip=128, epsilon="4", multiplier="2"))
     task = a_task(privacy=privacy)
-    (finding,) = preflight._check_privacy(task)
+    (finding,) = check._check_privacy(task)
     assert finding.status == "ok"
     assert "ε 4" in finding.text
-    assert "who took part" not in finding.text
-    (finding,) = preflight._check_privacy(replace(task, privacy=replace(privacy, sampling_rate="0.5")))
-    known = re.fullmatch(r".*does not know who took part, ε ([0-9.]+) against the others", finding.text)
+    assert "devices took part" not in finding.text
+    (finding,) = check._check_privacy(replace(task, privacy=replace(privacy, sampling_rate="0.5")))
+    known = re.fullmatch(r".*does not know which devices took part, ε ([0-9.]+) against those who do", finding.text)
     assert known is not None
     assert float(known[1]) > 4
-    (finding,) = preflight._check_privacy(
+    (finding,) = check._check_privacy(
         replace(task, privacy=replace(privacy, train=replace(privacy.train, epsilon="0.0001")))
     )
     assert finding.status == "fail"
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
     accountant._library.cache_clear()
     accountant.epsilon.cache_clear()
-    (finding,) = preflight._check_privacy(task)
+    (finding,) = check._check_privacy(task)
     assert "pip install secemb[dp]" in finding.fix
     accountant._library.cache_clear()
-    assert list(preflight._check_privacy(a_task())) == []
+    assert list(check._check_privacy(a_task())) == []

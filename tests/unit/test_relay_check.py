@@ -52,11 +52,11 @@ def test_a_short_key_is_not_late_when_it_is_new(keys: RelayKeys) -> None:
 @pytest.mark.parametrize("now", [NOW - 1, NOW + LIFE_SECONDS])
 def test_a_key_whose_time_it_is_not_points_to_the_clocks(now: float) -> None:
     finding = judge_shown(TASK, KEY.announce(IDENTITY, TASK.task_id), now)
-    assert (finding.status, finding.fix) == ("fail", "let both machines follow NTP")
+    assert (finding.status, finding.fix) == ("fail", "synchronise both clocks with NTP")
 
 
 @pytest.mark.parametrize("wrong", [b"", bytes(112), KEY.announce(Ed25519PrivateKey.generate(), TASK.task_id)])
 def test_a_key_that_the_tasks_server_1_has_not_signed_fails(wrong: bytes) -> None:
     finding = judge_shown(TASK, wrong, NOW)
     assert finding.status == "fail"
-    assert "another identity" in finding.text
+    assert "an identity other than the task's" in finding.text

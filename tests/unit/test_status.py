@@ -1,58 +1,69 @@
 """What `secemb status` makes of servers that differ, do not answer, or are not asked at all."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from secemb_tools.cli.status import is_sound
-from secemb_tools.device.membership import read_own_ratings
+from secemb_tools.device import read_own_ratings
 from secemb_tools.errors import OperationError, UnreachableError
 from secemb_tools.operate.operator_api import tokens_for
-from secemb_tools.operate.status import watch_standing
+from secemb_tools.operate.status import ServerStatus, Status, is_healthy, watch_status
 
 
-def standing(*digests: str, versions: tuple[int, int] = (4, 4)) -> dict[str, Any]:
-    servers = [
-        {"ready": True, "model_version": version, "model_digest": digest}
-        for version, digest in zip(versions, digests, strict=True)
-    ]
+def server(version: int, digest: str) -> ServerStatus:
+    return {
+        "url": "http://there",
+        "role": 0,
+        "ready": True,
+        "checks": [],
+        "task": "task",
+        "task_id": "00",
+        "cohort": 2,
+        "round": None,
+        "model_version": version,
+        "model_digest": digest,
+        "refusals": {},
+    }
+
+
+def status(*digests: str, versions: tuple[int, int] = (4, 4)) -> Status:
+    servers = [server(*one) for one in zip(versions, digests, strict=True)]
     return {"servers": servers, "same_task": True, "digests_equal": digests[0] == digests[1]}
 
 
-def test_one_version_with_two_digests_is_not_sound() -> None:
-    assert is_sound(standing("aa", "aa"))
-    assert not is_sound(standing("aa", "bb"))
-    assert is_sound(standing("aa", "bb", versions=(4, 5)))  # one server publishes a moment before the other
-    assert not is_sound({"servers": [], "same_task": None, "digests_equal": None})
+def test_one_version_with_two_digests_is_not_healthy() -> None:
+    assert is_healthy(status("aa", "aa"))
+    assert not is_healthy(status("aa", "bb"))
+    assert is_healthy(status("aa", "bb", versions=(4, 5)))  # one server publishes a moment before the other
+    assert not is_healthy({"servers": [], "same_task": None, "digests_equal": None})
 
 
 def test_a_server_that_does_not_answer_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:
-    looks = iter(range(2))
+    ticks = iter(range(2))
 
-    def look() -> dict[str, Any]:
-        if next(looks) == 0:
+    def read() -> Status:
+        if next(ticks) == 0:
             raise UnreachableError("http://there does not answer")
-        return standing("aa", "aa")
+        return status("aa", "aa")
 
-    last = watch_standing(look, range(2), as_json=True)
-    assert last == standing("aa", "aa")
+    last = watch_status(read, range(2), as_json=True)
+    assert last == status("aa", "aa")
     said = capsys.readouterr()
     assert "does not answer" in said.err
     assert len(said.out.splitlines()) == 1
 
 
 def test_watching_remembers_that_the_last_look_failed_and_that_there_was_none() -> None:
-    def away() -> dict[str, Any]:
+    def away() -> Status:
         raise UnreachableError("http://there does not answer")
 
-    def interrupted() -> dict[str, Any]:
+    def interrupted() -> Status:
         raise KeyboardInterrupt
 
-    last = watch_standing(away, range(1), as_json=True)
+    last = watch_status(away, range(1), as_json=True)
     assert last is not None
-    assert not is_sound(last)
-    assert watch_standing(interrupted, range(1), as_json=True) is None
+    assert not is_healthy(last)
+    assert watch_status(interrupted, range(1), as_json=True) is None
 
 
 def test_a_token_of_other_letters_is_refused_with_the_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,5 +79,5 @@ def test_a_token_of_other_letters_is_refused_with_the_fix(monkeypatch: pytest.Mo
 def test_ratings_that_are_not_utf_8_are_refused_with_the_fix(tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_bytes("item,rating\n1,5\n".encode("utf-16"))
-    with pytest.raises(OperationError, match="save it as one"):
+    with pytest.raises(OperationError, match=r"not a CSV file in UTF-8; write one `item,rating` per line"):
         read_own_ratings(path)

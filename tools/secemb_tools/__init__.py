@@ -9,7 +9,7 @@ __all__ = ["simulate"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the simulation when it is asked for: the command line must start quickly."""
+    """Import the simulation on first use: the command line must start quickly."""
     if name == "simulate":
         from secemb_tools.simulation.simulate import simulate
 

@@ -1,4 +1,4 @@
-"""What `secemb` and `python -m secemb_tools` start: the command line, or what to install where something is missing."""
+"""The entry point of `secemb` and `python -m secemb_tools`: the command line, or a hint at a missing extra."""
 
 import sys
 

@@ -1,16 +1,37 @@
-"""Plots as SVG text that any browser shows, light or dark: no library, no request to anybody."""
+"""Plots as SVG text that any browser shows, light or dark: no scripts, no external resources."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 320, 64, 16, 54, 44
 COLOURS = ("#2f81f7", "#e5734a", "#3f9142", "#8957e5")
 INK = "#7d8590"  # readable on white and on black
-_STEPS = 6  # at most, on each side
-_LETTER = 7  # width of one, about
+_STEPS = 6  # at most, on each axis
+_LETTER = 7  # approximate width of a letter
 
 Points = Sequence[tuple[float, float]]
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("secemb_tools"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """One line of a chart, in the picture's coordinates."""
+
+    name: str  # empty: not in the legend
+    legend: float  # where its name starts
+    places: Points
+    colour: str
+    dashed: bool
 
 
 def line_chart(
@@ -22,103 +43,89 @@ def line_chart(
     doubling: bool = False,
     level: tuple[str, float] | None = None,
 ) -> str:
-    """Return lines through points; the later ones of a name that lies on another are dashed, so that both show.
+    """Return lines through points. All but the first are dashed, so that a line below another one shows.
 
-    Two neighbours that are a pair share a colour, and the second one is dashed and not named. With `doubling` each step
-    to the right multiplies. A level is a line of its own, from side to side.
+    With `pairs` every two neighbours share a colour; the second is dashed and not named. With `doubling` the x axis is
+    logarithmic. A level is a horizontal line with a name.
     """
     points = [point for one in series.values() for point in one]
     if not points:
-        return _svg([_text(LEFT, TOP, f"{title}: nothing was measured")], title)
+        return bar_chart({}, title=f"{title}: nothing was measured", unit="")
     frame = _Frame(points if level is None else [*points, (points[0][0], level[1])], doubling=doubling)
-    parts = [*frame.axes(across), _text(LEFT, 18, title, size=14)]
-    legend = LEFT
-    for place, (name, values) in enumerate(series.items()):
-        colour = COLOURS[(place // 2 if pairs else place) % len(COLOURS)]
-        second = pairs and place % 2 == 1
-        parts += frame.line(values, colour, dashed=second if pairs else place > 0)
-        if not second:
-            parts.append(_text(legend, 38, name, colour=colour))
-            legend += _LETTER * len(name) + 16
-    if level is not None:
-        parts += frame.level(*level)
-    return _svg(parts, title)
+    return _TEMPLATES.get_template("lines.svg").render(
+        title=title,
+        across=across,
+        lines=_lines(series, frame, pairs=pairs),
+        levels=[(frame.up(value), f"{value:.6g}") for value in frame.levels],
+        ticks=[(frame.across(value), f"{value:.6g}") for value in frame.ticks],
+        mark={"name": level[0], "y": frame.up(level[1])} if level is not None else None,
+        width=WIDTH,
+        height=HEIGHT,
+        left=LEFT,
+        right=WIDTH - RIGHT,
+        bottom=HEIGHT - BOTTOM,
+        ink=INK,
+    )
 
 
 def bar_chart(bars: Mapping[str, float], *, title: str, unit: str) -> str:
-    """Return one bar for each name, with its figure behind it."""
+    """Return one bar for each name, followed by its figure."""
     largest = max(bars.values(), default=0.0) or 1.0
-    parts = [_text(12, 18, title, size=14)]
-    for place, (name, value) in enumerate(bars.items()):
-        y, length = 44 + 44 * place, max(2.0, (WIDTH - 140) * value / largest)
-        parts.append(_text(12, y, name))
-        colour = COLOURS[place % len(COLOURS)]
-        parts.append(f'<rect x="12" y="{y + 6}" width="{length:.1f}" height="14" rx="2" fill="{colour}"/>')
-        parts.append(_text(20 + length, y + 18, f"{value:,.3g} {unit}"))
-    return _svg(parts, title, height=48 + 44 * len(bars))
+    drawn = [
+        {
+            "name": name,
+            "length": max(2.0, (WIDTH - 140) * value / largest),
+            "colour": COLOURS[place % len(COLOURS)],
+            "figure": f"{value:,.3g} {unit}",
+        }
+        for place, (name, value) in enumerate(bars.items())
+    ]
+    return _TEMPLATES.get_template("bars.svg").render(bars=drawn, title=title, width=WIDTH, ink=INK)
+
+
+def _lines(series: Mapping[str, Points], frame: "_Frame", *, pairs: bool) -> list[_Line]:
+    lines, legend = [], float(LEFT)
+    for place, (name, values) in enumerate(series.items()):
+        second = pairs and place % 2 == 1
+        lines.append(
+            _Line(
+                name="" if second else name,
+                legend=legend,
+                places=[(frame.across(x), frame.up(y)) for x, y in values],
+                colour=COLOURS[(place // 2 if pairs else place) % len(COLOURS)],
+                dashed=second if pairs else place > 0,
+            )
+        )
+        legend += 0 if second else _LETTER * len(name) + 16
+    return lines
 
 
 class _Frame:
-    """Where numbers are on the picture."""
+    """Where numbers are in the picture."""
 
     def __init__(self, points: Points, *, doubling: bool) -> None:
         self._scale: Callable[[float], float] = math.log if doubling else float
         xs, ys = sorted({x for x, _ in points}), [y for _, y in points]
         self._first, self._last = self._scale(xs[0]), max(self._scale(xs[-1]), self._scale(xs[0]) + 1e-9)
         inside = [x for x in _round_steps(xs[0], xs[-1]) if xs[0] <= x <= xs[-1]]
-        self._ticks = xs if doubling else inside or xs[:1]
+        self.ticks = xs if doubling else inside or xs[:1]
         margin = 0.02 * (max(ys) - min(ys)) or 0.05 * abs(max(ys)) or 1.0
-        self._lines = _round_steps(min(ys) - margin, max(ys) + margin)
+        self.levels = _round_steps(min(ys) - margin, max(ys) + margin)
 
-    def at(self, x: float, y: float) -> tuple[float, float]:
-        """Return the place of a point."""
-        across = (self._scale(x) - self._first) / (self._last - self._first)
-        up = (y - self._lines[0]) / (self._lines[-1] - self._lines[0])
-        return LEFT + (WIDTH - LEFT - RIGHT) * across, HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * up
+    def across(self, x: float) -> float:
+        """Return the horizontal place of a number."""
+        share = (self._scale(x) - self._first) / (self._last - self._first)
+        return LEFT + (WIDTH - LEFT - RIGHT) * share
 
-    def axes(self, across: str) -> Iterator[str]:
-        """Yield the lines and numbers at the sides."""
-        for value in self._lines:
-            y = self.at(self._ticks[0], value)[1]
-            yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-opacity="0.25"/>'
-            yield _text(LEFT - 8, y + 4, f"{value:.6g}", anchor="end")
-        for place in self._ticks:
-            x = self.at(place, self._lines[0])[0]
-            yield _text(x, HEIGHT - BOTTOM + 18, f"{place:.6g}", anchor="middle")
-        yield _text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, across, anchor="middle")
-
-    def line(self, values: Points, colour: str, *, dashed: bool) -> Iterator[str]:
-        """Yield a line and its points."""
-        places = [self.at(x, y) for x, y in values]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-        dash = ' stroke-dasharray="2 6" stroke-width="4"' if dashed else ' stroke-width="2"'
-        yield f'<polyline points="{path}" fill="none" stroke="{colour}"{dash}/>'
-        if not dashed:
-            yield from (f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in places)
-
-    def level(self, name: str, value: float) -> Iterator[str]:
-        """Yield a line from side to side with its name on it."""
-        y = self.at(self._ticks[0], value)[1]
-        yield f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{INK}" stroke-width="1.5" stroke-dasharray="8 4"/>'
-        yield _text(LEFT + 6, y - 5, name)
+    def up(self, y: float) -> float:
+        """Return the vertical place of a number."""
+        share = (y - self.levels[0]) / (self.levels[-1] - self.levels[0])
+        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 
 
 def _round_steps(low: float, high: float) -> list[float]:
-    """Return round numbers from below `low` to above `high`, evenly spaced, a few of them."""
+    """Return a few evenly spaced round numbers from below `low` to above `high`."""
     wide = max((high - low) / (_STEPS - 1), 1e-9)
     power = 10.0 ** math.floor(math.log10(wide))
     step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= wide * (1 - 1e-9))
     return [step * place for place in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
-
-
-def _svg(parts: Sequence[str], title: str, *, height: int = HEIGHT) -> str:
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(title, quote=True)}" font-family="system-ui, sans-serif">\n{body}\n</svg>\n'
-    )
-
-
-def _text(x: float, y: float, words: str, *, anchor: str = "start", colour: str = INK, size: int = 12) -> str:
-    style = f'text-anchor="{anchor}" fill="{colour}" font-size="{size}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'

@@ -1,22 +1,32 @@
-"""Which implementation evaluates the point functions here, and why."""
+"""Which implementation of the kernel is in use here, and why."""
 
 import shutil
 import sysconfig
+
+from typing_extensions import TypedDict
 
 from secemb_shared.dpf._native import instruction_sets, native_available
 
 SLOWDOWN = "10 to 90"  # `make bench` shows it for this machine
 
 
+class KernelFacts(TypedDict):
+    """The implementation in use."""
+
+    kernel: str  # native or portable
+    instruction_sets: list[str]
+    reason: str | None  # why it is not the native one
+
+
 def describe() -> str:
-    """Return one line for people."""
+    """Return it in one line."""
     if native_available():
         return f"kernel: native ({', '.join(instruction_sets())})"
-    return f"kernel: portable, {_reason()}; everything works, about {SLOWDOWN} times slower"
+    return f"kernel: portable, {_reason()}; everything works, but about {SLOWDOWN} times slower"
 
 
-def facts() -> dict[str, object]:
-    """Return the same for programs."""
+def facts() -> KernelFacts:
+    """Return it as plain data."""
     native = native_available()
     return {
         "kernel": "native" if native else "portable",
@@ -29,4 +39,4 @@ def _reason() -> str:
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:
         return "no C compiler found"
-    return "the C kernel was not built or this processor has no AES instructions (build/kernel.log)"
+    return "the C kernel was not built, or this processor has no AES instructions (see build/kernel.log)"

@@ -27,7 +27,7 @@ def show_facts(facts: Facts, *, as_json: bool) -> None:
 
 
 def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -> None:
-    """Print one line for each thing."""
+    """Print one line per row."""
     if as_json:
         show_json(rows)
         return
@@ -45,17 +45,17 @@ def show_json(data: Any) -> None:
 
 
 def show(picture: RenderableType) -> None:
-    """Print something that was put together elsewhere."""
+    """Print anything that rich can render."""
     _console().print(picture)
 
 
 def busy(text: str) -> AbstractContextManager[object]:
-    """Show on stderr that something takes its time."""
+    """Show on stderr that something takes time."""
     return Console(stderr=True, highlight=False).status(text)
 
 
 def note(text: str) -> None:
-    """Say something to the person at the terminal without touching stdout."""
+    """Print a note to stderr."""
     Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(text)
 
 
@@ -65,7 +65,7 @@ def refuse(text: str) -> None:
 
 
 def _console() -> Console:
-    # Wider than a fingerprint, also where there is no terminal: what is copied must not be broken into lines.
+    # Wider than a fingerprint, also without a terminal: what is copied must not be broken into lines.
     console = Console(highlight=False, markup=False)
     return console if console.is_terminal else Console(highlight=False, markup=False, width=160)
 
@@ -81,7 +81,7 @@ def _written(value: object) -> str:
 
 
 def console_for(*, as_json: bool, width: int = 150) -> Console:
-    """Return where tables and progress go: not where figures are printed, and so wide where nobody watches."""
+    """Return the console for tables and progress: stderr if stdout has JSON; this wide where there is no terminal."""
     console = Console(stderr=as_json)
     return console if console.is_terminal else Console(width=width, stderr=as_json)
 

@@ -1,9 +1,10 @@
-"""What a task costs a device and each server: lengths from the specification, time from a short measurement here."""
+"""What a task costs a device and each server: bytes from the specification, time from a short measurement here."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share
 from secemb_sdk.round.session import DeviceSession
@@ -43,12 +44,36 @@ class PlanInput:
         if items is None or capacity is None:
             raise OperationError("give --items and --capacity, or --catalogue")
         if capacity > items:
-            raise OperationError("--capacity must be at most --items: a device cannot hold more items than there are")
+            raise OperationError("--capacity must be at most --items: a device cannot have more")
         return cls(items=items, capacity=capacity, **more)
 
 
-def cost(given: PlanInput, *, seconds: float) -> dict[str, Any]:
-    """Return the figures; those with `seconds` in their name hold for this machine."""
+class Cost(TypedDict):
+    """What a task costs; bytes are per device and round."""
+
+    items: int
+    capacity: int
+    layout: str
+    slots: int
+    loss_bound: float
+    bytes_up_per_device: int
+    bytes_down_per_device: int
+    bytes_up_relayed: int
+    bytes_down_relayed: int
+    bytes_are: str
+    bytes_up_whole_table: int
+    bytes_down_whole_table: int
+    kernel_seconds_per_device: float
+    kernel_seconds_per_round: float
+    rounds_until_everybody_took_part: int
+    kernel_seconds_until_everybody_took_part: float
+    memory_bytes: int
+    stored_bytes_per_round: int
+    kernel: str
+
+
+def cost(given: PlanInput, *, seconds: float) -> Cost:
+    """Return the figures; those with `seconds` in their names hold for this machine."""
     planned = plan(
         items=given.items, capacity=given.capacity, row_width=given.width, ring_bits=given.ring_bits, loss=given.loss
     )

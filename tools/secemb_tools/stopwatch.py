@@ -1,4 +1,4 @@
-"""How long things take, on a machine that others use too: the fastest of many calls, taken in turns."""
+"""How long things take on a shared machine: the fastest of many calls, taken in turns."""
 
 from collections.abc import Callable, Mapping
 from time import perf_counter

@@ -1,9 +1,9 @@
-"""All measurements one after the other: tables for people, figures for programs."""
+"""`make bench`: all measurements one after the other, as tables and as JSON."""
 
 from pathlib import Path
 from typing import Any
 
-from secemb_lab.bench import catalogues, devices, footprint, kernel, noise, report, sharing
+from secemb_lab.bench import catalogues, devices, footprint, kernel, report, sharing
 from secemb_lab.bench.report import describe_machine
 from secemb_tools.catalogues import Catalogue
 from secemb_tools.output import console_for, write_figures
@@ -18,8 +18,8 @@ def run(output: Path, seconds: float, chosen: list[Catalogue], *, as_json: bool 
     figures["kernel"] = kernel.measure(console, seconds)
     report.show_kernel(console, figures["kernel"])
     with console.status("noise"):
-        figures["noise"] = noise.measure(seconds)
-    noise.show(console, figures["noise"])
+        figures["noise"] = kernel.measure_noise(seconds)
+    kernel.show_noise(console, figures["noise"])
     with console.status("the device's cryptography"):
         figures["sharing"] = sharing.measure(chosen, seconds / 2)
     report.show_sharing(console, figures["sharing"])

@@ -1,6 +1,7 @@
-"""The kernel's operations, each against a bare loop of the AES hash in the same run."""
+"""The kernel's operations, each relative to a bare loop of the AES hash in the same run; and the noise of a share."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from secemb_shared.dpf import Backend, HeldKeys, LeafTable, SessionKeys
 from secemb_shared.dpf import _native as native
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.layout import Geometry
+from secemb_shared.privacy import draw
+from secemb_shared.privacy.gaussian import default_judge, judge
 from secemb_tools.stopwatch import Work, fastest
 
 WIDTH = 65
@@ -153,3 +156,28 @@ def _threads(seconds: float) -> list[dict[str, Any]]:
             speedup = best[f"{work}, 1 threads"] / best[f"{work}, 2 threads"]
             rows.append({"shape": shape.name, "work": work, "speedup": speedup})
     return rows
+
+
+NUMBERS = 10**7
+_PIECE = 1 << 16  # as a server adds noise: one piece of a share after the other
+_VARIANCE = 1 << 32  # a power of four, where the fewest proposals are accepted: any other σ is a little faster
+
+
+def measure_noise(seconds: float) -> list[dict[str, Any]]:
+    """Time the drawing of one piece, and return the seconds for as many numbers as a large model needs."""
+    best = fastest(_noise_works(), seconds)
+    return [{"backend": name, "seconds": took * NUMBERS / _PIECE} for name, took in best.items()]
+
+
+def show_noise(console: Console, figures: list[dict[str, Any]]) -> None:
+    """Print a line for each backend."""
+    for row in figures:
+        console.print(f"noise, {row['backend']}: {row['seconds']:.2f} s for 10^7 numbers on one core")
+
+
+def _noise_works() -> dict[str, Work]:
+    one = partial(draw, _PIECE, variance=_VARIANCE)
+    works: dict[str, Work] = {"portable": partial(one, judge=judge, backend=Portable())}
+    if native.native_available():
+        works = {"kernel": partial(one, judge=default_judge(), backend=native.Native()), **works}
+    return works

@@ -1,7 +1,7 @@
-"""What a request costs at least: uvicorn with an app that takes the body, answers so many bytes and does nothing else.
+"""The least that a request costs: uvicorn with an app that reads the body, sends an answer and does nothing else.
 
-A slow machine, a busy one or an interpreter built without optimisation makes every request dear. Against this figure,
-measured in the same run, what the services spend can be compared from machine to machine.
+Every request is expensive on a slow or busy machine, or with an interpreter built without optimisation. Relative to
+this figure, measured in the same run, the cost of the servers can be compared from machine to machine.
 """
 
 import asyncio
@@ -11,8 +11,11 @@ import sys
 from time import perf_counter, sleep
 
 import httpx
+import uvicorn
+from starlette.types import Receive, Scope, Send
 
 from secemb_lab import child_environment
+from secemb_tools.local.child import end_with_parent
 from secemb_tools.local.service import HERE, free_ports, processor_seconds
 
 _REQUESTS = 1000
@@ -20,9 +23,9 @@ _START_SECONDS = 30.0
 
 
 def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
-    """Return the processor time of a request with so many bytes up and down, many connections at once."""
+    """Return the processor time of a request with this many bytes up and down, over many connections."""
     [port] = free_ports(1)
-    command = [sys.executable, "-m", "secemb_lab.loadtest.bare_service", str(port), str(received), str(os.getpid())]
+    command = [sys.executable, "-m", "secemb_lab.loadtest.bare", str(port), str(received), str(os.getpid())]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment()) as service:
         try:
             _await_start(port)
@@ -56,3 +59,22 @@ async def _send(port: int, body: bytes, connections: int, times: int) -> None:
                 (await client.put(f"http://{HERE}:{port}", content=body)).raise_for_status()
 
         await asyncio.gather(*(one_after_the_other() for _ in range(connections)))
+
+
+def serve(port: int, length: int) -> None:
+    """Answer every request with this many bytes; this is the child process."""
+    answer = bytes(length)
+
+    async def app(_scope: Scope, receive: Receive, send: Send) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        headers = [(b"content-length", str(length).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": answer})
+
+    uvicorn.run(app, host=HERE, port=port, log_config=None, access_log=False, proxy_headers=False, lifespan="off")
+
+
+if __name__ == "__main__":
+    end_with_parent(int(sys.argv[3]))
+    serve(int(sys.argv[1]), int(sys.argv[2]))

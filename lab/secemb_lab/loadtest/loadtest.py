@@ -1,4 +1,4 @@
-"""The task of a measurement: one of the paper's catalogues, with rounds that wait for everybody."""
+"""`make loadtest`: one of the paper's catalogues, two real servers, and rounds that wait for all devices."""
 
 import asyncio
 import tempfile
@@ -13,36 +13,26 @@ from secemb_lab.loadtest.report import figure, show
 from secemb_shared.messages import TaskSpec
 from secemb_tools.catalogues import WIDTH, Catalogue
 from secemb_tools.local import Pair
-from secemb_tools.operate.tasks import Wishes, make_task
+from secemb_tools.operate.tasks import TaskOptions, make_task
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
 
 
 def task_for(catalogue: Catalogue, *, cohort: int) -> TaskSpec:
-    """Return the task that both services are given."""
-    wishes = Wishes(
-        name=catalogue.name,
-        items=catalogue.items,
-        width=WIDTH,
-        dense_size=0,
-        capacity=catalogue.capacity,
-        layout="binned",
-        loss=1e-6,
-        ring_bits=32,
-        fraction_bits=16,
-        clip=16,
-        cohort=cohort,
-        min_cohort=2,
-        rounds=1000,
-        join_seconds=60,
-        upload_seconds=300,
-        optimiser="adam",
-        row_rate="0.025",
-        dense_rate="0.001",
-        seed=0,
-        initial_scale="0.01",
+    """Return the task for both servers."""
+    return make_task(
+        TaskOptions(
+            name=catalogue.name,
+            items=catalogue.items,
+            width=WIDTH,
+            capacity=catalogue.capacity,
+            clip=16,
+            cohort=cohort,
+            min_cohort=2,
+            rounds=1000,
+            upload_seconds=300,
+        )
     )
-    return make_task(wishes)
 
 
 def run(
@@ -74,8 +64,7 @@ def _measure(catalogue: Catalogue, devices: int, rounds: int, transport: Transpo
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
             after = [server.usage() for server in pair.servers]
             endings = [server.endings() for server in pair.servers]
-    bodies = (
-        2 * max(fleet.finished, 1) * (1 if transport == Transport.RELAYED else 2)
-    )  # keys and update, to each server
+    # Keys and update, to each server that a device calls.
+    bodies = 2 * max(fleet.finished, 1) * (1 if transport == Transport.RELAYED else 2)
     bare = bare_request_ms(sent=fleet.sent // bodies, received=fleet.received // bodies, connections=min(devices, 100))
     return {"transport": transport.value} | figure(catalogue, devices, fleet, before, after, endings, bare)

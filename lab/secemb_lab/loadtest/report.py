@@ -11,7 +11,7 @@ from secemb_tools.catalogues import Catalogue
 from secemb_tools.local import Usage
 
 Endings = list[tuple[float, int]]
-_AFTER_SEAL = ("accumulate", "noise")  # what the kernel does between sealing and publishing
+_AFTER_SEAL = ("accumulate", "noise")  # the kernel's work between sealing and publishing
 
 
 def figure(
@@ -33,7 +33,7 @@ def figure(
         "bytes_up_per_device": fleet.sent // max(fleet.finished, 1),
         "bytes_down_per_device": fleet.received // max(fleet.finished, 1),
         "sessions_per_second": fleet.finished / fleet.seconds,
-        "bare_request_ms": bare_request_ms,  # what a request costs at least: see bare.py
+        "bare_request_ms": bare_request_ms,  # the least that a request costs: see bare.py
         "generator_cpu_ms": 1e3 * fleet.generator_cpu_seconds / max(fleet.finished, 1),
         "keys_ms": _percentiles(fleet.keys_seconds),
         "update_ms": _percentiles(fleet.update_seconds),
@@ -68,7 +68,7 @@ def _percentiles(seconds: list[float]) -> dict[str, float]:
 
 
 def show(console: Console, figures: list[dict[str, Any]]) -> None:
-    """Print what devices saw, a row for each run, and what it cost, a row for each server."""
+    """Print what devices measured, a row per run, and what it cost, a row per server."""
     console.print(_devices(figures))
     console.print(_costs(figures))
 
@@ -82,7 +82,7 @@ def _devices(figures: list[dict[str, Any]]) -> Table:
         "kB down",
         *(f"{what} {part}" for what in ("keys", "update") for part in parts),
     )
-    table = _table("Sessions against two services on loopback; times in ms", names)
+    table = _table("Sessions against two servers on loopback; times in ms", names)
     for run in figures:
         table.add_row(
             _name(run),

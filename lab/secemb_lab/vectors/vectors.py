@@ -6,10 +6,48 @@ A vector that changes is a protocol that changed.
 
 from pathlib import Path
 
-from secemb_lab.vectors import primitives, refusals, relays, sessions, specifications, sums, trees
+from secemb_lab.vectors import (
+    primitives,
+    refused_macs,
+    refused_messages,
+    refused_relays,
+    refused_specs,
+    relays,
+    sessions,
+    specifications,
+    sums,
+    trees,
+)
 from secemb_lab.vectors.document import Json, text
 
 __all__ = ["build", "write"]
+
+
+def _negative() -> Json:
+    """One good round, what is accepted in it, and what is refused with which error."""
+    good = refused_messages.GoodRound()
+    macs = refused_macs.GoodMacs(good)
+    relayed = refused_relays.GoodRelay(good, macs)
+    return {
+        **good.described(),
+        **macs.described(),
+        **relayed.described(),
+        "accepted": [
+            *refused_messages.accepted(good),
+            *refused_macs.accepted(macs),
+            *refused_relays.accepted(relayed),
+            *refused_specs.accepted(good.round),
+        ],
+        "refused": [
+            *refused_messages.refused(good),
+            *refused_messages.refused_rows(good),
+            *refused_macs.refused(macs),
+            *refused_relays.refused(relayed),
+            *refused_specs.refused_tasks(good.task),
+            *refused_specs.refused_rounds(good.round),
+        ],
+    }
+
 
 _BUILDERS = {
     "labels": primitives.labels,
@@ -23,7 +61,7 @@ _BUILDERS = {
     "session": sessions.session,
     "sums": sums.sums,
     "relay": relays.relay,
-    "negative": refusals.negative,
+    "negative": _negative,
 }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from secemb_lab.wire.proxy import HERE, Bytes, Passed, proxy
 from secemb_sdk import Contributed, Device, Policy
 from secemb_tools.local import Pair
 from secemb_tools.operate.certificate import make_identity
-
-Transport = Literal["direct", "relayed"]
+from secemb_tools.transport import Transport
 
 _TRIES = 400
 # Fetched once in a device's life: the task, where a direct device also asks server 1 for its round, and server 1's key.
@@ -64,7 +62,7 @@ def _less(all_: Bytes, some: Bytes) -> Bytes:
 async def _ways_in(
     stack: AsyncExitStack, pair: Pair, folder: Path | None
 ) -> tuple[list[Passed], tuple[str, str], Path | None]:
-    """Return what counts the bytes to each server, the addresses to call and, with a folder for it, whom to trust."""
+    """Return the byte counters, the addresses to call and, with a folder for it, the trusted certificate."""
     ports, trust, tls = [server.port for server in pair.servers], None, None
     if folder is not None:
         trust, tls = _certificate(folder)
@@ -92,14 +90,14 @@ def _device(
         servers=servers,
         task=pair.task.task_id.hex(),
         policy=Policy(pace_seconds=0.0, seconds=60.0),
-        transport=transport,
+        transport=transport.value,
         hold_out=0.0,
         trust=trust,
     )
 
 
 def _rate(device: Device, pair: Pair) -> None:
-    """Give a device a full taste."""
+    """Give a device a full set of ratings."""
     random = np.random.default_rng(7)
     items = random.choice(pair.task.items, pair.task.capacity, replace=False)
     device.log_many({int(item): float(random.integers(1, 6)) for item in items})
@@ -108,7 +106,7 @@ def _rate(device: Device, pair: Pair) -> None:
 async def _play(first: Device, second: Device, counted: Sequence[Passed]) -> dict[str, Bytes]:
     """Let both devices take part in a round; return what the first one moved.
 
-    The second one goes before it, so that the round is open and nothing is asked in vain while bytes are counted.
+    The second one goes before it, so that the round is open and no request is wasted while bytes are counted.
     """
     await _contribute(second)
     for one in counted:
@@ -124,7 +122,7 @@ async def _contribute(device: Device) -> None:
         if isinstance(outcome, Contributed):
             return
         await asyncio.sleep(min(outcome.seconds, 0.3))
-    raise TimeoutError("no round took the device in")
+    raise TimeoutError("no round accepted the device")
 
 
 def _together(taken: list[dict[str, Bytes]]) -> dict[str, Bytes]:

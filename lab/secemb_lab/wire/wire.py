@@ -19,11 +19,12 @@ from secemb_lab.loadtest.loadtest import task_for
 from secemb_lab.wire.proxy import proxy
 from secemb_lab.wire.reads import Reads, measure_reads
 from secemb_lab.wire.report import keeps, show
-from secemb_lab.wire.rounds import Transport, measure_rounds
+from secemb_lab.wire.rounds import measure_rounds
 from secemb_shared.messages import Sizes
 from secemb_tools.catalogues import Catalogue
 from secemb_tools.local import Pair
 from secemb_tools.output import console_for, write_figures
+from secemb_tools.transport import Transport
 
 __all__ = ["LIMITS", "keeps", "run"]
 
@@ -35,8 +36,8 @@ LIMITS = {
     "ML25M": (232_000, 152_000),
     "Yelp": (241_000, 152_000),
 }
-WAYS: tuple[Transport, Transport] = ("direct", "relayed")
-_TIMED = ("ML1M", "Yelp")  # a small and a large one are enough to time
+WAYS = (Transport.DIRECT, Transport.RELAYED)
+_TIMED = ("ML1M", "Yelp")  # one small and one large
 _DISTANCE_SECONDS = 0.02  # each way: 40 ms for a question and its answer
 
 
@@ -58,7 +59,7 @@ def run(output: Path, chosen: list[Catalogue], *, sessions: int, as_json: bool =
 
 @contextmanager
 def _step(console: Console, name: str) -> Iterator[None]:
-    """Say what is measured, and when it is done how long that took."""
+    """Show what is being measured, and afterwards how long it took."""
     start = time.monotonic()
     with console.status(name):
         yield
@@ -75,9 +76,9 @@ def _bytes(catalogue: Catalogue) -> dict[str, Any]:
             for way in WAYS:
                 plain = asyncio.run(measure_rounds(pair, Path(folder), way))
                 tls = asyncio.run(measure_rounds(pair, Path(folder), way, tls=True)).figures()
-                found[way] = {
+                found[way.value] = {
                     **{name: moved for name, moved in plain.figures().items() if name != "anew"},
-                    "messages": messages[way],
+                    "messages": messages[way.value],
                     "requests": plain.later,
                     "tls": {"kept": tls["later"], "anew": tls["anew"]},
                 }
@@ -96,12 +97,14 @@ async def _run_reads(pair: Pair, seconds: float, sessions: int) -> dict[str, Rea
     async with proxy(pair.peer_port, seconds=seconds) as (port, between):
         pair.peer_via = port
         try:
-            await asyncio.to_thread(_start, pair)  # its questions pass through this loop's proxy
-            await measure_reads(pair, "relayed", between, sessions=sessions)  # prepares what later rounds find ready
+            await asyncio.to_thread(_start, pair)  # its requests pass through this loop's proxy
+            await measure_reads(pair, Transport.RELAYED, between, sessions=sessions)  # warm-up
             found = {}
             for name, at_once in {"": 1, ", 16 at once": 16}.items():
                 for way in WAYS:
-                    found[way + name] = await measure_reads(pair, way, between, sessions=sessions, at_once=at_once)
+                    found[way.value + name] = await measure_reads(
+                        pair, way, between, sessions=sessions, at_once=at_once
+                    )
             return found
         finally:
             await asyncio.to_thread(pair.stop)

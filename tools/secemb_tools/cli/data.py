@@ -1,4 +1,4 @@
-"""`secemb data` as Typer sees it; each command imports what it needs when it is called."""
+"""`secemb data`: rating sets."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,8 +9,8 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, refusals
 
-app = typer.Typer(help="Rating sets: fetch them from their publisher, look at them, split them.", no_args_is_help=True)
-Place = Annotated[Path, typer.Argument(help="A directory or a CSV file, or the name of a set that was fetched.")]
+app = typer.Typer(help="Rating sets: download them, inspect them, split them.", no_args_is_help=True)
+Place = Annotated[Path, typer.Argument(help="A directory, a CSV file, or the name of a downloaded set.")]
 
 
 class How(StrEnum):
@@ -24,13 +24,15 @@ class How(StrEnum):
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="ml-100k, ml-1m, ml-10m or ml-25m.")],
-    into: Annotated[Path, typer.Option(help="The set gets a directory of its name in there.")] = Path("build/data"),
-    path: Annotated[Path | None, typer.Option(help="Files that are here already; nothing is downloaded.")] = None,
-    source: Annotated[str | None, typer.Option("--from", help="Another address of the same archive.")] = None,
-    md5: Annotated[str | None, typer.Option(help="Its checksum, where it is not the published one.")] = None,
+    into: Annotated[Path, typer.Option(help="The set is stored in a directory of its name in here.")] = Path(
+        "build/data"
+    ),
+    path: Annotated[Path | None, typer.Option(help="Use these files; nothing is downloaded.")] = None,
+    source: Annotated[str | None, typer.Option("--from", help="Another URL of the same archive.")] = None,
+    md5: Annotated[str | None, typer.Option(help="The archive's MD5, if it is not the published one.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Download a set from its publisher, check it and unpack it; its licence is shown first."""
+    """Download a set from its publisher, verify its checksum and unpack it; shows the licence first."""
     from secemb_tools.datasets.download import LICENCE, archive_named, fetch_with_progress
     from secemb_tools.datasets.ratings import describe
     from secemb_tools.datasets.sources import read_named
@@ -46,7 +48,7 @@ def fetch(
 
 @app.command()
 def show(path: Place, json: AsJson = False) -> None:
-    """Say what a rating set holds."""
+    """Show what a rating set contains."""
     from secemb_tools.datasets.ratings import describe
     from secemb_tools.datasets.sources import read_ratings
 
@@ -59,13 +61,19 @@ def show(path: Place, json: AsJson = False) -> None:
 @app.command("split")
 def split_(
     path: Place,
-    out: Annotated[Path, typer.Option(help="Gets train.csv and test.csv; it must not be there.")],
-    how: Annotated[How, typer.Option(help="random: any ratings; per-user: a share of everybody's.")] = How.PER_USER,
+    out: Annotated[Path, typer.Option(help="A new directory, for train.csv and test.csv.")],
+    how: Annotated[
+        How,
+        typer.Option(
+            help="random: a share of all ratings; per-user: the same share of each person's; "
+            "leave-one-out: each person's last rating."
+        ),
+    ] = How.PER_USER,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same split.")] = 1,
     test_share: Annotated[float, typer.Option(min=0.01, max=0.99, help="For random and per-user.")] = 0.2,
     json: AsJson = False,
 ) -> None:
-    """Write the two parts of a set as CSV, people and items numbered from zero."""
+    """Split a set into two CSV files, with people and items numbered from zero."""
     from secemb_tools.datasets.ratings import write_split
     from secemb_tools.datasets.sources import read_ratings
 

@@ -1,4 +1,4 @@
-"""`secemb device` as Typer sees it; each command imports what it needs when it is called."""
+"""`secemb device`: a device on this machine."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,11 +6,13 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import REFUSED, AsJson, refusals
+from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, refusals
 
 app = typer.Typer(help="A device on this machine: join a task, take part, recommend.", no_args_is_help=True)
-Home = Annotated[Path, typer.Argument(help="The device's directory; `secemb device join` makes it.")]
-RatingsFile = Annotated[Path | None, typer.Option("--ratings", help="A CSV file with item and rating, to log first.")]
+Home = Annotated[Path, typer.Argument(help="The device's directory; `secemb device join` creates it.")]
+RatingsFile = Annotated[
+    Path | None, typer.Option("--ratings", help="CSV file with the owner's items and ratings, to log first.")
+]
 
 
 @app.command()
@@ -19,12 +21,12 @@ def join(
     server0: Annotated[str, typer.Option(help="Address of server 0.")],
     server1: Annotated[str, typer.Option(help="Address of server 1.")],
     task: Annotated[str, typer.Option(help="The task's id; `secemb task show` prints it.")],
-    token_file: Annotated[Path | None, typer.Option(help="A file with the enrolment token of this device.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with this device's enrolment token.")] = None,
     ratings: RatingsFile = None,
     json: AsJson = False,
 ) -> None:
-    """Make a device: see that both servers show the task, and remember them; nothing is sent about its owner."""
-    from secemb_tools.device.membership import Membership, join_task, read_own_ratings
+    """Create a device: check that both servers serve the task, and remember them. Nothing is sent about its owner."""
+    from secemb_tools.device import Membership, join_task, read_own_ratings
 
     with refusals():
         token = token_file.read_text().strip() if token_file is not None else None
@@ -35,34 +37,32 @@ def join(
 
 @app.command()
 def once(home: Home, ratings: RatingsFile = None, json: AsJson = False) -> None:
-    """Take part in one round; exit code 1 if there was none to take part in."""
-    from secemb_tools.device.membership import open_device, read_own_ratings
-    from secemb_tools.device.outcomes import facts_of, is_done
+    """Take part in one round; exit code 1 if no round accepted the device."""
+    from secemb_tools.device import describe_outcome, has_contributed, open_device, read_own_ratings
 
     with refusals(), open_device(home) as device:
         if ratings is not None:
             device.log_many(read_own_ratings(ratings))
         with output.busy("taking part"):
             outcome = device.contribute()
-        output.show_facts(facts_of(outcome), as_json=json)
-    raise typer.Exit(0 if is_done(outcome) else REFUSED)
+        output.show_facts(describe_outcome(outcome), as_json=json)
+    raise typer.Exit(0 if has_contributed(outcome) else REFUSED)
 
 
 @app.command()
 def loop(
     home: Home,
-    rounds: Annotated[int | None, typer.Option(min=1, help="End after so many rounds; without it, never.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="End after this many rounds; default: never.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Take part again and again, until Ctrl-C or for so many rounds; one line for each outcome."""
-    from secemb_tools.device.membership import open_device
-    from secemb_tools.device.outcomes import INTERRUPTED, take_part
+    """Take part in round after round, until Ctrl-C or --rounds; prints one line for each outcome."""
+    from secemb_tools.device import open_device, take_part
 
     try:
         with refusals(), open_device(home) as device:
             take_part(device, rounds=rounds, as_json=json)
     except KeyboardInterrupt:
-        output.note("Stopped; a round that was cut short goes on with the next call.")
+        output.note("Stopped. The next call continues an unfinished round.")
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -70,11 +70,11 @@ def loop(
 def recommend(
     home: Home,
     k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many items.")] = 10,
-    include_rated: Annotated[bool, typer.Option("--include-rated", help="Also what was rated already.")] = False,
+    include_rated: Annotated[bool, typer.Option("--include-rated", help="Include items already rated.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Rank the catalogue for the owner, on this machine, from a copy of the public table."""
-    from secemb_tools.device.membership import open_device
+    """Rank the catalogue for the owner, on this machine, with a copy of the public table."""
+    from secemb_tools.device import open_device
 
     with refusals(), open_device(home) as device:
         with output.busy("fetching the public table"):

@@ -1,21 +1,17 @@
-"""The `secemb` command and all of its subcommands, as Typer sees them."""
-
-from pathlib import Path
-from typing import Annotated
+"""The `secemb` command: every subcommand by name."""
 
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli import server as operating
-from secemb_tools.cli import simulate as simulating
-from secemb_tools.cli.data import app as data_app
-from secemb_tools.cli.device import app as device_app
-from secemb_tools.cli.options import AsJson, refusals
-from secemb_tools.cli.plan import plan
+from secemb_tools.cli import data, device, keys, model, privacy, server, simulate, status, task
+from secemb_tools.cli.options import AsJson
 
 app = typer.Typer(
     name="secemb",
     help="Train recommenders on people's devices without learning what they like.",
+    epilog="Exit codes: 0 success; 1 refused, or a check failed; 2 usage error; 130 interrupted by Ctrl-C. "
+    "With --json a command prints only JSON to stdout, in the stable form of docs/reference/cli.schema.json. "
+    "There is no telemetry: nothing is sent except to the servers that you name.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_show_locals=False,  # they may be keys
@@ -24,7 +20,7 @@ app = typer.Typer(
 
 @app.command()
 def kernel(json: AsJson = False) -> None:
-    """Say in one line which implementation does the work."""
+    """Show which implementation of the cryptographic kernel is in use."""
     from secemb_tools.kernel import describe, facts
 
     if json:
@@ -33,22 +29,31 @@ def kernel(json: AsJson = False) -> None:
         typer.echo(describe())
 
 
-@app.command(hidden=True)
-def reference(
-    out: Annotated[Path | None, typer.Option(help="The file to write; without it, print.")] = None,
-) -> None:
-    """Write the reference of all commands, which is docs/reference/cli.md."""
-    from secemb_tools.reference import write_reference
-
-    with refusals():
-        write_reference(typer.main.get_command(app), out)
-
-
-simulating.register(app)
-operating.register(app)
-app.command()(plan)
-app.add_typer(device_app, name="device")
-app.add_typer(data_app, name="data")
+for command in (
+    simulate.demo,
+    simulate.simulate,
+    task.plan,
+    server.init,
+    server.renew,
+    server.check,
+    server.serve,
+    status.status,
+):
+    app.command()(command)
+for name, group in {
+    "run": simulate.run_app,
+    "data": data.app,
+    "device": device.app,
+    "task": task.app,
+    "pair": keys.pair_app,
+    "token": keys.token_app,
+    "relay-key": keys.relay_key_app,
+    "privacy": privacy.app,
+    "model": model.app,
+    "config": server.config_app,
+    "ledger": server.ledger_app,
+}.items():
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

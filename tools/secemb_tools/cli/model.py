@@ -1,4 +1,4 @@
-"""`secemb model`."""
+"""`secemb model`: the versions of the model that a server holds."""
 
 import asyncio
 from pathlib import Path
@@ -9,12 +9,12 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, ConfigFile, refusals
 
-app = typer.Typer(help="The model of one server as files.", no_args_is_help=True)
+app = typer.Typer(help="The versions of the model that a server holds.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
-    """Print versions and digests; both servers must have the same."""
+    """List versions and digests; they must be the same on both servers."""
     from secemb_tools.operate import models
     from secemb_tools.operate.settings import settings_at
 
@@ -26,12 +26,12 @@ def list_(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> Non
 @app.command()
 def export(
     file: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
-    version: Annotated[int | None, typer.Option(min=0, help="Without it: the latest published.")] = None,
+    version: Annotated[int | None, typer.Option(min=0, help="Default: the latest published version.")] = None,
     split_bias: Annotated[bool, typer.Option("--split-bias", help="Write the last column as `bias`.")] = False,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Write a published version for serving."""
+    """Write a published version to a file for serving."""
     from secemb_tools.operate import models
     from secemb_tools.operate.settings import settings_at
 
@@ -42,11 +42,11 @@ def export(
 
 @app.command("import")
 def import_(
-    file: Annotated[Path, typer.Argument(help="A safetensors file with `rows` and any `dense`.")],
+    file: Annotated[Path, typer.Argument(help="A safetensors file with `rows` and, if the task has one, `dense`.")],
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Take a file as version 0, before the first start; do the same on the other server and compare the digests."""
+    """Use a file as version 0, before the first start; do the same on the other server and compare the digests."""
     from secemb_tools.operate import models
     from secemb_tools.operate.settings import settings_at
 
@@ -56,11 +56,11 @@ def import_(
 
 @app.command()
 def show(
-    version: Annotated[int | None, typer.Argument(min=0, help="Without it: the latest published.")] = None,
+    version: Annotated[int | None, typer.Argument(min=0, help="Default: the latest published version.")] = None,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Say how large a version is and how long its vectors are, without showing one."""
+    """Show the size of a version and the norms of its vectors, not the vectors themselves."""
     from secemb_tools.operate import models
     from secemb_tools.operate.settings import settings_at
 
@@ -70,22 +70,22 @@ def show(
 
 @app.command()
 def rollback(
-    version: Annotated[int, typer.Argument(min=0, help="The version whose numbers devices shall read again.")],
+    version: Annotated[int, typer.Argument(min=0, help="The version to return to.")],
     server: Annotated[str, typer.Option(help="The address of server 0.")] = "http://127.0.0.1:8440",
-    token_file: Annotated[Path | None, typer.Option(help="A file with its operator token; or OPERATOR_TOKEN.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the end of the open round.")] = 60.0,
+    token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the open round to end.")] = 60.0,
     json: AsJson = False,
 ) -> None:
-    """Publish the numbers of an older version anew, on both servers, before the next round."""
-    from secemb_tools.operate.operator_api import OperatorLine, published_version, roll_back, tokens_for
+    """Publish the weights of an older version again, on both servers, before the next round."""
+    from secemb_tools.operate.operator_api import OperatorClient, published_version, roll_back, tokens_for
 
-    with refusals(), OperatorLine(server, tokens_for(1, [token_file] if token_file else [])[0]) as line:
-        seen = published_version(line)
+    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0]) as client:
+        seen = published_version(client)
         if not yes:
             typer.confirm(
-                f"Version {seen} is published. Publish the numbers of version {version} anew?", abort=True, err=True
+                f"Version {seen} is published. Publish the weights of version {version} again?", abort=True, err=True
             )
-        with output.busy("waiting for the end of the open round"):
-            facts = roll_back(line, version, seen=seen, wait=wait)
+        with output.busy("waiting for the open round to end"):
+            facts = roll_back(client, version, seen=seen, wait=wait)
         output.show_facts(facts, as_json=json)

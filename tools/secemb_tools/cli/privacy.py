@@ -1,4 +1,4 @@
-"""`secemb privacy`."""
+"""`secemb privacy`: what rounds with noise cost, and what has been spent."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,69 +9,60 @@ from secemb_tools import output
 from secemb_tools.cli.options import AsJson, refusals
 from secemb_tools.errors import OperationError
 
-app = typer.Typer(help="What rounds cost in privacy.", no_args_is_help=True)
+app = typer.Typer(help="The privacy budget: what rounds cost, and what is left.", no_args_is_help=True)
 
 _COLUMNS = (
-    "kind",
-    "shares",
-    "epsilon",
-    "epsilon_known",
-    "delta",
-    "budget",
-    "projected",
-    "projected_known",
-    "remaining",
-    "exhausted",
+    *("kind", "shares", "epsilon", "epsilon_known", "delta", "budget"),
+    *("projected", "projected_known", "remaining", "exhausted"),
 )
-
-
-@app.callback()
-def group() -> None:
-    """What rounds cost in privacy."""
 
 
 @app.command()
 def show(
     server: Annotated[str, typer.Option(help="A server's address.")] = "http://127.0.0.1:8440",
-    token_file: Annotated[Path | None, typer.Option(help="A file with its operator token; or OPERATOR_TOKEN.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what a server's task has spent of its privacy budget, and what is left.
+    """Show how much of its privacy budget a server's task has spent, and what is left.
 
-    With a sampling rate, epsilon and budget hold against whoever does not know who took part; epsilon_known holds
-    against server 0 too, which knows where devices show it enrolment tokens.
+    With a sampling rate, epsilon and budget hold against anyone who does not know which devices took part;
+    epsilon_known also holds against server 0, which knows it if devices use enrolment tokens.
     """
-    from secemb_tools.operate.operator_api import OperatorLine, tokens_for
+    from secemb_tools.operate.operator_api import OperatorClient, tokens_for
 
-    with refusals(), OperatorLine(server, tokens_for(1, [token_file] if token_file else [])[0]) as line:
-        found = line.get("privacy")
+    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0]) as client:
+        found = client.get("privacy")
         if not found and not json:
-            output.note("this task adds no noise: its sums are exact; secemb task create --privacy makes one that does")
+            output.note(
+                "this task adds no noise: its sums are exact; to create one that adds noise: "
+                "secemb task create --privacy"
+            )
             return
         output.show_rows(_COLUMNS, found, as_json=json)
 
 
 @app.command()
 def project(
-    rounds: Annotated[int, typer.Option(min=1, help="How many rounds there are to be.")],
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds.")],
     multiplier: Annotated[float | None, typer.Option(help="Noise of each server in units of the clip, σ/Δ.")] = None,
-    budget: Annotated[float | None, typer.Option(help="The largest ε; without --multiplier, solve for it.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Largest ε; without --multiplier, solve for the noise.")] = None,
     delta: Annotated[float, typer.Option(help="δ; well below one over the number of people.")] = 1e-6,
     sampling_rate: Annotated[
-        float | None, typer.Option(help="Chance of a device to take part in a round, if no server knows who does.")
+        float | None,
+        typer.Option(help="Probability that a device takes part in a round, if no server knows which do."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what rounds with noise promise against each single server, or how much noise a budget needs.
+    """Compute the privacy that rounds with noise give against each single server, or the noise that a budget needs.
 
-    With a sampling rate, epsilon holds against whoever does not know who took part; epsilon_known holds against
-    server 0 too, which knows where devices show it enrolment tokens.
+    With a sampling rate, epsilon holds against anyone who does not know which devices took part; epsilon_known
+    also holds against server 0, which knows it if devices use enrolment tokens.
     """
     from secemb_tools.operate.privacy import PrivacyInput, project_costs
 
     with refusals(), output.busy("accounting"):
         if multiplier is None and budget is None:
-            raise OperationError("give --multiplier, or --budget to solve for one, or both")
+            raise OperationError("give --multiplier, or --budget to solve for it, or both")
         given = PrivacyInput(
             rounds=rounds, multiplier=multiplier, budget=budget, delta=delta, sampling_rate=sampling_rate
         )

@@ -1,4 +1,4 @@
-"""`secemb demo`, `simulate` and `run` as Typer sees them; each imports what it needs when it is called."""
+"""`secemb demo`, `secemb simulate` and `secemb run`: the protocol on this machine."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,30 +10,26 @@ from secemb_tools import output
 from secemb_tools.cli.options import REFUSED, AsJson, TransportOption, refusals
 from secemb_tools.transport import Transport
 
-Model = Annotated[str, typer.Option(help="mf, or with torch ncf, fm or deepfm.")]
-Data = Annotated[Path | None, typer.Option(help="A directory with a rating set; without it, one is made up.")]
-Devices = Annotated[int | None, typer.Option(min=2, help="How many devices there are; by default 200.")]
-Cohort = Annotated[int | None, typer.Option(min=2, help="How many take part in a round; by default a fifth of them.")]
-Rounds = Annotated[int, typer.Option(min=1, help="How many rounds.")]
-Items = Annotated[int, typer.Option(min=10, help="How many items the made-up catalogue has.")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same table here, bit for bit.")]
-RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory in which runs are kept.")]
+Model = Annotated[str, typer.Option(help="mf, or with torch: ncf, fm or deepfm.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),
+]
+Devices = Annotated[int | None, typer.Option(min=2, help="Devices in all; default: 200, or everyone in --data.")]
+Cohort = Annotated[int | None, typer.Option(min=2, help="Devices in a round; default: a fifth of all.")]
+Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds.")]
+Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue.")]
+Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]
+RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of kept runs.")]
 RUNS = Path("build/runs")
 
-run_app = typer.Typer(help="Runs of `secemb simulate` that are kept.", no_args_is_help=True)
+run_app = typer.Typer(help="Kept runs of `secemb simulate`.", no_args_is_help=True)
 
 
 class Comparison(StrEnum):
     """What a private run is compared with."""
 
     PLAIN = "plain"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    for command in (demo, simulate):
-        app.command()(command)
-    app.add_typer(run_app, name="run")
 
 
 def demo(
@@ -45,12 +41,12 @@ def demo(
     model: Model = "mf",
     seed: Seed = 1,
     transport: TransportOption = Transport.RELAYED,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave both servers up until Ctrl-C.")] = False,
-    out: Annotated[Path, typer.Option(help="Where the report goes.")] = Path("build/demo.html"),
+    keep: Annotated[bool, typer.Option("--keep", help="Keep both servers running until Ctrl-C.")] = False,
+    out: Annotated[Path, typer.Option(help="The report to write.")] = Path("build/demo.html"),
     json: AsJson = False,
 ) -> None:
-    """Show the whole product: two servers, simulated devices over HTTP, a live view and a report. Needs no network."""
-    from secemb_tools.demo.demo import Request, run
+    """Run everything on this machine: two servers, simulated devices over HTTP, a live view and a report."""
+    from secemb_tools.demo.demo import DemoOptions, run
     from secemb_tools.simulation.scenario import make_world
 
     with refusals():
@@ -58,7 +54,7 @@ def demo(
             world = make_world(
                 devices=devices, rounds=rounds, items=items, cohort=cohort, data=data, model=model, seed=seed
             )
-        code = run(Request(world=world, out=out, transport=transport, keep=keep, as_json=json))
+        code = run(DemoOptions(world=world, out=out, transport=transport, keep=keep, as_json=json))
     raise typer.Exit(code)
 
 
@@ -70,18 +66,20 @@ def simulate(
     data: Data = None,
     model: Model = "mf",
     seed: Seed = 1,
-    capacity: Annotated[int, typer.Option(min=4, help="Most ratings of a device that take part (m').")] = 100,
-    dimension: Annotated[int, typer.Option(min=1, help="Of an item's vector.")] = 16,
-    evaluate_every: Annotated[int, typer.Option(min=2, help="Every so many rounds, measure the fleet.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes of a device over its ratings in a round.")] = 4,
-    rate: Annotated[str | None, typer.Option(help="Learning rate of the rows, instead of the model's own.")] = None,
-    compare: Annotated[Comparison | None, typer.Option(help="Run plainly from the same seeds as well.")] = None,
+    capacity: Annotated[int, typer.Option(min=4, help="Most ratings that a device uses in a round (m').")] = 100,
+    dimension: Annotated[int, typer.Option(min=1, help="Length of an item's vector.")] = 16,
+    evaluate_every: Annotated[int, typer.Option(min=2, help="Measure the fleet's error every this many rounds.")] = 3,
+    epochs: Annotated[int, typer.Option(min=1, help="Passes that a device makes over its ratings in a round.")] = 4,
+    rate: Annotated[str | None, typer.Option(help="Learning rate of the rows; default: the model's.")] = None,
+    compare: Annotated[
+        Comparison | None, typer.Option(help="Also run without any protection, from the same seeds, and compare.")
+    ] = None,
     runs: RunsFolder = RUNS,
-    name: Annotated[str | None, typer.Option(help="The run's name; without it, one that says what it is.")] = None,
-    save_every: Annotated[int, typer.Option(min=1, help="Keep the state every so many rounds.")] = 10,
+    name: Annotated[str | None, typer.Option(help="The run's name; default: one made from its settings.")] = None,
+    save_every: Annotated[int, typer.Option(min=1, help="Save the state every this many rounds.")] = 10,
     json: AsJson = False,
 ) -> None:
-    """Run the protocol in this process, for thousands of devices; the same command again goes on with a run."""
+    """Run the protocol in this process, for thousands of devices; repeat the command to resume an unfinished run."""
     from secemb_tools.simulation.scenario import make_world
     from secemb_tools.simulation.view import run_with_progress
 
@@ -109,7 +107,7 @@ def simulate(
 
 @run_app.command("list")
 def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
-    """Print the runs that are kept; exit code 1 if one of them cannot be read."""
+    """List the kept runs; exit code 1 if one of them cannot be read."""
     from secemb_tools.simulation.run import COLUMNS, list_runs
 
     with refusals():
@@ -124,7 +122,7 @@ def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
 def show(
     name: Annotated[str, typer.Argument(help="The run's name.")], runs: RunsFolder = RUNS, json: AsJson = False
 ) -> None:
-    """Print a run's table."""
+    """Show a run's table."""
     from secemb_tools.simulation.run import Run
     from secemb_tools.simulation.view import show_run
 
@@ -139,11 +137,11 @@ def show(
 @run_app.command("compare")
 def compare_(
     first: Annotated[str, typer.Argument(help="A run's name.")],
-    second: Annotated[str, typer.Argument(help="Another one's.")],
+    second: Annotated[str, typer.Argument(help="Another run's name.")],
     runs: RunsFolder = RUNS,
     json: AsJson = False,
 ) -> None:
-    """Print two runs next to each other, and whether they are the same to the last bit."""
+    """Show two runs side by side, and whether they are bit-identical."""
     from secemb_tools.simulation.run import Run, compare_runs
     from secemb_tools.simulation.view import show_comparison
 

@@ -1,4 +1,4 @@
-"""`secemb task`."""
+"""`secemb task` and `secemb plan`: what is trained, and what it will cost."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,43 +8,45 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, refusals
 
-app = typer.Typer(help="What is trained: a file that both servers hold.", no_args_is_help=True)
+app = typer.Typer(help="The task: what is trained, in a file that both servers hold.", no_args_is_help=True)
 
 
 @app.command()
 def create(
-    out: Annotated[Path, typer.Option(help="Gets server0/ and server1/, one for each operator.")],
+    out: Annotated[Path, typer.Option(help="Receives server0/ and server1/, one for each operator.")],
     items: Annotated[int, typer.Option(min=1, help="Rows of the table.")],
-    width: Annotated[int, typer.Option(min=1, help="Numbers a row, biases included.")],
-    capacity: Annotated[int, typer.Option(min=1, help="Most items of a device that take part in a round (m').")],
-    cohort: Annotated[int, typer.Option(min=1, help="Most sessions of a round.")],
-    min_cohort: Annotated[int, typer.Option(min=1, help="Fewest sessions that a sum is opened for.")],
-    clip: Annotated[float, typer.Option(help="Largest absolute number in one device's update.")],
-    name: Annotated[str, typer.Option(help="For people.")] = "task",
+    width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")],
+    capacity: Annotated[int, typer.Option(min=1, help="Most items that a device uses in a round (m').")],
+    cohort: Annotated[int, typer.Option(min=1, help="Most sessions in a round.")],
+    min_cohort: Annotated[int, typer.Option(min=1, help="Fewest sessions whose sum the servers may open.")],
+    clip: Annotated[float, typer.Option(help="Largest absolute number in a device's update.")],
+    name: Annotated[str, typer.Option(help="A name to recognise the task by.")] = "task",
     layout: Annotated[str, typer.Option(help="binned, or direct as in the paper.")] = "binned",
-    loss: Annotated[float, typer.Option(help="Binned: how often a full device may have to leave an item out.")] = 1e-6,
+    loss: Annotated[
+        float, typer.Option(help="Binned: the probability that a device with m' items must leave one out.")
+    ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
-    fraction_bits: Annotated[int, typer.Option(min=0, help="Bits behind the point.")] = 16,
-    rounds: Annotated[int, typer.Option(min=1, help="How many rounds the task has.")] = 100,
-    join_seconds: Annotated[int, typer.Option(min=1, help="How long a round takes sessions in.")] = 60,
-    upload_seconds: Annotated[int, typer.Option(min=1, help="How long after its opening updates may come.")] = 600,
+    fraction_bits: Annotated[int, typer.Option(min=0, help="Bits after the binary point.")] = 16,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds.")] = 100,
+    join_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts new sessions.")] = 60,
+    upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
     optimiser: Annotated[str, typer.Option(help="adam or sgd.")] = "adam",
     row_rate: Annotated[str, typer.Option(help="Learning rate of the rows.")] = "0.025",
     dense_rate: Annotated[str, typer.Option(help="Learning rate of the dense part.")] = "0.001",
-    dense_size: Annotated[int, typer.Option(min=0, help="Numbers outside the table.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first weights; not secret.")] = 0,
-    initial_scale: Annotated[str, typer.Option(help="Standard deviation of the first weights.")] = "0.01",
+    dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights; not secret.")] = 0,
+    initial_scale: Annotated[str, typer.Option(help="Standard deviation of the initial weights.")] = "0.01",
     server1: Annotated[
-        Path | None, typer.Option(help="Server 1's pair file: with it devices may send everything through server 0.")
+        Path | None, typer.Option(help="Server 1's pair file: allows devices to send everything through server 0.")
     ] = None,
     privacy: Annotated[
-        Path | None, typer.Option(help="A file of what the task promises (docs/privacy.md): with it there is noise.")
+        Path | None, typer.Option(help="A privacy file (docs/privacy.md): the servers then add noise.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make a task, or say why it would not be safe."""
+    """Create a task, or explain why it would not be safe."""
     from secemb_tools.operate.tasks import (
-        Wishes,
+        TaskOptions,
         describe_task,
         make_task,
         relay_key_of,
@@ -53,7 +55,7 @@ def create(
     )
 
     with refusals():
-        wishes = Wishes(
+        options = TaskOptions(
             name=name,
             items=items,
             width=width,
@@ -77,7 +79,7 @@ def create(
             relay_key=relay_key_of(server1) if server1 is not None else "",
             privacy=privacy,
         )
-        task = make_task(wishes)
+        task = make_task(options)
         write_task(task, out)
         output.show_facts(describe_task(task), as_json=json)
         if warning := warning_of(task):
@@ -86,8 +88,41 @@ def create(
 
 @app.command()
 def show(file: Annotated[Path, typer.Argument(help="A task.json.")], json: AsJson = False) -> None:
-    """Say what a task is, what it costs a device and what its limits are."""
+    """Show a task, what it costs a device, and its limits."""
     from secemb_tools.operate.tasks import describe_task, read_task
 
     with refusals():
         output.show_facts(describe_task(read_task(file)), as_json=json)
+
+
+def plan(
+    items: Annotated[int | None, typer.Option(min=1, help="Rows of the table.")] = None,
+    capacity: Annotated[int | None, typer.Option(min=1, help="Most items of a device in a round (m').")] = None,
+    catalogue: Annotated[str | None, typer.Option(help="Instead of both: ML100K, ML1M, ML10M, ML25M or Yelp.")] = None,
+    width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")] = 65,
+    dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
+    cohort: Annotated[int, typer.Option(min=2, help="Devices in a round.")] = 100,
+    fleet: Annotated[int, typer.Option(min=2, help="Devices in all.")] = 10_000,
+    loss: Annotated[float, typer.Option(help="The probability that a device with m' items must leave one out.")] = 1e-6,
+    ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
+    seconds: Annotated[float, typer.Option(min=0.05, help="How long to measure this machine's kernel.")] = 1.0,
+    json: AsJson = False,
+) -> None:
+    """Estimate what a catalogue and a fleet cost: bytes for a device, time and memory for each server."""
+    from secemb_tools.plan import PlanInput, cost
+
+    with refusals():
+        given = PlanInput.of(
+            catalogue,
+            items=items,
+            capacity=capacity,
+            width=width,
+            dense_size=dense_size,
+            cohort=cohort,
+            fleet=fleet,
+            loss=loss,
+            ring_bits=ring_bits,
+        )
+        with output.busy("measuring this machine's kernel"):
+            facts = cost(given, seconds=seconds)
+        output.show_facts(facts, as_json=json)

@@ -1,4 +1,4 @@
-"""Public rating sets, read from where a user keeps them: their licences forbid that they travel with this project."""
+"""Public rating sets, read from the user's copy: their licences do not allow distributing them with this project."""
 
 from secemb_tools.datasets.movielens import read_movielens
 from secemb_tools.datasets.ratings import RatingSet, Split, split, split_leave_one_out, split_per_user

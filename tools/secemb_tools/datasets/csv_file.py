@@ -1,10 +1,10 @@
 """Ratings in a CSV file: Amazon's, or your own.
 
-    own      a line with names first: user, item and rating in any order (user_id, movieId, asin, stars … will do too),
-             or no names and the three in this order; a fourth column is the time, in seconds or as an ISO date
-    Amazon   no names: user,item,rating,time as in 2014, or item,user,rating,time as in 2018
+    own      a header with user, item and rating in any order (user_id, movieId, asin, stars … are recognised too),
+             or no header and the three in this order; a fourth column is the time, in seconds or as an ISO date
+    Amazon   no header: user,item,rating,time as in 2014, or item,user,rating,time as in 2018
 
-Names of people and items may be any text. There are no features.
+Ids of people and items may be any text. There are no features.
 """
 
 import csv
@@ -26,12 +26,12 @@ NAMES = {
     "rating": ("rating", "stars", "score", "value", "overall"),
     "time": ("time", "timestamp", "unixreviewtime", "date"),
 }
-_PRODUCT = re.compile(r"(B[0-9A-Z]{9}|[0-9]{9}[0-9X])")  # of Amazon's: a code of its own, or the ISBN of a book
+_PRODUCT = re.compile(r"(B[0-9A-Z]{9}|[0-9]{9}[0-9X])")  # of Amazon: its own code, or the ISBN of a book
 _OWN_CODE = re.compile(r"B[0-9A-Z]{9}")
 _REVIEWER = re.compile(r"A[0-9A-Z]{9,}")
-_LOOKED_AT = 1000  # lines by which the order of columns without names is decided
-_NAME = 80  # most characters of a set's name: it becomes part of a task's
-_FIX = "a rating file has the columns user, item and rating, or names for them in its first line"
+_LOOKED_AT = 1000  # lines that decide the order of columns without a header
+_NAME = 80  # longest name of a set: it becomes part of a task's name
+_FIX = "a rating file has the columns user, item and rating, in this order or named in a header"
 _TIME_FIX = "write seconds, or a date such as 2018-07-07 or 2018-07-07 22:09:11"
 
 Line = tuple[str, str, float, int]
@@ -39,7 +39,7 @@ Places = tuple[int, int, int, int | None]  # of user, item, rating and time
 
 
 def read_table(path: Path) -> RatingSet:
-    """Return the ratings of a CSV file; of an item that somebody rated twice the last rating counts."""
+    """Return the ratings of a CSV file; of two ratings for the same item the last one counts."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return collect(_name_of(path), _lines(path, csv.reader(file)))
@@ -48,7 +48,7 @@ def read_table(path: Path) -> RatingSet:
 
 
 def collect(name: str, lines: Iterator[Line]) -> RatingSet:
-    """Return ratings of people and items that are numbered as they come."""
+    """Return ratings of people and items that are numbered in order of appearance."""
     people: dict[str, int] = {}
     items: dict[str, int] = {}
     found: dict[tuple[int, int], tuple[float, int]] = {}
@@ -56,7 +56,7 @@ def collect(name: str, lines: Iterator[Line]) -> RatingSet:
         place = people.setdefault(person, len(people)), items.setdefault(item, len(items))
         found[place] = rating, time
     if not found:
-        raise DatasetError(f"{name} holds no rating; {_FIX}")
+        raise DatasetError(f"{name} has no ratings; {_FIX}")
     pairs, values = np.array(list(found), dtype=np.int64), list(found.values())
     times = np.array([time for _, time in values], dtype=np.int64)
     return RatingSet(
@@ -71,7 +71,7 @@ def collect(name: str, lines: Iterator[Line]) -> RatingSet:
 
 
 def _name_of(path: Path) -> str:
-    """Return the file's name as a task and a directory can bear it."""
+    """Return the file's name as it may stand in the names of tasks and directories."""
     return re.sub(r"[^ -~]", "_", path.stem)[:_NAME]
 
 
@@ -100,20 +100,20 @@ def _named(first: Sequence[str]) -> Places | None:
 
 
 def _guessed(path: Path, rows: Sequence[Sequence[str]]) -> Places:
-    """Return the order of a file without names, and say it: user first, unless it is Amazon's of 2018."""
+    """Return the columns of a file without a header, and print them: user first, except in Amazon's of 2018."""
     first = rows[0]
     if len(first) < 3 or not _is_number(first[2]):
-        raise DatasetError(f"{path}, line 1: neither names nor a rating; {_FIX}")
+        raise DatasetError(f"{path}, line 1: neither a header nor a rating; {_FIX}")
     time = 3 if len(first) > 3 else None
     user, item = (1, 0) if _has_products_first(rows) else (0, 1)
     order = ("user", "item") if user == 0 else ("item", "user")
     words = ", ".join([*order, "rating"] + ([] if time is None else ["time"]))
-    output.note(f"{path} has no names in its first line: its columns are read as {words}")
+    output.note(f"{path} has no header: its columns are read as {words}")
     return user, item, 2, time
 
 
 def _has_products_first(rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether the first column has Amazon's products. Ten digits alone may be anything, a user too."""
+    """Tell whether the first column has Amazon's products. Ten digits alone may be anything, even a user."""
     pairs = [(row[0], row[1]) for row in rows if len(row) > 1]
     if not all(_PRODUCT.fullmatch(first) for first, _ in pairs) or all(_PRODUCT.fullmatch(one) for _, one in pairs):
         return False
@@ -128,7 +128,7 @@ def _line(path: Path, number: int, row: Sequence[str], places: Places) -> Line:
             raise ValueError
         person, what, when = row[user], row[item], "" if time is None else row[time]
     except (IndexError, ValueError):
-        raise DatasetError(f"{path}, line {number}: no user, item and rating; {_FIX}") from None
+        raise DatasetError(f"{path}, line {number}: not a user, an item and a rating; {_FIX}") from None
     try:
         return person, what, value, _seconds(when)
     except (ValueError, OverflowError):
@@ -136,7 +136,7 @@ def _line(path: Path, number: int, row: Sequence[str], places: Places) -> Line:
 
 
 def _seconds(text: str) -> int:
-    """Return a time as a whole number; an empty one is not known, and one without a zone is UTC."""
+    """Return a time in seconds; zero if it is empty, UTC if it has no time zone."""
     text = text.strip()
     if not text:
         return 0

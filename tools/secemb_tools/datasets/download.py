@@ -1,14 +1,14 @@
-"""MovieLens from its publisher: downloaded, compared with the published checksum, unpacked, and only then there."""
+"""MovieLens from its publisher: downloaded, verified against the published checksum, unpacked, and only then stored."""
 
-import hashlib
-import shutil
+import logging
 import tempfile
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import Any, Protocol
 
-import httpx
+import pooch
+import requests
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
@@ -16,9 +16,8 @@ from secemb_tools.errors import DatasetError
 
 PUBLISHER = "https://files.grouplens.org/datasets/movielens"
 FOLDER = Path("build/data")
+_SECONDS = 60.0  # without a byte
 _CHUNK = 1 << 20
-_LARGEST = 1 << 31  # bytes of an archive
-_SILENT_SECONDS = 60.0
 
 LICENCE = """\
 MovieLens is GroupLens Research's, University of Minnesota. It may be used for research; the use must be acknowledged in
@@ -33,7 +32,7 @@ ACM Transactions on Interactive Intelligent Systems 5, 4: 19:1-19:19. https://do
 class Archive:
     """One of the publisher's files."""
 
-    md5: str  # as the publisher has it in a file beside the archive
+    md5: str  # as the publisher gives it in a file beside the archive
     folder: str  # the directory inside the archive
 
 
@@ -44,94 +43,102 @@ ARCHIVES = {
     "ml-25m": Archive("6b51fb2759a8657d3bfcbfc42b592ada", "ml-25m"),
 }
 
-Report = Callable[[int, int | None], None]  # bytes so far, and of how many
+
+class ProgressBar(Protocol):
+    """What pooch asks of a progress bar."""
+
+    total: int
+
+    def update(self, count: int) -> None:
+        """Add bytes."""
+
+    def reset(self) -> None:
+        """Start from zero."""
+
+    def close(self) -> None:
+        """End."""
 
 
 def archive_named(name: str) -> Archive:
     """Return the archive of a name, or refuse the name."""
     if name not in ARCHIVES:
-        raise DatasetError(f"no set {name!r}; there are {', '.join(ARCHIVES)}")
+        raise DatasetError(f"unknown set {name!r}; there are {', '.join(ARCHIVES)}")
     return ARCHIVES[name]
 
 
 def fetch(
-    name: str, folder: Path, *, source: str | None = None, md5: str | None = None, progress: Report | None = None
+    name: str, folder: Path, *, source: str | None = None, md5: str | None = None, progress: ProgressBar | None = None
 ) -> Path:
-    """Bring a set into a directory of its name below `folder`, and return it. What is there already stays."""
+    """Download a set into a directory of its name in `folder`, and return it. An existing one is left alone."""
     archive, target = archive_named(name), folder / name
     if target.exists():
-        raise DatasetError(f"{target} is there already; remove it to fetch the set anew")
+        raise DatasetError(f"{target} exists; remove it to download the set again")
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as unfinished:
-        path = Path(unfinished) / f"{name}.zip"
-        found = _download(source or f"{PUBLISHER}/{name}.zip", path, progress or (lambda _done, _total: None))
-        if found != (md5 or archive.md5):
-            raise DatasetError("what was downloaded does not have the published checksum; try again, or another --from")
-        _unpack(path, Path(unfinished) / "unpacked", archive.folder).replace(target)
+    with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as unfinished:
+        _retrieve(source or f"{PUBLISHER}/{name}.zip", md5 or archive.md5, Path(unfinished), progress)
+        # Only this directory is kept; names in the archive cannot place a file outside of it.
+        found = Path(unfinished) / "unpacked" / archive.folder
+        if not found.is_dir():
+            raise DatasetError(f"the archive has no directory {archive.folder}; try again, or use another --from")
+        found.replace(target)
     return target
 
 
-def _download(source: str, path: Path, progress: Report) -> str:
-    """Store what an address sends and return its MD5, which is what the publisher gives."""
-    digest, done = hashlib.md5(usedforsecurity=False), 0
+def _retrieve(url: str, md5: str, folder: Path, progress: ProgressBar | None) -> None:
+    pooch.get_logger().setLevel(logging.WARNING)
     try:
-        with (
-            httpx.stream("GET", source, timeout=_SILENT_SECONDS, follow_redirects=True) as answer,
-            path.open("wb") as file,
-        ):
-            answer.raise_for_status()
-            length = answer.headers.get("content-length", "")
-            total = int(length) if length.isdigit() else None
-            for chunk in answer.iter_bytes(_CHUNK):
-                done += len(chunk)
-                if done > _LARGEST:
-                    raise DatasetError("the archive is larger than any that is known; look at --from")
-                digest.update(chunk)
-                file.write(chunk)
-                progress(done, total)
-    except httpx.HTTPStatusError as error:
-        status = error.response.status_code
-        raise DatasetError(f"{source} answers {status}; look at --from, or download by hand and use --path") from None
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        pooch.retrieve(
+            url,
+            known_hash=f"md5:{md5}",
+            fname="archive.zip",
+            path=folder,
+            processor=pooch.Unzip(extract_dir="unpacked"),
+            downloader=pooch.HTTPDownloader(progressbar=progress or False, chunk_size=_CHUNK, timeout=_SECONDS),
+        )
+    except requests.HTTPError as error:
+        raise DatasetError(f"{error}; check --from, or download by hand and use --path") from None
+    except requests.RequestException as error:
         kind = type(error).__name__
-        raise DatasetError(f"{source} cannot be reached ({kind}); download by hand and use --path") from None
-    return digest.hexdigest()
-
-
-def _unpack(path: Path, folder: Path, wanted: str) -> Path:
-    """Unpack the files of one directory, flat: no name in an archive decides where something goes."""
-    folder.mkdir()
-    try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                name = PurePosixPath(member.filename)
-                if member.is_dir() or name.parts[:-1] != (wanted,):
-                    continue
-                with archive.open(member) as source, (folder / name.name).open("wb") as target:
-                    shutil.copyfileobj(source, target, _CHUNK)
+        raise DatasetError(f"{url} cannot be reached ({kind}); download by hand and use --path") from None
     except zipfile.BadZipFile:
-        raise DatasetError("what was downloaded is no archive; try again, or another --from") from None
-    if not any(folder.iterdir()):
-        raise DatasetError(f"the archive has no directory {wanted}; try again, or another --from")
-    return folder
+        raise DatasetError("the download is not a zip archive; try again, or use another --from") from None
+    except ValueError:  # pooch's word for a hash that differs
+        raise DatasetError(
+            "the download does not have the published checksum; try again, or use another --from"
+        ) from None
+
+
+class _RichBar:
+    """A rich progress bar with the methods that pooch calls."""
+
+    def __init__(self, progress: Progress, name: str) -> None:
+        self._progress, self._task = progress, progress.add_task(name, total=None)
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        """Return the expected number of bytes."""
+        return self._total
+
+    @total.setter
+    def total(self, count: int) -> None:
+        self._total = count
+        self._progress.update(self._task, total=count or None)
+
+    def update(self, count: int) -> None:
+        """Add bytes."""
+        self._progress.advance(self._task, count)
+
+    def reset(self) -> None:
+        """Start from zero; pooch does so at the end, before it sets the bar to its total."""
+        self._progress.update(self._task, completed=0)
+
+    def close(self) -> None:
+        """Do nothing: the progress display ends with its context."""
 
 
 def fetch_with_progress(name: str, into: Path, *, source: str | None, md5: str | None) -> Path:
-    """Fetch a set and show how far it is."""
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as progress:
-        bar = progress.add_task(name, total=None)
-        return fetch(
-            name,
-            into,
-            source=source,
-            md5=md5,
-            progress=lambda done, total: progress.update(bar, completed=done, total=total),
-        )
+    """Download a set and show the progress."""
+    columns: tuple[Any, ...] = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=Console(stderr=True), transient=True) as progress:
+        return fetch(name, into, source=source, md5=md5, progress=_RichBar(progress, name))

@@ -1,4 +1,4 @@
-"""Ratings that nobody gave: hidden tastes, a long tail of items, and noise. For demonstrations without any download."""
+"""Made-up ratings: hidden tastes, a long tail of items, and noise. For demonstrations without a download."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ NAME = "made up"
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Tastes:
-    """What nobody knows about people and items, and every rating comes from."""
+    """The hidden properties of people and items from which ratings are drawn."""
 
     likes: Doubles  # (people, tastes)
     kinds: Doubles  # (items, tastes)
@@ -42,7 +42,7 @@ class Tastes:
 
 
 def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
-    """Return ratings from 1 to 5: most people rate few items, few rate many, and nobody more than `most`."""
+    """Return ratings from 1 to 5: most people rate few items, some rate many, at most `most`."""
     rng = np.random.default_rng([seed, 0xCA7A])
     hidden = Tastes(
         likes=rng.normal(0, 0.35, (people, TASTES)),
@@ -60,7 +60,7 @@ def _who_rates_what(rng: np.random.Generator, hidden: Tastes, most: int) -> tupl
     most = min(most, items)
     counts = np.clip(np.rint(rng.lognormal(np.log(most / 2), 0.6, people)), min(FEWEST, most), most).astype(np.int64)
     known = rng.permutation(1 / np.arange(10, items + 10) ** TAIL)
-    # One person at a time: what everybody expects of everything would not fit into memory.
+    # One person at a time: the expectations of all people for all items would not fit into memory.
     expected = (hidden.by_item + hidden.kinds @ likes for likes in hidden.likes)
     what = [_choose(rng, known * np.exp(KEENNESS * own), count) for own, count in zip(expected, counts, strict=True)]
     return np.repeat(np.arange(people), counts), np.concatenate(what)

@@ -6,8 +6,8 @@
     25M    ratings.csv  movies.csv
 
 A person's features are gender, age and occupation, each as one of many (2 + 61 + 21 in 100K, where an age is a year;
-2 + 7 + 21 in 1M, where it is a range); 10M and 25M tell nothing about people. An item's are its genres (19 in 100K, one
-of them "unknown"; 18 in 1M; 20 in 10M and 25M, one of them "(no genres listed)").
+2 + 7 + 21 in 1M, where it is a range); 10M and 25M have no features of people. An item's are its genres (19 in 100K,
+one of them "unknown"; 18 in 1M; 20 in 10M and 25M, one of them "(no genres listed)").
 """
 
 import csv
@@ -26,11 +26,11 @@ Doubles = npt.NDArray[np.float64]
 GENRES_100K = 19
 OCCUPATIONS_1M = 21
 ENCODING = "latin-1"  # titles have accents
-_FIX = "unpack the whole archive of the set anew"
+_FIX = "unpack the whole archive of the set again"
 
 
 def read_movielens(path: Path) -> RatingSet:
-    """Return the set in this directory: 100K, 1M, 10M or 25M, whichever its files say."""
+    """Return the set in this directory: 100K, 1M, 10M or 25M, as its files say."""
     readers: tuple[tuple[str, Callable[[Path], RatingSet]], ...] = (
         ("u.data", _read_100k),
         ("users.dat", _read_1m),
@@ -41,11 +41,11 @@ def read_movielens(path: Path) -> RatingSet:
         if (path / name).is_file():
             ratings = read(path)
             if not ratings.values.size:
-                raise DatasetError(f"{path} holds no rating; {_FIX}")
+                raise DatasetError(f"{path} has no ratings; {_FIX}")
             return ratings
     raise DatasetError(
-        f"{path} holds neither u.data nor ratings.dat nor ratings.csv with movies.csv; `secemb data fetch ml-100k` "
-        "brings a set from grouplens.org, or give the directory of one that is unpacked"
+        f"{path} has neither u.data nor ratings.dat nor ratings.csv with movies.csv; download a set from "
+        "grouplens.org with `secemb data fetch ml-100k`, or give the directory of an unpacked one"
     )
 
 
@@ -93,7 +93,7 @@ def _read_25m(path: Path) -> RatingSet:
 
 
 def _films_25m(path: Path) -> list[list[str]]:
-    """Return the films of a table with names in its first line; titles are in quotes where they need them."""
+    """Return the films of a CSV file with a header; titles are quoted where necessary."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = csv.reader(file)
@@ -103,22 +103,22 @@ def _films_25m(path: Path) -> list[list[str]]:
 
 
 def _load(path: Path, *, delimiter: str, columns: tuple[int, ...], heads: int = 0) -> Doubles:
-    """Return columns of numbers; lists of text would need gigabytes for these sets."""
+    """Return columns of numbers; lists of strings would need gigabytes for these sets."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a file is empty: it is refused
+            warnings.simplefilter("ignore")  # about an empty file, which is refused below
             found: Doubles = np.loadtxt(path, delimiter=delimiter, usecols=columns, skiprows=heads, ndmin=2)
     except (OSError, ValueError, IndexError) as error:
         raise DatasetError(f"{path} cannot be read; {_FIX}") from error
     if not found.size:
-        raise DatasetError(f"{path} holds no rating; {_FIX}")
-    if not (np.abs(found) < 2**53).all():  # no number among them, or a number that is no id
-        raise DatasetError(f"{path} holds what is no number; {_FIX}")
+        raise DatasetError(f"{path} has no ratings; {_FIX}")
+    if not (np.abs(found) < 2**53).all():  # NaN, infinity, or too large for an id
+        raise DatasetError(f"{path} has a value that is not a number; {_FIX}")
     return found
 
 
 def _of_strangers(name: str, numbers: Doubles, films: list[str], item_features: Features) -> RatingSet:
-    """Return the ratings of people of whom nothing is known but what they rated."""
+    """Return the ratings of people without features."""
     known, people = np.unique(numbers[:, 0], return_inverse=True)
     return RatingSet(
         name=name,
@@ -158,7 +158,7 @@ def _rating_set(
 
 
 def _lines(path: Path, separator: str, *, fields: int, numbers: Sequence[int] = ()) -> list[list[str]]:
-    """Return the fields of every line that is not empty; so many it must have, and whole numbers at these places."""
+    """Return the fields of every line that is not empty; it must have this many, and whole numbers at these places."""
     try:
         text = path.read_text(encoding=ENCODING)
     except OSError as error:
@@ -171,19 +171,19 @@ def _lines(path: Path, separator: str, *, fields: int, numbers: Sequence[int] = 
 
 
 def _checked(path: Path, number: int, line: list[str], *, fields: int, numbers: Sequence[int] = ()) -> list[str]:
-    """Return a line that is whole, or refuse the file."""
+    """Return a line that is complete, or refuse the file."""
     if len(line) < fields or not all(line[place].isdecimal() for place in numbers):
-        raise DatasetError(f"{path}, line {number}: cut off or damaged; {_FIX}")
+        raise DatasetError(f"{path}, line {number}: truncated or damaged; {_FIX}")
     return line
 
 
 def _positions(wanted: Sequence[object], known: Sequence[object]) -> Indices:
-    """Return where in `known` each of the wanted stands."""
+    """Return the position in `known` of each of the wanted."""
     place = {name: position for position, name in enumerate(known)}
     try:
         return np.array([place[name] for name in wanted], dtype=np.int64)
     except KeyError as error:
-        raise DatasetError("a line names something that the other files do not list; unpack the set anew") from error
+        raise DatasetError(f"a rating names a person or an item that the other files do not list; {_FIX}") from error
 
 
 def _one_of(values: Sequence[object], choices: Sequence[object]) -> Features:

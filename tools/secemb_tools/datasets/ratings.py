@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import TypedDict
 
 from secemb_shared.randomness import Indices
 from secemb_tools.errors import DatasetError
@@ -31,17 +32,17 @@ class RatingSet:
 
     @property
     def person_count(self) -> int:
-        """Return how many people there are, with ratings or without."""
+        """Return the number of people, with ratings or without."""
         return len(self.user_features)
 
     @property
     def item_count(self) -> int:
-        """Return how many items there are, rated or not."""
+        """Return the number of items, rated or not."""
         return len(self.item_features)
 
     @property
     def digest(self) -> str:
-        """Return what tells these ratings and features from any others."""
+        """Return a digest of all ratings and features."""
         found = hashlib.sha256()
         for part in (self.people, self.items, self.values, self.user_features, self.item_features):
             found.update(f"{part.dtype.str} {part.shape} ".encode() + part.tobytes())
@@ -61,7 +62,7 @@ class RatingSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """What devices train on, and what their models are asked about."""
+    """Ratings to train on, and ratings to test with."""
 
     train: RatingSet
     test: RatingSet
@@ -75,7 +76,7 @@ def split(ratings: RatingSet, *, seed: int, test_share: float = 0.2) -> Split:
 
 
 def split_per_user(ratings: RatingSet, *, seed: int, test_share: float = 0.2) -> Split:
-    """Return a split with the same share of everybody's ratings as the test, but for one that is always trained on."""
+    """Return a split with the same share of each person's ratings in the test; at least one is always trained on."""
     rng = np.random.default_rng([seed, 1])
     return _take_out(ratings, lambda own: rng.permutation(own)[: min(round(test_share * own.size), own.size - 1)])
 
@@ -105,8 +106,34 @@ def _take_out(ratings: RatingSet, choose: Callable[[Indices], Indices]) -> Split
     return Split(train=ratings.only(rest), test=ratings.only(test))
 
 
-def describe(ratings: RatingSet) -> dict[str, object]:
-    """Return the counts of a set, never a person's."""
+class DatasetSummary(TypedDict):
+    """A rating set in numbers."""
+
+    name: str
+    people: int
+    items: int
+    ratings: int
+    density: float
+    user_features: int
+    item_features: int
+    lowest: float
+    highest: float
+    mean_ratings_per_person: float
+    suggested_capacity: int
+
+
+class SplitSummary(TypedDict):
+    """How a set was split, with the ratings in each part."""
+
+    how: str
+    seed: int
+    train: int
+    test: int
+    out: str
+
+
+def describe(ratings: RatingSet) -> DatasetSummary:
+    """Return the counts of a set; nothing about a single person."""
     per_person = np.bincount(ratings.people, minlength=ratings.person_count)
     return {
         "name": ratings.name,
@@ -123,7 +150,7 @@ def describe(ratings: RatingSet) -> dict[str, object]:
     }
 
 
-def write_split(ratings: RatingSet, out: Path, *, how: str, seed: int, test_share: float) -> dict[str, object]:
+def write_split(ratings: RatingSet, out: Path, *, how: str, seed: int, test_share: float) -> SplitSummary:
     """Write train.csv and test.csv, and return how many ratings each has."""
     ways: dict[str, Callable[[RatingSet], Split]] = {
         "random": partial(split, seed=seed, test_share=test_share),

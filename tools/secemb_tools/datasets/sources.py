@@ -1,4 +1,4 @@
-"""A rating set from wherever it is: a directory that a publisher's archive was unpacked to, a CSV file, or a name."""
+"""A rating set from a publisher's unpacked archive, a CSV file, or the name of a downloaded set."""
 
 from pathlib import Path
 
@@ -11,14 +11,14 @@ from secemb_tools.errors import DatasetError
 
 
 def read_ratings(path: Path) -> RatingSet:
-    """Return the set at this place; a name such as ml-100k is one that `secemb data fetch` has brought."""
+    """Return the set at this path; a name such as ml-100k is one that `secemb data fetch` has downloaded."""
     if str(path) in ARCHIVES and not path.exists():
         path = FOLDER / path
     if path.is_file():
         return read_table(path)
     if not path.is_dir():
         raise DatasetError(
-            f"there is no {path}; `secemb data fetch ml-100k` brings a set, or give a directory or a CSV file"
+            f"{path} not found; download a set with `secemb data fetch ml-100k`, or give a directory or a CSV file"
         )
     if (path / REVIEWS).is_file():
         return read_yelp(path)
@@ -26,11 +26,11 @@ def read_ratings(path: Path) -> RatingSet:
 
 
 def read_named(name: str, path: Path) -> RatingSet:
-    """Return the set at this place, which must be one in the format of the named archive."""
+    """Return the set at this path, which must be in the format of the named archive."""
     found = read_ratings(path)
     if path.is_file() or found.name != name.replace("-", "").upper():
         raise DatasetError(
-            f"{path} holds {found.name} and not {name}; give the directory that {name} was unpacked to, "
-            "or look at any set with `secemb data show`"
+            f"{path} contains {found.name}, not {name}; give the directory that {name} was unpacked to, "
+            "or inspect any set with `secemb data show`"
         )
     return found

@@ -1,9 +1,9 @@
-"""Yelp's academic data set: one JSON object a line, in the files that Yelp publishes after one agrees to its terms.
+"""Yelp's academic data set: one JSON object per line, in the files that Yelp provides under its terms.
 
     yelp_academic_dataset_review.json     who, what, how many stars, when
     yelp_academic_dataset_business.json   in which state a business is: its one feature, as in the paper
 
-As in the paper only the most active people count, 10,000 of them, and the businesses that they have rated.
+As in the paper, only the 10,000 most active people are used, and the businesses that they rated.
 """
 
 import json
@@ -53,7 +53,7 @@ def _states(path: Path, items: list[str]) -> Features:
     try:
         own = [states[item] for item in items]
     except KeyError as error:
-        raise DatasetError(f"{path} does not list every business of the reviews; unpack both files anew") from error
+        raise DatasetError(f"{path} does not list every business of the reviews; unpack both files again") from error
     columns = {state: place for place, state in enumerate(sorted(set(own)))}
     return np.eye(len(columns), dtype=np.uint8)[[columns[state] for state in own]]
 
@@ -76,7 +76,7 @@ def _objects(path: Path, texts: tuple[str, ...], *, stars: str | None = None) ->
                     raise ValueError
                 yield found
     except (OSError, ValueError, KeyError, TypeError) as error:
-        where = f"{path}, line {number}: cut off or damaged" if number else f"{path} cannot be read"
+        where = f"{path}, line {number}: truncated or damaged" if number else f"{path} cannot be read"
         raise DatasetError(f"{where}; unpack Yelp's archive and give its directory") from error
 
 

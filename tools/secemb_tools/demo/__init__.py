@@ -1,1 +1,1 @@
-"""The demonstration: two servers, a few hundred devices, a model that learns, and who saw what."""
+"""The demonstration: two servers, a few hundred devices, a model that learns, and what each server saw."""

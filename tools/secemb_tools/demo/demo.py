@@ -1,11 +1,13 @@
-"""The whole product in a minute: two servers, a few hundred devices, a model that learns, and who saw what."""
+"""`secemb demo`: two servers, a few hundred devices, a model that learns, and what each server saw."""
 
 import asyncio
 import json
+import os
+import shutil
 import signal
 import tempfile
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -14,11 +16,10 @@ from typing import Any
 from rich.console import Console
 
 from secemb_sdk.home.files import write_file
-from secemb_tools.demo.course import Course
-from secemb_tools.demo.live import View
-from secemb_tools.demo.page import page
-from secemb_tools.demo.summary import Ending, show
-from secemb_tools.demo.workspace import workspace
+from secemb_tools.demo.live import LiveView
+from secemb_tools.demo.report import render_report
+from secemb_tools.demo.result import DemoResult, show
+from secemb_tools.demo.run import DemoRun
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
 from secemb_tools.simulation.scenario import ScenarioWorld
@@ -26,11 +27,14 @@ from secemb_tools.transport import Transport
 
 INTERRUPTED = 130
 PAGE = "/ui"  # the operator's page on each server
+_MEMORY = Path("/dev/shm")  # noqa: S108 (the directory made in it has an unguessable name)
+_ROOM = 1 << 29
+_PREFIX = "secemb-demo-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What somebody wants to see."""
+class DemoOptions:
+    """What to run, and where the report goes."""
 
     world: ScenarioWorld
     out: Path  # the report
@@ -39,104 +43,120 @@ class Request:
     as_json: bool = False
 
 
-def run(request: Request) -> int:
-    """Run the demonstration; return 0 if all is as it must be, 1 if not, 130 after Ctrl-C."""
-    # With JSON on stdout everything for people goes to stderr.
-    console = Console(stderr=request.as_json, highlight=False)
-    _make_room(request.out)
+def run(options: DemoOptions) -> int:
+    """Run the demonstration; return 0 if all checks passed, 1 if not, 130 after Ctrl-C."""
+    # With JSON on stdout, everything else goes to stderr.
+    console = Console(stderr=options.as_json, highlight=False)
+    _check_writable(options.out)
     try:
-        ending = asyncio.run(_stopped_by_signals(_demonstrate(console, request)))
+        result = asyncio.run(_stopped_by_signals(_demonstrate(console, options)))
     except asyncio.CancelledError:
-        console.print("Stopped: nothing is left running, no file is left behind.")
+        console.print("Stopped. Both servers have ended and all files are removed.")
         return INTERRUPTED
-    return 0 if ending.good else 1
+    return 0 if result.good else 1
 
 
-def _make_room(out: Path) -> None:
-    """See that the report can be written, before a minute is spent on it."""
+def _check_writable(out: Path) -> None:
+    """Check that the report can be written before spresult a minute on it."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out.parent):
             pass
     except OSError as error:
-        raise OperationError(f"no file can be made in {out.parent} ({error.strerror}); name another --out") from None
+        raise OperationError(f"cannot write to {out.parent} ({error.strerror}); name another --out") from None
     if out.is_dir():
         raise OperationError(f"{out} is a directory; name a file in it with --out")
 
 
-async def _stopped_by_signals(demonstration: Coroutine[Any, Any, Ending]) -> Ending:
-    """Let a signal end the demonstration at its next wait; a second one does not disturb the tidying up."""
+async def _stopped_by_signals(demonstration: Coroutine[Any, Any, DemoResult]) -> DemoResult:
+    """Let a signal cancel the demonstration at its next wait; a second one does not interrupt the clean-up."""
     task, loop = asyncio.ensure_future(demonstration), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
     return await task
 
 
-async def _demonstrate(console: Console, request: Request) -> Ending:
-    started, world = perf_counter(), request.world
-    _introduce(console, request)
-    with workspace() as folder:
+async def _demonstrate(console: Console, options: DemoOptions) -> DemoResult:
+    started, world = perf_counter(), options.world
+    _introduce(console, options)
+    with _workspace() as folder:
         every, identity = world.scenario.evaluate_every, world.relay_identity
-        course = Course(world, Pair(folder, world.task, evaluate_every=every, identity=identity), request.transport)
+        running = DemoRun(world, Pair(folder, world.task, evaluate_every=every, identity=identity), options.transport)
         try:
-            ending = await _run(console, course, folder, started)
-            _report(console, request, ending)
-            if request.keep:
-                await _stay_up(console, course.pair)
+            result = await _run(console, running, folder, started)
+            _report(console, options, result)
+            if options.keep:
+                await _stay_up(console, running.pair)
         finally:
-            course.pair.stop()
-    return ending
+            running.pair.stop()
+    return result
 
 
-async def _run(console: Console, course: Course, folder: Path, started: float) -> Ending:
-    with View(console, rounds=course.world.scenario.rounds) as view:
-        for pause in course.pair.starting():
+async def _run(console: Console, running: DemoRun, folder: Path, started: float) -> DemoResult:
+    with LiveView(console, rounds=running.world.scenario.rounds) as view:
+        for pause in running.pair.starting():
             await asyncio.sleep(pause)
-        _say_where(console, course.pair)
+        _show_addresses(console, running.pair)
         view.say("devices take part")
-        await course.run(view, folder / "devices")
-        view.say("the same without secrecy")
-        return await course.end(started)
+        await running.run(view, folder / "devices")
+        view.say("the same without protection")
+        return await running.finish(started)
 
 
-_WAYS = {
-    Transport.RELAYED: "They talk to server 0 alone; what is for server 1 is sealed to it.",
-    Transport.DIRECT: "They talk to both servers.",
+_TRANSPORTS = {
+    Transport.RELAYED: "They call server 0 only; their messages to server 1 are encrypted inside.",
+    Transport.DIRECT: "They call both servers.",
 }
 
 
-def _introduce(console: Console, request: Request) -> None:
-    world = request.world
+def _introduce(console: Console, options: DemoOptions) -> None:
+    world = options.world
     scenario, geometry = world.scenario, world.task.geometry
     console.print(
         f"[bold]{scenario.devices:,} devices, {world.task.items:,} items, two servers that must not collude.[/bold]\n"
         f"In each round {scenario.cohort} devices read their rows and add their gradients, through {geometry.slots} "
-        f"slots each; every {_ordinal(scenario.evaluate_every)} round measures the fleet, privately too. "
-        f"{_WAYS[request.transport]}\n",
+        f"slots each; every {_ordinal(scenario.evaluate_every)} round privately measures the fleet's error. "
+        f"{_TRANSPORTS[options.transport]}\n",
         soft_wrap=True,
     )
 
 
-def _say_where(console: Console, pair: Pair) -> None:
+def _show_addresses(console: Console, pair: Pair) -> None:
     for server in pair.servers:
         place = f"[link={server.url}{PAGE}]{server.url}{PAGE}[/link]"
         console.print(f"server {server.role}  {place}  operator token {server.operator_token}", soft_wrap=True)
 
 
-def _report(console: Console, request: Request, ending: Ending) -> None:
-    show(console, ending)
-    write_file(request.out, page(ending).encode())
-    console.print(f"report in {request.out}", soft_wrap=True)
-    if request.as_json:
-        print(json.dumps(ending.as_json(), indent=2), flush=True)
+def _report(console: Console, options: DemoOptions, result: DemoResult) -> None:
+    show(console, result)
+    write_file(options.out, render_report(result).encode())
+    console.print(f"report in {options.out}", soft_wrap=True)
+    if options.as_json:
+        print(json.dumps(result.as_json(), indent=2), flush=True)
 
 
 async def _stay_up(console: Console, pair: Pair) -> None:
-    _say_where(console, pair)
-    console.print("Both servers stay up until Ctrl-C.")
+    _show_addresses(console, pair)
+    console.print("Both servers keep running until Ctrl-C.")
     with suppress(asyncio.CancelledError):
         await asyncio.Event().wait()
 
 
 def _ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+@contextmanager
+def _workspace() -> Iterator[Path]:
+    """Make a directory for the length of a demonstration: in memory if there is room, or where TMPDIR says."""
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_memory()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _memory() -> Path | None:
+    if "TMPDIR" in os.environ or not _MEMORY.is_dir() or not os.access(_MEMORY, os.W_OK):
+        return None
+    return _MEMORY if shutil.disk_usage(_MEMORY).free >= _ROOM else None

@@ -1,4 +1,4 @@
-"""What each server has seen of a run, measured on what lies in its own directory."""
+"""What each server has seen of a run, measured on the files in its directory."""
 
 import sqlite3
 import zlib
@@ -31,13 +31,13 @@ class Message:
 
 
 def stored_messages(folder: Path) -> list[Message]:
-    """Return the messages that the server in this directory still holds."""
+    """Return the messages that the server in this directory still stores."""
     with _ledger(folder) as ledger:
         return [Message(*row) for row in ledger.execute(_MESSAGES)]
 
 
 def complete_sessions(folder: Path) -> int:
-    """Return how many sessions the server has taken in completely, in all rounds."""
+    """Return how many complete sessions the server has received, in all rounds."""
     with _ledger(folder) as ledger:
         return int(ledger.execute(_COMPLETE).fetchone()[0])
 
@@ -54,37 +54,37 @@ Numbers = np.ndarray[Any, np.dtype[np.uint32]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerView:
-    """One server's side of the run: everything is counted in its ledger and its files, nothing is assumed."""
+    """One server's side of the run: everything is counted in its ledger and its files."""
 
     role: int
     sessions: int  # complete ones, of all rounds
-    messages: int  # of the last rounds: a server forgets the older ones
+    messages: int  # of the last rounds: a server deletes older ones
     keys_bytes: int  # of one session, the longest in a training round
     update_bytes: int
-    lengths: int  # how many different lengths sessions of training rounds have
-    repeated: int  # messages that are there more than once
-    compressed: float  # what zlib leaves of all messages
+    lengths: int  # number of different lengths in training rounds
+    repeated: int  # messages stored more than once
+    compressed: float  # size of all messages after zlib, as a fraction
     share_ones: float | None  # the fraction of ones among the bits of its last share
-    share_compressed: float | None  # what zlib leaves of that share
-    cpu_seconds: float | None  # not every system tells
+    share_compressed: float | None  # size of that share after zlib, as a fraction
+    cpu_seconds: float | None  # None where the system has no /proc
 
     @property
     def good(self) -> bool:
-        """Tell whether sessions have one length and no message was there before."""
+        """Tell whether all sessions have the same length and no message occurs twice."""
         return self.messages > 0 and self.lengths == 1 and self.repeated == 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """The last sum of a training round, which takes both shares to see."""
+    """The sum of the last training round, which takes both shares to open."""
 
     zeros: float  # the fraction among its numbers
-    compressed: float  # what zlib leaves of it
+    compressed: float  # its size after zlib, as a fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """Bytes of a device in a training round, both servers together, and what moving the whole table would take."""
+    """Bytes of a device in a training round, both servers together, and those of moving the whole table."""
 
     sent: int
     received: int
@@ -117,7 +117,7 @@ def view_of(folder: Path, task: TaskSpec, *, role: int, cpu_seconds: float | Non
 
 
 def total_of(folders: Iterable[Path], task: TaskSpec) -> Total | None:
-    """Return what the shares of both servers together show."""
+    """Return what both servers' shares show together."""
     first, second = (_last_share(folder, task) for folder in folders)
     if first is None or second is None:
         return None
@@ -126,7 +126,7 @@ def total_of(folders: Iterable[Path], task: TaskSpec) -> Total | None:
 
 
 def traffic_of(task: TaskSpec, receipts: list[Receipt]) -> Traffic:
-    """Return what a device has moved, on average, against a whole table: shared up, plain down."""
+    """Return a device's average traffic, beside that of a whole table: shared up, plain down."""
     trained = [one for one in receipts if one.kind == TRAIN] or receipts
     whole = 4 * (task.items * task.row_width + task.dense_size)
     count = max(len(trained), 1)
@@ -149,13 +149,13 @@ def _last_share(folder: Path, task: TaskSpec) -> Numbers | None:
 
 
 def _lengths(messages: list[Message]) -> int:
-    """Return how many different lengths the keys or the updates have, whichever are more."""
+    """Return the number of different lengths of keys or of updates, whichever is larger."""
     lengths = {part: {len(one.body) for one in messages if one.part == part} for part in ("keys", "update")}
     return max(map(len, lengths.values()))
 
 
 def _compressed(parts: Iterable[bytes]) -> float:
-    """Return what zlib leaves, as a fraction; a little above one where there is nothing that it could leave out."""
+    """Return the size after zlib as a fraction; slightly above one if nothing can be compressed."""
     packer, before, after = zlib.compressobj(), 0, 0
     for part in parts:
         before += len(part)

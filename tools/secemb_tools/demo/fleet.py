@@ -1,4 +1,4 @@
-"""Simulated devices over HTTP: the SDK as an app uses it, a few hundred of them in one process."""
+"""Simulated devices over HTTP: the SDK as an app uses it, a few hundred times in one process."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,14 +16,14 @@ from secemb_sdk.http import HttpTransport
 from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
 
-_LONGEST_PAUSE = 0.3  # seconds until a device that was sent away asks again
-# Devices of a demonstration have nothing to hide from a stopwatch, and somebody waits.
+_LONGEST_PAUSE = 0.3  # seconds before a refused device retries
+# Devices of a demonstration have no timing to hide, and someone is waiting.
 _POLICY = Policy(pace_seconds=0.0, seconds=60.0)
 
 
 @dataclass(slots=True)
 class Participation:
-    """What became of the devices of one round."""
+    """The outcomes of one round's devices."""
 
     receipts: list[Receipt] = field(default_factory=list)
     dropped: int = 0
@@ -31,7 +31,7 @@ class Participation:
 
 
 class Fleet:
-    """All devices; each has a home of its own, which is open while its device takes part."""
+    """All devices; each has its own home, which is open while the device takes part."""
 
     def __init__(
         self, world: World, urls: tuple[str, str], folder: Path, connections: list[HttpTransport], way: Transport
@@ -39,7 +39,7 @@ class Fleet:
         self._world, self._urls, self._folder, self._connections, self._way = world, urls, folder, connections, way
 
     async def take_part(self, number: int) -> Participation:
-        """Let everybody whose turn it is take part in the round of this number, all at once."""
+        """Let every device of this round's cohort take part, all at once."""
         found = Participation()
         people = self._world.schedule.people_of(number).tolist()
         try:
@@ -47,7 +47,7 @@ class Fleet:
                 for person, connection in zip(people, self._connections, strict=True):
                     group.create_task(self._one(person, connection, found))
         except ExceptionGroup as several:
-            raise several.exceptions[0] from None  # the others have the same reason
+            raise several.exceptions[0] from None  # the others have the same cause
         return found
 
     async def _one(self, person: int, connection: HttpTransport, found: Participation) -> None:
@@ -63,7 +63,7 @@ class Fleet:
             found.troubled += outcome.trouble is not None
 
     def _open(self, person: int) -> Context:
-        """Open a device's home; the first time, log what its owner thinks."""
+        """Open a device's home; the first time, log its owner's ratings."""
         world, task_id = self._world, self._world.task.task_id
         home = Home(self._folder / f"device{person}", FileCipher(None))
         vault = Vault(home, random_bytes=lambda _: world.hold_out_key_of(person))  # drawn once, for the identity
@@ -83,7 +83,7 @@ class Fleet:
 
 @asynccontextmanager
 async def fleet_of(world: World, urls: tuple[str, str], folder: Path, way: Transport) -> AsyncIterator[Fleet]:
-    """Make a fleet with as many connections as a round has devices."""
+    """Create a fleet with as many connections as a round has devices."""
     async with AsyncExitStack() as stack:
         connections = [HttpTransport(urls) for _ in range(world.task.cohort)]
         for connection in connections:

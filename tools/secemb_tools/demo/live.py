@@ -1,4 +1,4 @@
-"""The demonstration as it happens: one line a round and a bar, or plain lines where there is no terminal."""
+"""The demonstration as it runs: one line per round and a progress bar, or plain lines without a terminal."""
 
 from collections import deque
 from types import TracebackType
@@ -10,13 +10,13 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from secemb_tools.demo.watch import Seen
+from secemb_tools.demo.rounds import RoundRecord
 
-LINES = 12  # rounds that are shown together
-_COLUMNS = ("round", "", "retrieved", "uploaded", "matched", "dropped", "seconds", "fleet RMSE", "kB a device", "model")
+LINES = 12  # rounds shown at a time
+_COLUMNS = ("round", "", "retrieved", "uploaded", "matched", "dropped", "seconds", "fleet RMSE", "kB/device", "model")
 
 
-class View:
+class LiveView:
     """Shows rounds on a console."""
 
     def __init__(self, console: Console, *, rounds: int) -> None:
@@ -49,21 +49,21 @@ class View:
             self._live.stop()
 
     def say(self, words: str) -> None:
-        """Say what is being done."""
+        """Show what is being done."""
         self._bar.update(self._task, description=words)
         if self._live is not None:
             self._live.update(self._picture())
 
-    def show(self, seen: Seen, *, kilobytes: float) -> None:
+    def show(self, record: RoundRecord, *, kilobytes: float) -> None:
         """Add the line of a round."""
-        self._rmse = seen.figures.get("rmse", self._rmse)
-        line = _line(seen, self._rmse, kilobytes)
+        self._rmse = record.figures.get("rmse", self._rmse)
+        line = _line(record, self._rmse, kilobytes)
         self._lines.append(line)
         self._bar.advance(self._task)
         if self._live is not None:
             self._live.update(self._picture())
         else:
-            self._console.print(plain_line(seen, self._rmse, kilobytes, rounds=self._rounds), soft_wrap=True)
+            self._console.print(plain_line(record, self._rmse, kilobytes, rounds=self._rounds), soft_wrap=True)
 
     def _picture(self) -> Group:
         table = Table(*_COLUMNS, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
@@ -74,30 +74,30 @@ class View:
         return Group(table, self._bar) if self._lines else Group(self._bar)
 
 
-def plain_line(seen: Seen, rmse: float | None, kilobytes: float, *, rounds: int) -> str:
-    """Return the line of a round for a file or a pipe."""
+def plain_line(record: RoundRecord, rmse: float | None, kilobytes: float, *, rounds: int) -> str:
+    """Return a round as a line for a file or a pipe."""
     return (
-        f"round {seen.round} ({seen.round + 1}/{rounds}) {seen.kind}: {seen.retrieved} retrieved, "
-        f"{seen.uploaded} uploaded, {seen.matched} matched, {seen.dropped} dropped, {seen.seconds:.1f} s, "
-        f"fleet RMSE {_error(rmse)}, {kilobytes:.0f} kB a device, model {seen.version}, "
-        f"digests {'equal' if seen.digests_equal else 'DIFFER'}"
+        f"round {record.round} ({record.round + 1}/{rounds}) {record.kind}: {record.retrieved} retrieved, "
+        f"{record.uploaded} uploaded, {record.matched} matched, {record.dropped} dropped, {record.seconds:.1f} s, "
+        f"fleet RMSE {_error(rmse)}, {kilobytes:.0f} kB per device, model {record.version}, "
+        f"digests {'equal' if record.digests_equal else 'DIFFER'}"
     )
 
 
-def _line(seen: Seen, rmse: float | None, kilobytes: float) -> tuple[str, ...]:
-    fresh = "rmse" in seen.figures
-    equal = "[green]=[/green]" if seen.digests_equal else "[red]≠[/red]"
+def _line(record: RoundRecord, rmse: float | None, kilobytes: float) -> tuple[str, ...]:
+    fresh = "rmse" in record.figures
+    equal = "[green]=[/green]" if record.digests_equal else "[red]≠[/red]"
     return (
-        str(seen.round),
-        "[cyan]evaluate[/cyan]" if fresh else seen.kind,
-        str(seen.retrieved),
-        str(seen.uploaded),
-        str(seen.matched),
-        str(seen.dropped),
-        f"{seen.seconds:.1f}",
+        str(record.round),
+        "[cyan]evaluate[/cyan]" if fresh else record.kind,
+        str(record.retrieved),
+        str(record.uploaded),
+        str(record.matched),
+        str(record.dropped),
+        f"{record.seconds:.1f}",
         f"[bold]{_error(rmse)}[/bold]" if fresh else f"[dim]{_error(rmse)}[/dim]",
         f"{kilobytes:.0f}",
-        f"v{seen.version} {seen.digest[:6]} {equal} {seen.digest[:6] if seen.digests_equal else 'other'}",
+        f"v{record.version} {record.digest[:6]} {equal} {record.digest[:6] if record.digests_equal else 'other'}",
     )
 
 

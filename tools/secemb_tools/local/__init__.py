@@ -1,4 +1,4 @@
-"""Both services on this machine, each in a process of its own: for demonstrations and measurements."""
+"""Both servers on this machine, each in its own process: for demonstrations and measurements."""
 
 from secemb_tools.local.pair import Pair
 from secemb_tools.local.service import Service, Usage

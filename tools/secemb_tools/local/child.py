@@ -1,4 +1,4 @@
-"""`secemb serve` as a child that does not outlive its parent, however that ends."""
+"""`secemb serve` as a child process that ends with its parent, however that ends."""
 
 import ctypes
 import os
@@ -10,15 +10,15 @@ _PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the system send SIGTERM when the parent has gone; other systems than Linux have no such thing."""
+    """Ask the system for a SIGTERM when the parent has ended; only Linux can do this."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it has gone already
+    if os.getppid() != parent:  # it has ended already
         raise SystemExit(1)
 
 
 def main(folder: str, parent: str) -> None:
-    """Serve until a signal, or until the parent has gone."""
+    """Serve until a signal, or until the parent has ended."""
     end_with_parent(int(parent))
     from secemb_shared.errors import SecEmbError
     from secemb_tools.operate.settings import serve, settings_at

@@ -1,4 +1,4 @@
-"""Two services for one task: set up as docs/operating.md says, started together, and ended together."""
+"""Two servers for one task: set up as in docs/operating.md, started and stopped together."""
 
 import shutil
 import time
@@ -13,7 +13,7 @@ from secemb_party.storage.files import write_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import StartError
 from secemb_tools.local.service import HERE, Service, free_ports
-from secemb_tools.operate.home import SECRET, Addresses, Home, install, private_pem
+from secemb_tools.operate.directory import SECRET, Addresses, ServerDirectory, install, private_pem
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.tasks import write_task
 
@@ -22,10 +22,10 @@ _PAUSE = 0.05
 
 
 class Pair:
-    """Two services with directories of their own, mutual TLS between them, SQLite, and enrolment open to anybody.
+    """Two servers, each with its directory, mutual TLS between them, SQLite, and open enrolment.
 
-    With `relayed` the task is made one whose devices may send everything through server 0; a task that is one already
-    comes with the `identity` of server 1 that it names.
+    With `relayed` the task becomes one whose devices may send everything through server 0; for a task that is one
+    already, give server 1's `identity`, whose public half it contains.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Pair:
         self.servers = (Service(0, folder / "server0", ports[0]), Service(1, folder / "server1", ports[1]))
         self._folder, self._evaluate_every = folder, evaluate_every
         self.peer_port = ports[2]
-        self.peer_via: int | None = None  # a port of this machine that leads there, for who wants to stand in between
+        self.peer_via: int | None = None  # a port of this machine that forwards there, for measurements in between
         self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
 
     @property
@@ -52,7 +52,7 @@ class Pair:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Run both services."""
+        """Run both servers."""
         try:
             for pause in self.starting():
                 time.sleep(pause)
@@ -61,24 +61,24 @@ class Pair:
             self.stop()
 
     def starting(self) -> Iterator[float]:
-        """Start both services; yield pauses, which the caller makes as it can, until both are ready."""
+        """Start both servers; yield pauses, for the caller to sleep, until both are ready."""
         for server in self.servers:
             server.launch(self._variables(server.role))
         end = time.monotonic() + START_SECONDS
         for server in self.servers:
             while not server.answers("/readyz"):
                 if server.has_ended() or time.monotonic() > end:
-                    raise StartError(f"server {server.role} did not start: {server.last_words()}")
+                    raise StartError(f"server {server.role} did not start: {server.failure()}")
                 yield _PAUSE
 
     def check(self) -> None:
-        """Raise if a service has ended by itself."""
+        """Raise if a server has stopped by itself."""
         for server in self.servers:
             if server.has_ended():
-                raise StartError(f"server {server.role} has ended by itself: {server.last_words()}")
+                raise StartError(f"server {server.role} stopped unexpectedly: {server.failure()}")
 
     def stop(self) -> None:
-        """End both processes in good order."""
+        """Stop both processes cleanly."""
         for server in self.servers:
             server.terminate()
         for server in self.servers:
@@ -101,7 +101,7 @@ class Pair:
             at = Addresses(host=HERE, bind=HERE, port=server.port, peer_bind=HERE, peer_port=peer_port)
             server.operator_token = install(server.folder, server.role, at).operator_token
         if identity is not None:
-            write_file(Home(second.folder).relay_identity, private_pem(identity), mode=SECRET)
+            write_file(ServerDirectory(second.folder).relay_identity, private_pem(identity), mode=SECRET)
         if relayed:
             self.task = replace(self.task, relay_key=export_pair(second.folder).relay_key or "")
         write_task(self.task, self._folder / "task")

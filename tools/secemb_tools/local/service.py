@@ -1,4 +1,4 @@
-"""One service in a process of its own, the ports it listens on, and what it uses."""
+"""A server in its own process: its ports, its log and the resources it uses."""
 
 import os
 import re
@@ -15,20 +15,19 @@ from typing import Any
 import httpx
 
 HERE = "127.0.0.1"
-# Below those that systems give to clients: until the service listens, nobody else is given its port by chance.
+# Below the range that systems assign to clients: until the server listens, no client gets its port by chance.
 _FOR_SERVICES = range(15_000, 32_000)
 
 
 def free_ports(count: int, among: Sequence[int] = _FOR_SERVICES) -> list[int]:
-    """Return different ports that nobody listens on, in random order."""
+    """Return different free ports, in random order."""
     return list(islice(filter(_is_free, SystemRandom().sample(among, len(among))), count))
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as services do: remains of old connections do no harm
+        # As servers do: closed connections do not block a port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HERE, port))
         except OSError:
@@ -43,7 +42,7 @@ _ASK_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What one service has used so far."""
+    """The resources that one server has used so far."""
 
     cpu_seconds: float
     kernel_seconds: dict[str, float]  # by operation
@@ -52,13 +51,13 @@ class Usage:
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process has used; this needs a system with /proc."""
+    """Return the processor time that a process has used; needs /proc."""
     fields = (_PROC / str(pid) / "stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Service:
-    """One service and its process."""
+    """One server and its process."""
 
     def __init__(self, role: int, folder: Path, port: int) -> None:
         self.role, self.folder, self.port = role, folder, port
@@ -68,18 +67,18 @@ class Service:
 
     @property
     def log(self) -> Path:
-        """Return where the service writes what it has to say."""
+        """Return the path of the server's log."""
         return self.folder.with_suffix(".log")
 
     @property
     def pid(self) -> int:
-        """Return the number of the process."""
+        """Return the process id."""
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid
 
     def launch(self, variables: dict[str, str]) -> None:
-        """Start the process; a Ctrl-C at the terminal does not reach it, so that whoever started it decides."""
+        """Start the process in its own session: Ctrl-C at the terminal does not reach it, the parent stops it."""
         command = [sys.executable, "-m", "secemb_tools.local.child", str(self.folder), str(os.getpid())]
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -87,11 +86,11 @@ class Service:
             )
 
     def has_ended(self) -> bool:
-        """Tell whether the process is gone."""
+        """Tell whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
-    def last_words(self) -> str:
-        """Return how the process ended, if it has, and the last lines of its log that are more than routine."""
+    def failure(self) -> str:
+        """Return how the process ended, if it has, and the last lines of its log above the level of info."""
         code = None if self._process is None else self._process.poll()
         ended = "" if code is None else f"killed by signal {-code}" if code < 0 else f"exit code {code}"
         lines = self.log.read_text(errors="replace").splitlines()
@@ -99,19 +98,19 @@ class Service:
         return "\n".join([ended, *telling[-5:]])[:2000]
 
     def answers(self, path: str) -> bool:
-        """Tell whether the service says that all is well at this address."""
+        """Tell whether the server answers 200 at this path."""
         try:
             return httpx.get(self.url + path, timeout=5, trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
 
     def terminate(self) -> None:
-        """Ask the process to end in good order."""
+        """Ask the process to stop."""
         if self._process is not None:
             self._process.terminate()
 
     def wait(self) -> None:
-        """Wait until the process has ended; one that does not is killed."""
+        """Wait until the process has ended; kill it if it does not."""
         if self._process is None:
             return
         try:
@@ -122,13 +121,13 @@ class Service:
         self._process = None
 
     def ask(self, path: str) -> Any:
-        """Return what the operator's interface says."""
+        """Return an answer of the operator API."""
         headers = {"authorization": f"Bearer {self.operator_token}"}
         answer = httpx.get(f"{self.url}/v1/operator/{path}", headers=headers, timeout=_ASK_SECONDS, trust_env=False)
         return answer.raise_for_status().json()
 
     def usage(self) -> Usage:
-        """Read the process's own accounts and its metrics; this needs a system with /proc."""
+        """Read the process's statistics and its metrics; needs /proc."""
         text = httpx.get(f"{self.url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
@@ -136,11 +135,11 @@ class Service:
         return Usage(processor_seconds(self.pid), operations, self._memory(), float(lag[0]))
 
     def cpu_seconds(self) -> float | None:
-        """Return the processor time that the process has used, or None where the system has no /proc."""
+        """Return the processor time that the process has used, or None without /proc."""
         return processor_seconds(self.pid) if (_PROC / str(self.pid) / "stat").exists() else None
 
     def endings(self) -> list[tuple[float, int]]:
-        """Return, for each published round, the seconds from sealing to published and how many sessions counted."""
+        """Return, for each published round, the seconds from sealing to publishing and the sessions counted."""
         rounds = self.ask("rounds")
         return [(one["ended_at"] - one["sealing_at"], one["counted"]) for one in rounds if one["state"] == "published"]
 
@@ -150,5 +149,5 @@ class Service:
 
 
 def _own(variables: dict[str, str]) -> dict[str, str]:
-    """Return the process's variables without settings that somebody made for another server."""
+    """Return this process's variables without settings meant for another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SECEMB_")} | variables

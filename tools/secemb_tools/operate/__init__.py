@@ -1,4 +1,1 @@
-"""What an operator types: set a server up, pair it with the other one, check it, run it.
-
-Exit codes: 0 done; 1 refused or found faulty, and the output names the fix; 2 the command was written wrongly.
-"""
+"""What an operator does with a server: create its directory, pair it with the other server, check it, run it."""

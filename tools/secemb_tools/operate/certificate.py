@@ -1,4 +1,4 @@
-"""Certificates of the peer channel: self-signed, because each server accepts exactly one and knows it beforehand."""
+"""Certificates of the peer channel: self-signed, because each server accepts exactly one and has it in advance."""
 
 import hashlib
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from secemb_tools.errors import OperationError
 
 DAYS = 730
 _BACKDATED = timedelta(hours=1)  # the other server's clock may be behind
-_LONGEST_NAME = 64  # of a common name; the names that count stand in the extension
+_LONGEST_NAME = 64  # of a common name; the names that are checked are in the extension
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -29,7 +29,7 @@ class Identity:
 def make_identity(host: str, *, days: float = DAYS) -> Identity:
     """Return a new P-256 key and a certificate for this host name or address.
 
-    P-256 and not Ed25519: every TLS proxy that an organisation may put in between knows it.
+    P-256 and not Ed25519: every TLS proxy that an organisation may put in between supports it.
     """
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:_LONGEST_NAME])])
@@ -59,23 +59,23 @@ def read_certificate(pem: bytes) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(pem)
     except ValueError:
-        raise OperationError("this is not a PEM certificate; export the pair file again") from None
+        raise OperationError("not a PEM certificate; export the pair file again") from None
 
 
 def fingerprint(pem: bytes) -> str:
-    """Return the SHA-256 of a certificate in groups that can be read over the telephone."""
-    return spoken(read_certificate(pem).fingerprint(SHA256()))
+    """Return the SHA-256 of a certificate in groups that can be read aloud over the telephone."""
+    return grouped(read_certificate(pem).fingerprint(SHA256()))
 
 
-def spoken(digest: bytes) -> str:
+def grouped(digest: bytes) -> str:
     """Return a digest in groups of four digits."""
     text = digest.hex()
     return " ".join(text[at : at + 4] for at in range(0, len(text), 4))
 
 
-def short_hash(data: bytes) -> str:
+def grouped_hash(data: bytes) -> str:
     """Return the SHA-256 of public bytes, written to be compared."""
-    return spoken(hashlib.sha256(data).digest())
+    return grouped(hashlib.sha256(data).digest())
 
 
 def hosts(certificate: x509.Certificate) -> set[str]:
@@ -101,7 +101,7 @@ def _name(host: str) -> x509.GeneralName:
     try:
         return x509.DNSName(host)
     except ValueError:
-        raise OperationError("--host must be a host name in ASCII or an IP address") from None
+        raise OperationError("--host must be a host name in ASCII, or an IP address") from None
 
 
 def _signs_only() -> x509.KeyUsage:

@@ -1,8 +1,9 @@
-"""The model files of one server: which versions there are, one of them for serving, or the first one from elsewhere."""
+"""The versions of the model that a server holds: list, describe, export, and import the first one."""
 
 from pathlib import Path
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from secemb_party.errors import SchemaMissingError
 from secemb_party.ledger import Ledger, ModelVersion
@@ -13,19 +14,54 @@ from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.tasks import read_task
 
-Row = dict[str, object]
+
+class VersionRow(TypedDict):
+    """One version of the model."""
+
+    version: int
+    digest: str
+    published: bool
+    file: bool  # whether its weights are on this server
 
 
-async def list_versions(settings: Settings) -> list[Row]:
-    """Return the versions that the ledger or the data directory know."""
+class VersionSummary(VersionRow):
+    """The size of a version and the norms of its vectors."""
+
+    items: int
+    row_width: int
+    dense_size: int
+    bytes: int
+    mean_row_norm: float
+    largest_row_norm: float
+    mean_bias: float
+    dense_norm: float
+
+
+class ExportedVersion(TypedDict):
+    """A version written to a file."""
+
+    version: int
+    digest: str
+    file: str
+
+
+class ImportedVersion(TypedDict):
+    """A version read from a file."""
+
+    version: int
+    digest: str
+
+
+async def list_versions(settings: Settings) -> list[VersionRow]:
+    """Return the versions in the ledger or the data directory."""
     task = read_task(settings.task.file)
     store = _store(settings, task)
     known = {one.version: one for one in await _recorded(settings, task)}
     return [_row(version, known.get(version), store) for version in sorted({*known, *store.versions()})]
 
 
-async def export(settings: Settings, version: int | None, path: Path, *, split_bias: bool) -> Row:
-    """Write a published version to a file for serving; without a number the latest."""
+async def export(settings: Settings, version: int | None, path: Path, *, split_bias: bool) -> ExportedVersion:
+    """Write a published version to a file for serving; by default the latest."""
     task = read_task(settings.task.file)
     store = _store(settings, task)
     published = {one.version: one for one in await _recorded(settings, task) if one.published_at is not None}
@@ -33,17 +69,17 @@ async def export(settings: Settings, version: int | None, path: Path, *, split_b
         raise OperationError("no version is published yet; start both servers first")
     chosen = max(published) if version is None else version
     if chosen not in published:
-        raise OperationError(f"version {chosen} is not published; secemb model list shows those that are")
+        raise OperationError(f"version {chosen} is not published; see secemb model list")
     if store.load(chosen).digest != published[chosen].digest:
         raise OperationError(
-            f"the file of version {chosen} is not what was published; restore it from the other server"
+            f"the file of version {chosen} differs from what was published; restore it from the other server"
         )
     _write(store, chosen, path, split_bias)
     return {"version": chosen, "digest": published[chosen].digest.hex(), "file": str(path)}
 
 
-async def describe(settings: Settings, version: int | None) -> Row:
-    """Return the size of a version and the lengths of its vectors; without a number of the latest."""
+async def describe(settings: Settings, version: int | None) -> VersionSummary:
+    """Return the size of a version and the norms of its vectors; by default of the latest."""
     task = read_task(settings.task.file)
     known = {one.version: one for one in await _recorded(settings, task)}
     chosen = version if version is not None else max((one for one in known if known[one].published_at), default=None)
@@ -51,27 +87,27 @@ async def describe(settings: Settings, version: int | None) -> Row:
         raise OperationError("no version is published yet; start both servers first")
     store = _store(settings, task)
     if chosen not in store.versions():
-        raise OperationError(f"version {chosen} is not kept here; secemb model list shows those that are")
+        raise OperationError(f"version {chosen} is not stored here; see secemb model list")
     model = store.load(chosen)
-    lengths = np.linalg.norm(model.rows.astype(np.float64), axis=1)
+    norms = np.linalg.norm(model.rows.astype(np.float64), axis=1)
     return {
         **_row(chosen, known.get(chosen), store),
         "items": model.shape.items,
         "row_width": model.shape.width,
         "dense_size": model.shape.dense,
         "bytes": 4 * model.shape.numbers,
-        "mean_row_norm": float(lengths.mean()),
-        "largest_row_norm": float(lengths.max()),
+        "mean_row_norm": float(norms.mean()),
+        "largest_row_norm": float(norms.max()),
         "mean_bias": float(model.rows[:, -1].mean()),
         "dense_norm": float(np.linalg.norm(model.dense.astype(np.float64))),
     }
 
 
-async def import_first(settings: Settings, path: Path) -> Row:
-    """Take the weights of a file as version 0, before the server's first start."""
+async def import_first(settings: Settings, path: Path) -> ImportedVersion:
+    """Use the weights in a file as version 0, before the server's first start."""
     task = read_task(settings.task.file)
     if await _recorded(settings, task):
-        raise OperationError("this task has begun; import before the first start, or create a new task for new weights")
+        raise OperationError("this task has begun; import weights before the first start, or create a new task")
     model = import_weights(_store(settings, task), task.task_id, Shape.of(task), path)
     return {"version": model.version, "digest": model.digest.hex()}
 
@@ -94,7 +130,7 @@ def _store(settings: Settings, task: TaskSpec) -> ModelFiles:
     return ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task))
 
 
-def _row(version: int, known: ModelVersion | None, store: ModelFiles) -> Row:
+def _row(version: int, known: ModelVersion | None, store: ModelFiles) -> VersionRow:
     held = version in store.versions()
     return {
         "version": version,

@@ -1,4 +1,4 @@
-"""The operator API of a server, called from anywhere: its address and the operator's token are enough."""
+"""A client of a server's operator API: its address and the operator token are all it needs."""
 
 import os
 import time
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
+from typing_extensions import TypedDict
 
 from secemb_tools.errors import OperationError, UnreachableError
 
@@ -15,8 +16,8 @@ _SECONDS = 15.0
 
 
 @dataclass(slots=True)
-class OperatorLine:
-    """A connection to one server's operator interface."""
+class OperatorClient:
+    """A connection to one server's operator API."""
 
     url: str
     token: str = field(repr=False)
@@ -24,7 +25,7 @@ class OperatorLine:
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
-            raise OperationError(f"{self.url} is no address; write http://host:port or https://host")
+            raise OperationError(f"{self.url} is not an address; write http://host:port or https://host")
         headers = {"authorization": f"Bearer {self.token}"}
         self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_SECONDS, trust_env=False)
 
@@ -35,15 +36,15 @@ class OperatorLine:
         self._client.close()
 
     def get(self, path: str) -> Any:
-        """Return what a page of the interface says."""
+        """Return the answer to a GET."""
         return self._ask("GET", path)
 
     def post(self, path: str, **query: int) -> Any:
-        """Ask the server to do something."""
+        """Return the answer to a POST."""
         return self._ask("POST", path, query)
 
     def readiness(self) -> dict[str, Any]:
-        """Return what the server says about itself to anybody."""
+        """Return the server's public readiness report."""
         try:
             found: dict[str, Any] = self._client.get("/readyz").json()
         except (httpx.HTTPError, ValueError) as error:
@@ -57,8 +58,8 @@ class OperatorLine:
             raise self._away(error) from None
         if answer.status_code == 401:
             raise OperationError(
-                f"{self.url} does not know this token; put the one that `secemb init` printed for this server "
-                f"into --token-file or {VARIABLE}"
+                f"{self.url} does not accept this token; put the one that `secemb init` printed for this server "
+                f"in --token-file or {VARIABLE}"
             )
         if answer.is_error:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
@@ -71,19 +72,19 @@ class OperatorLine:
 
 
 def tokens_for(count: int, files: list[Path]) -> list[str]:
-    """Return a token for each server, from files or from the variable: others can see what is on a command line."""
+    """Return a token for each server, from files or from the variable: command lines are visible to other users."""
     found = [path.read_text(encoding="utf-8", errors="replace").strip() for path in files] or os.environ.get(
         VARIABLE, ""
     ).split()
     if len(found) != count:
         raise OperationError(
-            f"{count} tokens are needed and {len(found)} are here; give one --token-file for each --server, or put the "
-            f"tokens into {VARIABLE}, separated by spaces"
+            f"{count} tokens are needed and {len(found)} were given; give one --token-file for each --server, or put "
+            f"the tokens in {VARIABLE}, separated by spaces"
         )
     if not all(token.isascii() and token.isprintable() for token in found):
         raise OperationError(
-            "a token has characters that no token has; copy it again, as `secemb init` printed it, into --token-file "
-            f"or {VARIABLE}"
+            "a token contains characters that tokens never have; copy it again, as `secemb init` printed it, to "
+            f"--token-file or {VARIABLE}"
         )
     return found
 
@@ -99,28 +100,37 @@ def _detail(answer: httpx.Response) -> str:
 _PAUSE = 0.2
 
 
-def published_version(line: OperatorLine) -> int:
+class Rollback(TypedDict):
+    """The outcome of a rollback."""
+
+    source: int  # the version whose weights are published again
+    seen: int  # the version that was published before
+    made: int | None  # the new version, once there is one
+    state: str
+
+
+def published_version(client: OperatorClient) -> int:
     """Return the version that devices read now."""
-    overview = line.get("overview")
+    overview = client.get("overview")
     if overview["role"] != 0:
-        raise OperationError("server 0 decides about the model; give its address and its operator's token")
+        raise OperationError("server 0 decides about the model; give its address and its operator token")
     if overview["model_version"] is None:
         raise OperationError("no version is published yet; start both servers first")
     return int(overview["model_version"])
 
 
-def roll_back(line: OperatorLine, version: int, *, seen: int, wait: float) -> dict[str, Any]:
-    """Ask for an older version, wait until that is done, and return what became of it."""
-    rollback = line.post(f"models/{version}/rollback", seen=seen)
+def roll_back(client: OperatorClient, version: int, *, seen: int, wait: float) -> Rollback:
+    """Request an older version, wait until it is published, and return the outcome."""
+    rollback = client.post(f"models/{version}/rollback", seen=seen)
     end = time.monotonic() + wait
     while rollback["ended_at"] is None and time.monotonic() < end:
         time.sleep(_PAUSE)
-        rollback = next(one for one in line.get("rollbacks") if (one["source"], one["seen"]) == (version, seen))
+        rollback = next(one for one in client.get("rollbacks") if (one["source"], one["seen"]) == (version, seen))
     if rollback["reason"] is not None:
-        raise OperationError(f"version {version} cannot come back: {rollback['reason']}")
+        raise OperationError(f"version {version} cannot be restored: {rollback['reason']}")
     return {
         "source": version,
         "seen": seen,
         "made": rollback["made"],
-        "state": "done" if rollback["ended_at"] is not None else "waits for the end of the open round",
+        "state": "done" if rollback["ended_at"] is not None else "waiting for the open round to end",
     }

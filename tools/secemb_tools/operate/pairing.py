@@ -1,8 +1,8 @@
-"""What two operators tell each other before their servers can talk: public material only, in one file each way.
+"""Pair files: what the operators exchange before their servers can talk, one file each way, public keys only.
 
-From both: the certificate of the peer channel. From server 1: its address and its relay identity. From server 0: the
-hash of its bearer, the public key of its tickets, and the task. Nothing in a pair file is secret, but it must arrive
-unaltered: the operators compare the fingerprints by another way, such as the telephone.
+Both send the certificate of the peer channel. Server 1 adds its address and its relay identity; server 0 adds the hash
+of its bearer token, the public key of its tickets, and the task. Nothing in a pair file is secret, but it must arrive
+unaltered: the operators compare fingerprints over another channel, such as the telephone.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NotRequired, Self
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import (
@@ -20,19 +20,32 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import TypedDict
 
 from secemb_party.storage.files import write_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.certificate import fingerprint, hosts, read_certificate, short_hash, spoken
-from secemb_tools.operate.home import PUBLIC, SECRET, Home, write_new
+from secemb_tools.operate.certificate import fingerprint, grouped, grouped_hash, hosts, read_certificate
+from secemb_tools.operate.directory import PUBLIC, SECRET, ServerDirectory, write_new
 
 _LARGEST = 1 << 16
 _URL_LINE = re.compile(r'^url = "https://[^"\n]*"', re.MULTILINE)  # not the database's
 
 
+class Fingerprints(TypedDict):
+    """What two operators compare; server 0 and server 1 have different keys."""
+
+    role: int
+    certificate: str
+    peer_url: NotRequired[str]
+    relay_key: NotRequired[str]
+    bearer_hash: NotRequired[str]
+    ticket_key: NotRequired[str]
+    task_id: NotRequired[str]
+
+
 class PairFile(BaseModel):
-    """One server's public material."""
+    """One server's public keys and addresses."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,15 +61,15 @@ class PairFile(BaseModel):
     @model_validator(mode="after")
     def _belongs_to_its_role(self) -> Self:
         if (self.role == 1) != (self.peer_url is not None) or (self.role == 0) != (self.token_sha256 is not None):
-            raise ValueError("server 1 tells its address, server 0 the hash of its bearer")
+            raise ValueError("server 1 gives its address, server 0 the hash of its bearer token")
         if self.role == 0 and self.relay_key is not None:
             raise ValueError("only server 1 has a relay identity")
         return self
 
 
 def export_pair(folder: Path) -> PairFile:
-    """Return the public material of the server in this directory."""
-    home, settings = Home(folder), _settings(folder)
+    """Return the pair file of the server in this directory."""
+    home, settings = ServerDirectory(folder), _settings(folder)
     role, certificate = settings["role"], home.certificate.read_bytes()
     if role == 1:
         return PairFile(
@@ -67,7 +80,7 @@ def export_pair(folder: Path) -> PairFile:
         )
     if not home.task.exists() or not home.ticket_key.exists():
         raise OperationError(
-            f"{home.task} and {home.ticket_key} are not both there; run secemb task create and copy its server0 files"
+            f"{home.task} and {home.ticket_key} must both exist; run secemb task create and copy its server0 files"
         )
     return PairFile(
         role=0,
@@ -79,13 +92,13 @@ def export_pair(folder: Path) -> PairFile:
 
 
 def import_pair(folder: Path, path: Path, *, replace: bool) -> PairFile:
-    """Take over the other server's public material; what is there already must be the same unless `replace`."""
-    home, settings, pair = Home(folder), _settings(folder), read_pair(path)
+    """Store the other server's keys and addresses; those stored before must be the same unless `replace`."""
+    home, settings, pair = ServerDirectory(folder), _settings(folder), read_pair(path)
     if pair.role == settings["role"]:
-        raise OperationError(f"{path} comes from a server {pair.role}, and so does this directory: exchange the files")
+        raise OperationError(f"{path} comes from a server {pair.role} like this one: exchange the files")
     _check(pair)
     put = _replace if replace else _keep_or_write
-    put(home.partner_certificate(pair.role), pair.certificate.encode(), PUBLIC)
+    put(home.peer_certificate(pair.role), pair.certificate.encode(), PUBLIC)
     if pair.role == 1:
         _write_url(home.settings, pair.peer_url or "")
         return pair
@@ -105,24 +118,22 @@ def read_pair(path: Path) -> PairFile:
             raise ValueError
         return PairFile.model_validate_json(data)
     except (ValidationError, ValueError):
-        raise OperationError(
-            f"{path} is not a pair file; the other operator makes one with secemb pair export"
-        ) from None
+        raise OperationError(f"{path} is not a pair file; ask the other operator to run secemb pair export") from None
 
 
-def spoken_facts(pair: PairFile) -> dict[str, object]:
-    """Return what the operators read to each other."""
-    facts: dict[str, object] = {"role": pair.role, "certificate": fingerprint(pair.certificate.encode())}
+def fingerprints(pair: PairFile) -> Fingerprints:
+    """Return what the operators compare."""
+    facts: Fingerprints = {"role": pair.role, "certificate": fingerprint(pair.certificate.encode())}
     if pair.peer_url is not None:
         facts["peer_url"] = pair.peer_url
     if pair.relay_key is not None:
-        facts["relay_key"] = spoken(bytes.fromhex(pair.relay_key))
+        facts["relay_key"] = grouped(bytes.fromhex(pair.relay_key))
     if pair.token_sha256 is not None:
-        facts["bearer_hash"] = spoken(bytes.fromhex(pair.token_sha256))
+        facts["bearer_hash"] = grouped(bytes.fromhex(pair.token_sha256))
     if pair.ticket_public is not None:
-        facts["ticket_key"] = short_hash(pair.ticket_public.encode())
+        facts["ticket_key"] = grouped_hash(pair.ticket_public.encode())
     if pair.task is not None:
-        facts["task_id"] = spoken(TaskSpec.decode(pair.task.encode()).task_id)
+        facts["task_id"] = grouped(TaskSpec.decode(pair.task.encode()).task_id)
     return facts
 
 
@@ -132,7 +143,7 @@ def dump(pair: PairFile) -> str:
 
 
 def _check(pair: PairFile) -> None:
-    """Refuse what this server could not use later, before anything is written."""
+    """Refuse keys that this server could not use, before anything is written."""
     read_certificate(pair.certificate.encode())
     if pair.task is not None:
         TaskSpec.decode(pair.task.encode())
@@ -140,14 +151,14 @@ def _check(pair: PairFile) -> None:
         try:
             load_pem_public_key(pair.ticket_public.encode())
         except (ValueError, UnsupportedAlgorithm):
-            raise OperationError("the pair file's ticket key is not a public key; let it be exported again") from None
+            raise OperationError("the ticket key is not a public key; ask for a new pair file") from None
 
 
 def _settings(folder: Path) -> dict[str, Any]:
     """Read the settings as plain TOML: before pairing they name files that are not there yet."""
-    path = Home(folder).settings
+    path = ServerDirectory(folder).settings
     if not path.is_file():
-        raise OperationError(f"there is no {path}; run secemb init, or name the directory that it made")
+        raise OperationError(f"{path} not found; run secemb init, or name the directory that it created")
     try:
         settings = tomllib.loads(path.read_text())
     except ValueError as error:
@@ -160,7 +171,7 @@ def _settings(folder: Path) -> dict[str, Any]:
 def _peer_url(settings: dict[str, Any], certificate: bytes) -> str:
     names, port = sorted(hosts(read_certificate(certificate))), settings.get("peer", {}).get("port")
     if not names or not isinstance(port, int):
-        raise OperationError("the certificate names no host, or [peer] has no port; run secemb init anew")
+        raise OperationError("the certificate names no host, or [peer] has no port; run secemb init again")
     host = f"[{names[0]}]" if ":" in names[0] else names[0]
     return f"https://{host}:{port}"
 
@@ -180,7 +191,7 @@ def _relay_key(path: Path) -> str | None:
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, UnsupportedAlgorithm):
-        raise OperationError(f"{path} is not a private key; restore the one that secemb init made") from None
+        raise OperationError(f"{path} is not a private key; restore the one that secemb init created") from None
     return key.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
 
 
@@ -192,9 +203,7 @@ def _keep_or_write(path: Path, content: bytes, mode: int) -> None:
     if not path.exists():
         write_new(path, content, mode=mode)
     elif path.read_bytes().strip() != content.strip():
-        raise OperationError(
-            f"{path} holds something else; if the other server has changed it on purpose, add --replace"
-        )
+        raise OperationError(f"{path} has other content; if the other server has changed it on purpose, add --replace")
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
@@ -204,5 +213,5 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 def _write_url(path: Path, url: str) -> None:
     text = path.read_text()
     if len(_URL_LINE.findall(text)) != 1:
-        raise OperationError(f'{path} has been rearranged; write url = "{url}" into [peer] by hand')
+        raise OperationError(f'{path} has been rearranged; write url = "{url}" in [peer] by hand')
     write_file(path, _URL_LINE.sub(f'url = "{url}"', text).encode(), mode=SECRET)

@@ -1,4 +1,4 @@
-"""The line to server 1, tried before the first round."""
+"""The connection to server 1, tested before the first round."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -19,9 +19,9 @@ _LARGEST_SKEW = 10.0  # seconds; tickets and deadlines are in seconds since 1970
 
 
 async def check_peer(settings: Settings) -> AsyncIterator[Finding]:
-    """Call server 1 as server 0 will, and compare what it says."""
+    """Call server 1 as server 0 will, and compare its answer with this server's settings."""
     if settings.role == 1:
-        yield ok("peer", "server 0 calls this server: its operator's secemb check tries the line")
+        yield ok("peer", "server 0 calls this server: its operator's secemb check tests the connection")
         return
     host = urlsplit(settings.peer.url or "").hostname or ""
     names = hosts(read_certificate(settings.peer.peer_ca.read_bytes()))
@@ -45,30 +45,34 @@ async def check_peer(settings: Settings) -> AsyncIterator[Finding]:
 def _unreachable(error: Exception) -> Finding:
     text = str(error).lower()
     if "certificate_verify_failed" in text or "hostname mismatch" in text:
-        return fail("peer", "what answers is not server 1: another certificate", "secemb pair import its pair file")
+        return fail(
+            "peer",
+            "what answers is not server 1: it has another certificate",
+            "run secemb pair import with its pair file",
+        )
     if "alert" in text or isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
         return fail(
             "peer",
             "server 1 refused this server's certificate",
-            "let its operator secemb pair import this server's pair file, and restart it",
+            "ask its operator to run secemb pair import with this server's pair file, and to restart",
         )
-    fix = "start server 1 first; then see [peer] url and the firewalls between the two"
+    fix = "start server 1 first; then check [peer] url and the firewalls in between"
     return fail("peer", f"server 1 cannot be reached ({type(error).__name__})", fix)
 
 
 def _judge(settings: Settings, answer: httpx.Response) -> list[Finding]:
     if answer.status_code == 401:
-        fix = "let its operator secemb pair import this server's pair file, and restart it"
-        return [fail("peer", "server 1 does not know this server's bearer", fix)]
+        fix = "ask its operator to run secemb pair import with this server's pair file, and to restart"
+        return [fail("peer", "server 1 does not accept this server's bearer token", fix)]
     if answer.status_code != 200:
         return [fail("peer", f"server 1 answered {answer.status_code}", "see its log, and run secemb check there")]
     standing = StandingMessage.model_validate_json(answer.content)
-    found = [ok("peer", f"mutual TLS and bearer accepted; server 1 has published version {standing.version}")]
+    found = [ok("peer", f"mutual TLS and bearer token accepted; server 1 has published version {standing.version}")]
     if standing.task == read_task(settings.task.file).task_id.hex():
-        found.append(ok("same task", "server 1 serves the same task"))
+        found.append(ok("same task", "server 1 has the same task"))
     else:
         found.append(
-            fail("same task", "server 1 serves another task", "give both servers the files of one secemb task create")
+            fail("same task", "server 1 has another task", "give both servers the files of one secemb task create")
         )
     return [*found, *_clock(answer)]
 
@@ -78,5 +82,5 @@ def _clock(answer: httpx.Response) -> list[Finding]:
         return []
     skew = abs((datetime.now(UTC) - parsedate_to_datetime(date)).total_seconds())
     if skew > _LARGEST_SKEW:
-        return [warn("clock", f"the two clocks differ by {skew:.0f} seconds", "let both machines follow NTP")]
+        return [warn("clock", f"the two clocks differ by {skew:.0f} seconds", "synchronise both with NTP")]
     return [ok("clock", "the two clocks agree")]

@@ -1,4 +1,4 @@
-"""Privacy settings from a TOML file, and what a number of rounds with noise would cost."""
+"""Privacy settings from a TOML file, and what rounds with noise would cost."""
 
 import tomllib
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing_extensions import TypedDict
 
 from secemb_party.accountant import (
     Terms,
@@ -24,7 +25,7 @@ from secemb_tools.errors import OperationError
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-class Line(BaseModel):
+class Budget(BaseModel):
     """The budget of one kind of round."""
 
     model_config = ConfigDict(extra="forbid")
@@ -35,13 +36,13 @@ class Line(BaseModel):
     rounds: Annotated[int, Field(ge=1)] | None = None
 
 
-class Training(Line):
+class TrainingBudget(Budget):
     """The budget of training."""
 
     dense_clip: Positive | None = None
 
 
-class Promise(BaseModel):
+class PrivacyFile(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(extra="forbid")
@@ -49,67 +50,67 @@ class Promise(BaseModel):
     unit: Literal["user", "record"]
     delta: Annotated[float, Field(gt=0, lt=1)]
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
-    train: Training
-    survey: Line | None = None
-    evaluate: Line | None = None
+    train: TrainingBudget
+    survey: Budget | None = None
+    evaluate: Budget | None = None
 
 
 def read_privacy(path: Path, *, rounds: int, ring: Ring) -> Privacy:
-    """Return the privacy settings in a file, for a task of so many rounds in this ring."""
-    promise = _read(path)
-    train = promise.train
+    """Return the privacy settings in a file, for a task with this many rounds in this ring."""
+    file = _read(path)
+    train = file.train
     return Privacy(
-        unit=promise.unit,
-        delta=_text(promise.delta),
-        sampling_rate=_text(promise.sampling_rate) if promise.sampling_rate is not None else "",
-        train=_line(promise, train, ring, rounds),
+        unit=file.unit,
+        delta=_text(file.delta),
+        sampling_rate=_text(file.sampling_rate) if file.sampling_rate is not None else "",
+        train=_line(file, train, ring, rounds),
         dense_clip=_steps(train.dense_clip, ring) if train.dense_clip is not None else 0,
-        survey=_line(promise, promise.survey, SUM_RING, 1) if promise.survey is not None else None,
-        evaluate=_line(promise, promise.evaluate, SUM_RING, rounds) if promise.evaluate is not None else None,
+        survey=_line(file, file.survey, SUM_RING, 1) if file.survey is not None else None,
+        evaluate=_line(file, file.evaluate, SUM_RING, rounds) if file.evaluate is not None else None,
     )
 
 
-def _read(path: Path) -> Promise:
+def _read(path: Path) -> PrivacyFile:
     try:
-        return Promise.model_validate(tomllib.loads(path.read_text()))
+        return PrivacyFile.model_validate(tomllib.loads(path.read_text()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise OperationError(f"{path} is not TOML: {error}") from None
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, one['loc']))}: {one['msg'].lower()}" for one in error.errors()]
-        raise OperationError(f"{path}: {'; '.join(faults)}. docs/privacy.md shows a whole file") from None
+        raise OperationError(f"{path}: {'; '.join(faults)}. docs/privacy.md has an example") from None
 
 
-def _line(promise: Promise, line: Line, ring: Ring, rounds: int) -> BudgetLine:
+def _line(file: PrivacyFile, line: Budget, ring: Ring, rounds: int) -> BudgetLine:
     multiplier = line.multiplier
     if multiplier is None:
         multiplier = float(
             solve_multiplier(
                 budget=line.epsilon,
-                delta=promise.delta,
+                delta=file.delta,
                 rounds=line.rounds or rounds,
-                sampling_rate=promise.sampling_rate,
+                sampling_rate=file.sampling_rate,
             )
         )
     return BudgetLine(clip=_steps(line.clip, ring), multiplier=_text(multiplier), epsilon=_text(line.epsilon))
 
 
 def _steps(clip: float, ring: Ring) -> int:
-    """Return a length in whole steps, rounded down: what is promised is not exceeded."""
+    """Return a clip in whole steps of the ring, rounded down so that the promised clip is not exceeded."""
     steps = int(clip * 2.0**ring.fraction_bits)
     if steps < 1:
-        raise OperationError(f"a clip of {clip:g} is shorter than the ring's smallest step; use more --fraction-bits")
+        raise OperationError(f"a clip of {clip:g} is below the ring's smallest step; use more --fraction-bits")
     return steps
 
 
 def _text(number: float) -> str:
-    """Return a number as specifications write it: no exponent, no trailing zeros, twelve digits behind the point."""
+    """Return a number as specifications write it: no exponent, no trailing zeros, at most twelve decimals."""
     text = f"{Decimal(repr(number)):.12f}"
     return text.rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrivacyInput:
-    """What is known of a task: its rounds, and noise or budget."""
+    """A number of rounds, with a given noise or a given budget."""
 
     rounds: int
     multiplier: float | None
@@ -118,8 +119,37 @@ class PrivacyInput:
     sampling_rate: float | None
 
 
-def project_costs(given: PrivacyInput) -> dict[str, object]:
-    """Return ε after all rounds, in three ways, and how many rounds the budget has room for."""
+class Projection(TypedDict):
+    """What rounds cost."""
+
+    multiplier: float
+    delta: float
+    sampling_rate: float | None
+    rounds: int
+    epsilon: float
+    epsilon_known: float
+    epsilon_by_divergence: float
+    budget: float | None
+    rounds_within_budget: int | None
+
+
+class Spending(TypedDict):
+    """What a server has spent of its budget, for one kind of round."""
+
+    kind: str
+    shares: int
+    epsilon: float
+    epsilon_known: float
+    delta: float
+    budget: float
+    projected: float
+    projected_known: float
+    remaining: int
+    exhausted: bool
+
+
+def project_costs(given: PrivacyInput) -> Projection:
+    """Return ε after all rounds, computed in three ways, and how many rounds the budget allows."""
     multiplier = given.multiplier
     if multiplier is None:
         solved = solve_multiplier(

@@ -1,4 +1,4 @@
-"""Server 1's relay keys as its operator sees and changes them, and the checks of them from either server."""
+"""Server 1's relay keys: list them, rotate them, and check them from either server."""
 
 import ssl
 import time
@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 import httpx
+from typing_extensions import TypedDict
 
 from secemb_party.errors import PeerUnavailableError, SettingsError
 from secemb_party.settings import Settings
@@ -23,15 +24,24 @@ from secemb_tools.operate.tasks import read_task
 _DAY = 86_400
 
 
-def rotate(settings: Settings, *, lead: int, overlap: int, days: int) -> dict[str, object]:
-    """Make the next key and return what may be shown of it."""
+class RelayKeyRow(TypedDict):
+    """What may be shown of a key."""
+
+    key_id: str
+    state: str
+    not_before: str
+    not_after: str
+
+
+def rotate(settings: Settings, *, lead: int, overlap: int, days: int) -> RelayKeyRow:
+    """Create the next key and return its public facts."""
     keys, now = _keys(settings), time.time()
     made = keys.rotate(now, lead=lead, overlap=overlap, life=days * _DAY)
     return _shown(made, now)
 
 
-def list_all(settings: Settings) -> list[dict[str, object]]:
-    """Return key id, state, beginning and end of every key."""
+def list_all(settings: Settings) -> list[RelayKeyRow]:
+    """Return id, state and dates of every key."""
     return [_shown(key, time.time()) for key in _keys(settings).held()]
 
 
@@ -40,14 +50,18 @@ def _keys(settings: Settings) -> RelayKeys:
         raise OperationError("relay keys are server 1's; run this in its directory")
     found = relay_keys(settings, TaskSpec.decode(settings.task.file.read_bytes().strip()))
     if found is None:
-        raise OperationError("this task is not relayed; secemb task create --server1 makes one that is")
+        raise OperationError("this task has no relay; create one that has with secemb task create --server1")
     return found
 
 
-def _shown(key: HeldKey, now: float) -> dict[str, object]:
+def _shown(key: HeldKey, now: float) -> RelayKeyRow:
     known = key.announced
-    times = {"not_before": _date(known.not_before), "not_after": _date(known.not_after)}
-    return {"key_id": known.key_id.hex(), "state": key.state(now), **times}
+    return {
+        "key_id": known.key_id.hex(),
+        "state": key.state(now),
+        "not_before": _date(known.not_before),
+        "not_after": _date(known.not_after),
+    }
 
 
 def _date(seconds: int) -> str:
@@ -55,15 +69,15 @@ def _date(seconds: int) -> str:
 
 
 _NAME = "relay key"
-_PARTS = 6  # of a key's life, of which the last is late: a server 1 that runs makes the next key when two are left
+_PARTS = 6  # of a key's life, of which the last is late: a running server 1 creates the next key when two are left
 
 
 async def check_relay(settings: Settings, *, offline: bool) -> AsyncIterator[Finding]:
-    """Yield nothing where devices must talk to both servers, or where it takes the line to server 1 to find out."""
+    """Yield nothing where devices call both servers, or where it would take a call to server 1 to find out."""
     try:
         task = read_task(settings.task.file)
     except SecEmbError:
-        return  # said already
+        return  # reported already
     if task.relays and settings.role == 1:
         yield _check_own(settings, task)
     elif task.relays and not offline:
@@ -71,31 +85,31 @@ async def check_relay(settings: Settings, *, offline: bool) -> AsyncIterator[Fin
 
 
 def judge_held(held: Sequence[HeldKey], now: float) -> Finding:
-    """Say how it stands with server 1's own keys."""
+    """Judge the keys that server 1 holds."""
     active = [key.announced for key in held if key.state(now) == ACTIVE]
     if not active:
-        return ok(_NAME, "none is active; server 1 makes one when the first device comes")
+        return ok(_NAME, "none is active yet; server 1 creates one when the first device asks")
     last = max(active, key=lambda key: key.not_after)
     if not last.has_left(now, _PARTS):
-        fix = "start server 1, which makes the next one; or secemb relay-key rotate"
-        return warn(_NAME, f"ends on {_day(last.not_after)}", fix)
+        fix = "start server 1, which creates the next one, or run secemb relay-key rotate"
+        return warn(_NAME, f"expires on {_day(last.not_after)}", fix)
     return ok(_NAME, f"valid until {_day(last.not_after)}")
 
 
 def judge_shown(task: TaskSpec, announcement: bytes, now: float) -> Finding:
-    """Say whether devices will seal to what server 1 announces."""
+    """Judge whether devices will accept the key that server 1 announces."""
     try:
         key = RelayKey.read(task, announcement)
     except MessageError:
         fix = "server 1 needs the identity that the task was created with, in [relay] identity_file"
-        return fail(_NAME, "server 1 signs with another identity than the task names", fix)
+        return fail(_NAME, "server 1 signs with an identity other than the task's", fix)
     if not key.is_current(now):
         dates = f"{_day(key.not_before)} to {_day(key.not_after)}"
-        return fail(_NAME, f"server 1 announces a key for {dates}", "let both machines follow NTP")
+        return fail(_NAME, f"server 1 announces a key for {dates}", "synchronise both clocks with NTP")
     if not key.has_left(now, _PARTS):
-        fix = "let server 1's operator run secemb relay-key rotate"
-        return warn(_NAME, f"server 1's key ends on {_day(key.not_after)}", fix)
-    return ok(_NAME, f"server 1 announces one, signed as the task says, valid until {_day(key.not_after)}")
+        fix = "ask server 1's operator to run secemb relay-key rotate"
+        return warn(_NAME, f"server 1's key expires on {_day(key.not_after)}", fix)
+    return ok(_NAME, f"server 1 announces one with the right signature, valid until {_day(key.not_after)}")
 
 
 def _check_own(settings: Settings, task: TaskSpec) -> Finding:
@@ -103,7 +117,7 @@ def _check_own(settings: Settings, task: TaskSpec) -> Finding:
         keys = relay_keys(settings, task)
         return judge_held(keys.held() if keys is not None else [], time.time())
     except SettingsError as error:
-        return fail(_NAME, str(error), "restore secrets/relay.key and data/relay-keys.json, or create the task anew")
+        return fail(_NAME, str(error), "restore secrets/relay.key and data/relay-keys.json, or create a new task")
 
 
 async def _check_shown(settings: Settings, task: TaskSpec) -> Finding:

@@ -1,4 +1,4 @@
-"""Every setting of a server, its value and where it comes from; and a server as a process."""
+"""The settings of a server: where each value comes from, and the server that runs with them."""
 
 import asyncio
 import os
@@ -8,16 +8,28 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from typing_extensions import TypedDict
 
+from secemb_party.ledger import Ledger
 from secemb_party.logs import configure_logs, get_logger
 from secemb_party.secret_file import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
 from secemb_shared.errors import SecEmbError
 from secemb_tools.errors import OperationError
 
+Shown = str | float | bool | None
 
-def settings_with_origins(config: Path) -> list[dict[str, object]]:
-    """Return a row for each setting: from a variable, from the file, or as it is by default."""
+
+class SettingRow(TypedDict):
+    """One setting; of a secret the file that contains it."""
+
+    setting: str
+    value: Shown
+    origin: str
+
+
+def settings_with_origins(config: Path) -> list[SettingRow]:
+    """Return a row for each setting: from a variable, from the file, or its default."""
     settings = settings_at(config)
     path = config / "secemb.toml" if config.is_dir() else config
     written = tomllib.loads(path.read_text())
@@ -49,15 +61,15 @@ def _origin(names: tuple[str, ...], written: dict[str, Any], variables: set[str]
     return f"file {path}"
 
 
-def _shown(value: object) -> object:
-    """Return a value that may be seen: of a secret the file that holds it."""
+def _shown(value: object) -> Shown:
+    """Return a value that may be shown: of a secret the file that contains it."""
     if isinstance(value, SecretFile):
         return f"{value.path} (secret, not shown)"
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def settings_at(path: Path, **variables: str) -> Settings:
-    """Return the settings in a file, or in the directory that `secemb init` made, with the variables over them."""
+    """Return the settings in a file, or in the directory that `secemb init` created, overridden by variables."""
     return load_settings(path / "secemb.toml" if path.is_dir() else path, {**os.environ, **variables})
 
 
@@ -72,10 +84,17 @@ def serve(settings: Settings) -> None:
         try:
             runner.run(run(settings))
         except SecEmbError:
-            raise  # its words are written for the operator
-        except Exception as error:  # the words of any other may quote a request
+            raise  # its message is written for the operator
+        except Exception as error:  # the message of any other may quote a request
             get_logger().critical("the server failed", exc_info=error)
-            raise OperationError("the server failed; its last log line says where") from None
+            raise OperationError("the server failed; see the last line of its log") from None
+
+
+async def upgrade_ledger(settings: Settings) -> None:
+    """Create the ledger's tables, or upgrade them to this version's schema."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    async with await Ledger.open(settings.ledger_url(), migrate=True) as ledger:
+        await ledger.ping()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -9,21 +9,64 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+from typing_extensions import TypedDict
 
 from secemb_shared.messages import TaskSpec
 from secemb_tools import output
 from secemb_tools.errors import UnreachableError
-from secemb_tools.operate.operator_api import OperatorLine
-
-_ROUND = (
-    *("number", "kind", "state", "admitted", "keys", "updates", "counted"),
-    *("opened_at", "join_until", "upload_until"),
-)
+from secemb_tools.operate.operator_api import OperatorClient
 
 
-def standing_of(lines: list[OperatorLine]) -> dict[str, Any]:
+class OpenRound(TypedDict):
+    """The round that a server has open."""
+
+    number: int
+    kind: str
+    state: str
+    admitted: int
+    keys: int
+    updates: int
+    counted: int | None
+    opened_at: float
+    join_until: float
+    upload_until: float
+
+
+class Failing(TypedDict):
+    """A readiness check that fails."""
+
+    check: str
+    ok: bool
+    hint: str | None
+
+
+class ServerStatus(TypedDict):
+    """The state of one server."""
+
+    url: str
+    role: int
+    ready: bool
+    checks: list[Failing]
+    task: str
+    task_id: str
+    cohort: int
+    round: OpenRound | None
+    model_version: int | None
+    model_digest: str | None
+    refusals: dict[str, int]
+
+
+class Status(TypedDict):
+    """The state of one server or two, and whether two agree."""
+
+    servers: list[ServerStatus]
+    same_task: bool | None
+    digests_equal: bool | None
+
+
+def read_status(clients: list[OperatorClient]) -> Status:
     """Return the state of each server, and whether two of them agree."""
-    servers = [_server(line) for line in lines]
+    servers = [_server(client) for client in clients]
     pair = len(servers) == 2
     return {
         "servers": servers,
@@ -32,68 +75,88 @@ def standing_of(lines: list[OperatorLine]) -> dict[str, Any]:
     }
 
 
-def _server(line: OperatorLine) -> dict[str, Any]:
-    overview, ready = line.get("overview"), line.readiness()
+def _server(client: OperatorClient) -> ServerStatus:
+    overview, ready = client.get("overview"), client.readiness()
     task = TaskSpec.decode(overview["task"].encode())
-    published = [one for one in line.get("models") if one["published_at"] is not None]
+    published = [one for one in client.get("models") if one["published_at"] is not None]
     newest = max(published, key=lambda one: one["version"], default=None)
     return {
-        "url": line.url,
+        "url": client.url,
         "role": overview["role"],
         "ready": ready.get("ready", False),
         "checks": [one for one in ready.get("checks", []) if not one.get("ok")],
         "task": task.name,
         "task_id": overview["task_id"],
         "cohort": task.cohort,
-        "round": _round_facts(overview["round"]),
+        "round": _open_round(overview["round"]),
         "model_version": None if newest is None else newest["version"],
         "model_digest": None if newest is None else newest["digest"],
-        "refusals": line.get("refusals"),
+        "refusals": client.get("refusals"),
     }
 
 
-def _round_facts(found: dict[str, Any] | None) -> dict[str, Any] | None:
+def _open_round(found: dict[str, Any] | None) -> OpenRound | None:
     if found is None:
         return None
-    return {name: found[name] for name in _ROUND}
+    return {
+        "number": found["number"],
+        "kind": found["kind"],
+        "state": found["state"],
+        "admitted": found["admitted"],
+        "keys": found["keys"],
+        "updates": found["updates"],
+        "counted": found["counted"],
+        "opened_at": found["opened_at"],
+        "join_until": found["join_until"],
+        "upload_until": found["upload_until"],
+    }
 
 
-Standing = dict[str, Any]
-_NOBODY: Standing = {"servers": [], "same_task": None, "digests_equal": None}
+_NO_SERVER: Status = {"servers": [], "same_task": None, "digests_equal": None}
 _EQUAL = "the models are equal"
-_DIFFERENT = "the models differ: a version is being published just now, or look at /readyz of server 0"
+_DIFFERENT = "the models differ: a version may be being published now; if it lasts, see /readyz of server 0"
 
 
-def picture(standing: Standing) -> Group:
+def is_healthy(status: Status) -> bool:
+    """Tell whether every server is ready and two agree."""
+    servers = status["servers"]
+    ready = bool(servers) and all(one["ready"] for one in servers)
+    # While a version is being published one server is ahead for a moment; the same version is the same everywhere.
+    same_version = len({one["model_version"] for one in servers}) == 1
+    differ = status["digests_equal"] is False and same_version
+    return ready and status["same_task"] is not False and not differ
+
+
+def picture(status: Status) -> Group:
     """Return a table with a column for each server, and what is wrong below it."""
-    servers = standing["servers"]
+    servers = status["servers"]
     table = Table(box=None, pad_edge=False)
     table.add_column("", style="bold")
     for one in servers:
         table.add_column(f"server {one['role']}")
     for name, shown in _LINES:
         table.add_row(name, *(shown(one) for one in servers))
-    return Group(table, *(Text(words) for words in _words(standing)))
+    return Group(table, *(Text(words) for words in _remarks(status)))
 
 
-def watch_standing(look: Callable[[], Standing], looks: Iterable[int], *, as_json: bool) -> Standing | None:
-    """Show where servers stand again and again; with JSON one object a line.
+def watch_status(read: Callable[[], Status], ticks: Iterable[int], *, as_json: bool) -> Status | None:
+    """Show the state of servers again and again; with JSON one object per line.
 
-    A server that does not answer is said, and asked again. Return what was seen last: no server where that failed, and
-    nothing where Ctrl-C came before.
+    A server that does not answer is reported, and asked again. Return the last state: without servers where that
+    failed, and None if Ctrl-C came before the first.
     """
-    last: Standing | None = None
+    last: Status | None = None
     console = Console(highlight=False)
     try:
         with (
             Live(console=console, auto_refresh=False) if console.is_terminal and not as_json else nullcontext() as live
         ):
-            for _ in looks:
+            for _ in ticks:
                 try:
-                    last = look()
+                    last = read()
                 except UnreachableError as error:
-                    last = dict(_NOBODY)
-                    _say_away(live, str(error))
+                    last = _NO_SERVER
+                    _show_unreachable(live, str(error))
                 else:
                     _show(live, console, last, as_json=as_json)
     except KeyboardInterrupt:
@@ -101,51 +164,51 @@ def watch_standing(look: Callable[[], Standing], looks: Iterable[int], *, as_jso
     return last
 
 
-def _say_away(live: Live | None, words: str) -> None:
+def _show_unreachable(live: Live | None, words: str) -> None:
     if live is None:
         output.note(words)
     else:
         live.update(Text(words), refresh=True)
 
 
-def _show(live: Live | None, console: Console, standing: Standing, *, as_json: bool) -> None:
+def _show(live: Live | None, console: Console, status: Status, *, as_json: bool) -> None:
     if live is not None:
-        live.update(picture(standing), refresh=True)
+        live.update(picture(status), refresh=True)
     elif as_json:
-        print(json.dumps(standing, allow_nan=False), flush=True)
+        print(json.dumps(status, allow_nan=False), flush=True)
     else:
-        console.print(picture(standing))
+        console.print(picture(status))
 
 
-def _words(standing: Standing) -> Iterable[str]:
-    for one in standing["servers"]:
+def _remarks(status: Status) -> Iterable[str]:
+    for one in status["servers"]:
         for check in one["checks"]:
             yield f"server {one['role']}: {check['check']}: {check['hint']}"
-    if standing["same_task"] is False:
-        yield "the servers serve different tasks; compare `secemb task show` on both sides"
-    if standing["digests_equal"] is not None:
-        yield _EQUAL if standing["digests_equal"] else _DIFFERENT
+    if status["same_task"] is False:
+        yield "the servers have different tasks; compare `secemb task show` on both"
+    if status["digests_equal"] is not None:
+        yield _EQUAL if status["digests_equal"] else _DIFFERENT
 
 
-def _round(one: dict[str, Any]) -> str:
+def _round(one: ServerStatus) -> str:
     found = one["round"]
     if found is None:
-        return "none is open"
+        return "none open"
     return f"{found['number']} {found['kind']}, {found['state']}"
 
 
-def _devices(one: dict[str, Any]) -> str:
+def _devices(one: ServerStatus) -> str:
     found = one["round"]
     if found is None:
         return "-"
     return f"{found['admitted']} joined, {found['keys']} keys, {found['updates']} updates of {one['cohort']}"
 
 
-def _model(one: dict[str, Any]) -> str:
-    return "-" if one["model_version"] is None else f"{one['model_version']} {one['model_digest'][:16]}"
+def _model(one: ServerStatus) -> str:
+    return "-" if one["model_digest"] is None else f"{one['model_version']} {one['model_digest'][:16]}"
 
 
-_LINES: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
+_LINES: tuple[tuple[str, Callable[[ServerStatus], str]], ...] = (
     ("address", lambda one: str(one["url"])),
     ("ready", lambda one: "yes" if one["ready"] else "NO"),
     ("task", lambda one: f"{one['task']} {one['task_id'][:16]}"),

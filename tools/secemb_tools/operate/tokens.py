@@ -1,19 +1,35 @@
-"""Enrolment tokens in server 0's ledger; a token itself exists only on the screen of whoever made it."""
+"""Enrolment tokens in server 0's ledger, which stores their hashes; a token itself is printed once and not stored."""
 
 import hashlib
 import time
 from datetime import UTC, datetime
 
+from typing_extensions import TypedDict
+
 from secemb_party.ledger import Ledger, Token
 from secemb_party.settings import Settings
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.home import new_token
-
-Row = dict[str, object]
+from secemb_tools.operate.directory import new_token
 
 
-async def create(settings: Settings, names: list[str]) -> list[Row]:
-    """Add a token for each name, or none at all, and return them: the only time that they can be seen."""
+class NewToken(TypedDict):
+    """A token, on the one occasion that it is shown."""
+
+    name: str
+    token: str
+
+
+class TokenRow(TypedDict):
+    """What is known about a token afterwards."""
+
+    name: str
+    hash: str  # its first digits
+    created: str | None
+    revoked: str | None
+
+
+async def create(settings: Settings, names: list[str]) -> list[NewToken]:
+    """Add a token for each name, or none at all, and return them: they cannot be shown again."""
     made = {new_token(): name for name in names}
     async with await _open(settings) as ledger:
         hashes = {hashlib.sha256(token.encode()).digest(): name for token, name in made.items()}
@@ -21,14 +37,14 @@ async def create(settings: Settings, names: list[str]) -> list[Row]:
     return [{"name": name, "token": token} for token, name in made.items()]
 
 
-async def list_all(settings: Settings) -> list[Row]:
-    """Return every token without the token."""
+async def list_all(settings: Settings) -> list[TokenRow]:
+    """Return every token's name, hash and dates."""
     async with await _open(settings) as ledger:
         return [_row(token) for token in await ledger.tokens()]
 
 
-async def revoke(settings: Settings, name: str) -> Row:
-    """Let a token open the door no more; a session that has joined already stays in its round."""
+async def revoke(settings: Settings, name: str) -> TokenRow:
+    """Revoke a token; a session that has already joined stays in its round."""
     async with await _open(settings) as ledger:
         return _row(await ledger.revoke_token(name, time.time()))
 
@@ -40,7 +56,7 @@ async def _open(settings: Settings) -> Ledger:
     return await Ledger.open(settings.ledger_url(), migrate=settings.ledger.migrate)
 
 
-def _row(token: Token) -> Row:
+def _row(token: Token) -> TokenRow:
     return {
         "name": token.name,
         "hash": token.token_hash.hex()[:16],

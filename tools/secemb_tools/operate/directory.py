@@ -1,9 +1,9 @@
-"""The directory of one server as `secemb init` makes it: its settings file, its keys and the hashes of its tokens."""
+"""The directory of a server, as `secemb init` creates it: settings, keys and the hashes of tokens."""
 
 import hashlib
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,17 +13,17 @@ from secemb_party.storage.files import sync_folder, write_file
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, make_identity
 
-PLACEHOLDER_URL = "https://server1.invalid:8441"  # until `secemb pair import` has been told the real one
+PLACEHOLDER_URL = "https://server1.invalid:8441"  # until `secemb pair import` writes the real one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """Where a server listens, and under which name others know it."""
+    """Where a server listens, and how others reach it."""
 
-    host: str  # as the other server and devices write it
+    host: str  # as the other server and devices address it
     bind: str = "127.0.0.1"  # the devices' listener
     port: int = 8440
-    peer_bind: str = "0.0.0.0"  # noqa: S104  (the peer channel asks for a certificate)
+    peer_bind: str = "0.0.0.0"  # noqa: S104  (the peer channel requires a certificate)
     peer_port: int = 8441
 
 
@@ -34,40 +34,40 @@ def settings_text(role: int, at: Addresses) -> str:
 
 def _devices(role: int, at: Addresses) -> str:
     lines = [
-        "[devices]                                 # the listener that devices call",
+        "[devices]                                 # where devices connect",
         f'host = "{at.bind}"',
         f"port = {at.port}",
-        '# tls_cert = "tls/devices.crt"            # leave both out behind a proxy that ends TLS on this machine',
+        '# tls_cert = "tls/devices.crt"            # omit both behind a proxy that terminates TLS on this machine',
         '# tls_key = "secrets/devices.key"         # secret',
     ]
     if role == 0:
-        lines.append("open_enrolment = false                    # true: anybody takes part without a token; demos only")
-    return "\n".join([*lines, "body_seconds = 60                         # a slower upload is cut off", ""])
+        lines.append("open_enrolment = false                    # true: devices need no token; for demos only")
+    return "\n".join([*lines, "body_seconds = 60                         # slower uploads are cut off", ""])
 
 
 def _peer(role: int, at: Addresses) -> str:
     mine = [
-        'cert = "tls/peer.crt"                     # this server\'s certificate; the pair file carries it',
+        'cert = "tls/peer.crt"                     # this server\'s certificate; it is in the pair file',
         'key = "secrets/peer.key"                  # secret',
         f'peer_ca = "tls/server{1 - role}.crt"                # the other server\'s certificate; no other is accepted',
         "",
     ]
     if role == 0:
-        mine.insert(-1, "answer_seconds = 60                       # a call to server 1 that takes longer is repeated")
+        mine.insert(-1, "answer_seconds = 60                       # slower calls to server 1 are retried")
         return "\n".join(
             [
-                "[peer]                                    # the channel to server 1: mutual TLS and a bearer",
+                "[peer]                                    # the channel to server 1: mutual TLS and a bearer token",
                 f'url = "{PLACEHOLDER_URL}"       # `secemb pair import` writes the real one',
-                'token_file = "secrets/peer.token"         # secret; server 1 knows its hash',
+                'token_file = "secrets/peer.token"         # secret; server 1 has its hash',
                 *mine,
             ]
         )
     return "\n".join(
         [
-            "[peer]                                    # the listener that server 0 calls: mutual TLS and a bearer",
+            "[peer]                                    # where server 0 connects: mutual TLS and a bearer token",
             f'host = "{at.peer_bind}"',
             f"port = {at.peer_port}",
-            'token_hash_file = "secrets/peer.hash"     # of server 0\'s bearer; `secemb pair import` writes it',
+            'token_hash_file = "secrets/peer.hash"     # of server 0\'s token; `secemb pair import` writes it',
             *mine,
         ]
     )
@@ -80,8 +80,8 @@ def _rest(role: int) -> str:
         else 'ticket_public_file = "task/ticket.pub"    # server 0\'s; this server checks each ticket itself'
     )
     kinds = (
-        "evaluate_every = 0                        # every so many rounds, measure the model on the devices; 0: never\n"
-        "survey_first = false                      # true: begin by asking how many items devices hold\n"
+        "evaluate_every = 0                        # measure the model on devices every n rounds; 0: never\n"
+        "survey_first = false                      # true: first ask how many items devices have\n"
     )
     return _REST.format(ticket=ticket, relay="" if role == 0 else _RELAY, kinds=kinds if role == 0 else "")
 
@@ -89,17 +89,17 @@ def _rest(role: int) -> str:
 _TOP = """\
 # Settings of server {role} ({host}), written by `secemb init`.
 #
-# Relative paths start at the directory of this file. Unknown keys are refused. A variable stands above its key:
-# SECEMB_LOGS__LEVEL is `level` in [logs]. Files marked "secret" are readable by their owner only, at most by the
-# service's group. `secemb check` says what is missing.
+# Relative paths start at the directory of this file. Unknown keys are refused. A variable overrides its key:
+# SECEMB_LOGS__LEVEL is `level` in [logs]. Files marked "secret" must be readable by their owner only, at most by the
+# service's group. `secemb check` finds what is missing.
 
 role = {role}
-data_dir = "data"                         # model files, shares and, unless [ledger] says otherwise, the ledger
+data_dir = "data"                         # model files, shares and, unless [ledger] has a url, the ledger
 """
 
 _RELAY = """
-[relay]                                   # for tasks whose devices talk to server 0 alone
-identity_file = "secrets/relay.key"       # secret; signs the keys that devices seal to. The task names its public half
+[relay]                                   # for tasks whose devices send through server 0
+identity_file = "secrets/relay.key"       # secret; signs the keys that devices encrypt to. The task has its public half
 """
 
 _REST = """\
@@ -109,19 +109,19 @@ _REST = """\
 migrate = true                            # false: only `secemb ledger upgrade` changes the schema
 
 [task]
-file = "task/task.json"                   # made by `secemb task create`; the same on both servers
+file = "task/task.json"                   # from `secemb task create`; the same on both servers
 {ticket}
 {relay}
 [work]
 threads = 2                               # sessions evaluated at the same time
-queue = 64                                # sessions that may wait; the next one is told to come back
+queue = 64                                # sessions that may wait; further ones must retry later
 kernel_threads = 1                        # inside one evaluation; threads x kernel_threads <= cores
 
 [operator]
-token_hash_file = "secrets/operator.hash" # leave it out and there is no operator interface
+token_hash_file = "secrets/operator.hash" # omit it to disable the operator interface
 
 [rounds]
-{kinds}keep_bodies_rounds = 3                    # how many ended rounds keep what devices have sent
+{kinds}keep_bodies_rounds = 3                    # rounds whose uploads are kept after they end
 
 [logs]                                    # to stderr
 level = "info"                            # debug, info, warning or error
@@ -133,8 +133,8 @@ SECRET, PUBLIC, FOLDER = 0o600, 0o644, 0o700
 
 
 @dataclass(frozen=True, slots=True)
-class Home:
-    """Names of files; `secemb.toml` refers to them by the same relative paths."""
+class ServerDirectory:
+    """File names; `secemb.toml` refers to them by the same relative paths."""
 
     folder: Path
 
@@ -155,12 +155,12 @@ class Home:
 
     @property
     def token(self) -> Path:
-        """Return server 0's bearer for the peer channel: secret, on server 0 only."""
+        """Return server 0's bearer token for the peer channel: secret, on server 0 only."""
         return self.folder / "secrets" / "peer.token"
 
     @property
     def token_hash(self) -> Path:
-        """Return the hash of that bearer, on server 1."""
+        """Return the hash of that token, on server 1."""
         return self.folder / "secrets" / "peer.hash"
 
     @property
@@ -185,26 +185,26 @@ class Home:
 
     @property
     def ticket_public(self) -> Path:
-        """Return the key that tickets are checked with, on server 1."""
+        """Return the key that verifies tickets, on server 1."""
         return self.folder / "task" / "ticket.pub"
 
-    def partner_certificate(self, role: int) -> Path:
-        """Return where the certificate of the server in that role is kept."""
+    def peer_certificate(self, role: int) -> Path:
+        """Return the stored certificate of the server in that role."""
         return self.folder / "tls" / f"server{role}.crt"
 
     def make_folders(self) -> None:
-        """Make the directory and what is in it, for its owner only."""
+        """Create the directory and its subdirectories, for their owner only."""
         for path in (self.folder, *(self.folder / name for name in ("tls", "secrets", "task", "data"))):
             path.mkdir(parents=True, exist_ok=True, mode=FOLDER)
 
 
 def write_new(path: Path, content: bytes, *, mode: int) -> None:
-    """Write a file that must not be there yet; it never has wider permissions than `mode`."""
+    """Write a file that must not exist yet; it never has wider permissions than `mode`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise OperationError(f"{path} exists and is not overwritten; move it away first") from None
+        raise OperationError(f"{path} exists and is not overwritten; move it first") from None
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)  # whatever the umask
         file.write(content)
@@ -215,18 +215,18 @@ def write_new(path: Path, content: bytes, *, mode: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What the operator must see once."""
+    """What `secemb init` prints; the token cannot be shown again."""
 
-    settings: Path
-    fingerprint: str
-    operator_token: str
+    settings: str
+    certificate: str  # its fingerprint
+    operator_token: str = field(repr=False)
 
 
 def install(folder: Path, role: int, addresses: Addresses) -> Installed:
-    """Make a server's directory; refuse one that has something in it."""
-    home = Home(folder)
+    """Create a server's directory; one that is not empty is refused."""
+    home = ServerDirectory(folder)
     if folder.exists() and any(folder.iterdir()):
-        raise OperationError(f"{folder} is not empty; nothing is overwritten: name another directory or empty it")
+        raise OperationError(f"{folder} is not empty and nothing is overwritten; name another directory or empty it")
     identity = make_identity(addresses.host)
     home.make_folders()
     write_new(home.key, identity.key, mode=SECRET)
@@ -238,26 +238,26 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
     operator = new_token()
     write_new(home.operator_hash, hash_line(operator), mode=SECRET)
     write_new(home.settings, settings_text(role, addresses).encode(), mode=SECRET)
-    return Installed(home.settings, fingerprint(identity.certificate), operator)
+    return Installed(str(home.settings), fingerprint(identity.certificate), operator)
 
 
 def renew_certificate(folder: Path, host: str) -> str:
-    """Replace key and certificate of the peer channel and return the new fingerprint."""
-    home, identity = Home(folder), make_identity(host)
+    """Replace the peer channel's key and certificate, and return the new fingerprint."""
+    home, identity = ServerDirectory(folder), make_identity(host)
     if not home.key.exists():
-        raise OperationError(f"there is no server in {folder}; run secemb init")
+        raise OperationError(f"no server found in {folder}; run secemb init")
     write_file(home.key, identity.key, mode=SECRET)
     write_file(home.certificate, identity.certificate, mode=PUBLIC)
     return fingerprint(identity.certificate)
 
 
 def private_pem(key: Ed25519PrivateKey) -> bytes:
-    """Return a private key as its file has it. Secret."""
+    """Return a private key as PEM. Secret."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def new_token() -> str:
-    """Return 256 random bits as text: nobody guesses it, so its plain hash is safe to store and to show."""
+    """Return 256 random bits as text: they cannot be guessed, so a plain hash is safe to store and to show."""
     return secrets.token_urlsafe(32)
 
 

@@ -1,4 +1,4 @@
-"""The course of a demonstration: rounds of real devices against two real services, watched by both operators."""
+"""A demonstration as it runs: rounds of real devices against two real servers, watched by both operators."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -8,9 +8,9 @@ from time import perf_counter
 from secemb_sdk.home.receipts import Receipt
 from secemb_tools.demo.evidence import ServerView, total_of, traffic_of, view_of
 from secemb_tools.demo.fleet import Fleet, fleet_of
-from secemb_tools.demo.live import View
-from secemb_tools.demo.summary import Ending
-from secemb_tools.demo.watch import Seen, Watch
+from secemb_tools.demo.live import LiveView
+from secemb_tools.demo.result import DemoResult
+from secemb_tools.demo.rounds import RoundRecord, RoundWatcher
 from secemb_tools.local import Pair, Service
 from secemb_tools.simulation.engine import Engine, Row
 from secemb_tools.simulation.rounds import PLAIN
@@ -18,55 +18,55 @@ from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.transport import Transport
 
-_LOOK_SECONDS = 0.5  # between two looks at whether both servers are still there
+_CHECK_SECONDS = 0.5  # between two checks that both servers are still running
 
 
 @dataclass(slots=True)
-class Course:
-    """What has happened so far."""
+class DemoRun:
+    """The rounds so far."""
 
     world: ScenarioWorld
     pair: Pair
     transport: Transport
-    seen: list[Seen] = field(default_factory=list)
+    rounds: list[RoundRecord] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     troubled: int = 0
 
-    async def run(self, view: View, folder: Path) -> None:
-        """Run all rounds; the servers must be up, and stay it."""
-        rounds = asyncio.ensure_future(self._rounds(view, folder))
+    async def run(self, view: LiveView, folder: Path) -> None:
+        """Run all rounds; the servers must be running, and keep running."""
+        all_rounds = asyncio.ensure_future(self._run_all(view, folder))
         try:
-            while not rounds.done():
-                await asyncio.wait({rounds}, timeout=_LOOK_SECONDS)
+            while not all_rounds.done():
+                await asyncio.wait({all_rounds}, timeout=_CHECK_SECONDS)
                 self.pair.check()
-            rounds.result()
+            all_rounds.result()
         finally:
-            rounds.cancel()
-            await asyncio.wait({rounds})
+            all_rounds.cancel()
+            await asyncio.wait({all_rounds})
 
-    async def _rounds(self, view: View, folder: Path) -> None:
-        watch = Watch(self.pair)
+    async def _run_all(self, view: LiveView, folder: Path) -> None:
+        watcher = RoundWatcher(self.pair)
         try:
             async with fleet_of(self.world, self.pair.urls, folder, self.transport) as fleet:
                 for number in range(self.world.scenario.rounds):
-                    await self._round(number, fleet, watch, view)
+                    await self._run_one(number, fleet, watcher, view)
         finally:
-            await watch.aclose()
+            await watcher.aclose()
 
-    async def _round(self, number: int, fleet: Fleet, watch: Watch, view: View) -> None:
-        await watch.until_open(number)
+    async def _run_one(self, number: int, fleet: Fleet, watcher: RoundWatcher, view: LiveView) -> None:
+        await watcher.until_open(number)
         part = await fleet.take_part(number)
-        seen = await watch.until_ended(number)
-        self.seen.append(seen)
-        self.rows.append(row_of(seen))
+        record = await watcher.until_ended(number)
+        self.rounds.append(record)
+        self.rows.append(row_of(record))
         self.receipts += part.receipts
         self.troubled += part.troubled
         moved = sum(sum(one.sent) + sum(one.received) for one in part.receipts) / max(len(part.receipts), 1)
-        view.show(seen, kilobytes=moved / 1e3)
+        view.show(record, kilobytes=moved / 1e3)
 
-    async def end(self, started: float) -> Ending:
-        """Compare with a plain run from the same seeds, and look at what both servers hold."""
+    async def finish(self, started: float) -> DemoResult:
+        """Compare with a plain run from the same seeds, and examine what both servers have stored."""
         plain = await asyncio.to_thread(run_plainly, self.world)
         seconds = perf_counter() - started
         run = Run(
@@ -78,9 +78,9 @@ class Course:
             plain=plain,
             seconds=seconds,
         )
-        return Ending(
+        return DemoResult(
             run=run,
-            seen=self.seen,
+            rounds=self.rounds,
             transport=self.transport,
             ratings=self.world.ratings_a_device(),
             traffic=traffic_of(self.world.task, self.receipts),
@@ -94,20 +94,20 @@ class Course:
         return view_of(server.folder, self.pair.task, role=server.role, cpu_seconds=server.cpu_seconds())
 
 
-def row_of(seen: Seen) -> Row:
-    """Return a round as a run's table has it."""
+def row_of(record: RoundRecord) -> Row:
+    """Return a round as a row of a run's table."""
     return Row(
-        round=seen.round,
-        kind=seen.kind,
-        sessions=seen.matched,
-        version=seen.version,
-        digest=seen.digest,
-        rmse=seen.figures.get("rmse"),
-        mae=seen.figures.get("mae"),
+        round=record.round,
+        kind=record.kind,
+        sessions=record.matched,
+        version=record.version,
+        digest=record.digest,
+        rmse=record.figures.get("rmse"),
+        mae=record.figures.get("mae"),
     )
 
 
 def run_plainly(world: ScenarioWorld) -> list[Row]:
-    """Return the table of the same rounds without any secrecy."""
+    """Return the table of the same rounds without any protection."""
     engine = Engine(world, way=PLAIN)
     return [engine.step() for _ in range(world.scenario.rounds)]

@@ -1,4 +1,4 @@
-"""What an operator sees of a round, asked from both servers: counts, times and digests, and nothing about a device."""
+"""The rounds of a demonstration as both operators see them: counts, times and digests, nothing about a device."""
 
 import asyncio
 import json
@@ -13,12 +13,12 @@ from secemb_tools.errors import RoundError
 from secemb_tools.local import Pair
 
 _PAUSE = 0.03
-_PATIENCE = 120.0  # seconds for a round to open or to end
+_TIMEOUT = 120.0  # seconds for a round to open or to end
 _OPEN, _ENDED = ("open",), ("published", "aborted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class RoundRecord:
     """One round, as both operators see it."""
 
     round: int
@@ -27,19 +27,15 @@ class Seen:
     retrieved: int
     uploaded: int
     matched: int
+    dropped: int  # joined but not counted
     seconds: float
     version: int
     digest: str
     digests_equal: bool
     figures: dict[str, float]  # of an evaluation
 
-    @property
-    def dropped(self) -> int:
-        """Return how many joined and do not count."""
-        return self.joined - self.matched
 
-
-class Watch:
+class RoundWatcher:
     """Asks both servers on behalf of their operators."""
 
     def __init__(self, pair: Pair) -> None:
@@ -60,30 +56,31 @@ class Watch:
             await client.aclose()
 
     async def until_open(self, number: int) -> None:
-        """Wait until both servers announce the round of this number."""
-        async with _patience(f"round {number} did not open; see the servers' logs"):
+        """Wait until both servers announce this round."""
+        async with _time_limit(f"round {number} did not open; see the servers' logs"):
             for role in (0, 1):
                 await self._until(role, number, _OPEN)
 
-    async def until_ended(self, number: int) -> Seen:
-        """Wait until the round has ended on both sides, and return what it was."""
-        async with _patience(f"round {number} did not end; see the servers' logs"):
+    async def until_ended(self, number: int) -> RoundRecord:
+        """Wait until the round has ended on both sides, and return its record."""
+        async with _time_limit(f"round {number} did not end; see the servers' logs"):
             views = [await self._until(role, number, _ENDED) for role in (0, 1)]
         if any(view["state"] != "published" for view in views):
             raise RoundError(f"round {number} was aborted: {views[0]['reason'] or views[1]['reason']}")
-        return await self._seen(views)
+        return await self._record(views)
 
-    async def _seen(self, views: list[dict[str, Any]]) -> Seen:
+    async def _record(self, views: list[dict[str, Any]]) -> RoundRecord:
         first, second = views
         versions = [await self._newest(role) for role in (0, 1)]
         same_list = first["list_digest"] == second["list_digest"]
-        return Seen(
+        return RoundRecord(
             round=first["number"],
             kind=first["kind"],
             joined=first["admitted"],
             retrieved=min(view["keys"] for view in views),
             uploaded=min(view["updates"] for view in views),
             matched=first["counted"] or 0,
+            dropped=first["admitted"] - (first["counted"] or 0),
             seconds=max(view["ended_at"] for view in views) - first["opened_at"],
             version=versions[0]["version"],
             digest=versions[0]["digest"],
@@ -102,7 +99,7 @@ class Watch:
         try:
             answer = await self._clients[role].get(f"/operator/rounds/{number}")
         except httpx.TransportError:
-            return {}  # asked again, until patience ends
+            return {}  # asked again, until the time is up
         if answer.status_code == 404:
             return {}
         found: dict[str, Any] = answer.raise_for_status().json()
@@ -126,14 +123,14 @@ class Watch:
                     kind = value
                 elif name == "data" and kind == "result" and (found := json.loads(value))["round"] == number:
                     return {key: figure for key, figure in found.items() if key not in ("at", "round")}
-        raise RoundError(f"server 0 has no result of round {number}")
+        raise RoundError(f"server 0 has no result for round {number}")
 
 
 @asynccontextmanager
-async def _patience(words: str) -> AsyncIterator[None]:
-    """Raise `RoundError` with these words when the time is up."""
+async def _time_limit(words: str) -> AsyncIterator[None]:
+    """Raise `RoundError` with this message when the time is up."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             yield
     except TimeoutError:
         raise RoundError(words) from None

@@ -1,4 +1,4 @@
-"""Everything that can be checked before a server is started, each with the fix."""
+"""`secemb check`: everything that can be checked before a server starts, each with the fix."""
 
 import os
 import re
@@ -11,7 +11,6 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 from rich.console import Console
-from rich.text import Text
 
 from secemb_party.accountant import epsilon_known
 from secemb_party.assembly import ticket_public_key
@@ -33,14 +32,12 @@ from secemb_shared.messages.spec import TRAIN
 from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
-from secemb_tools.operate.finding import Finding, fail, ok, warn
+from secemb_tools.operate.finding import Finding, Report, fail, ok, warn
 from secemb_tools.operate.peer_check import check_peer
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at
 from secemb_tools.operate.tasks import check_budgets, read_task
 from secemb_tools.output import show_json
-
-_STYLE = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 async def report(path: Path, *, offline: bool, as_json: bool) -> bool:
@@ -50,16 +47,11 @@ async def report(path: Path, *, offline: bool, as_json: bool) -> bool:
     async for finding in check_all(path, offline=offline):
         found.append(finding)
         if not as_json:
-            console.print(_line(finding))
+            console.print(finding.line())
     sound = all(finding.status != "fail" for finding in found)
     if as_json:
-        show_json({"ok": sound, "checks": [asdict(finding) for finding in found]})
+        show_json(asdict(Report(sound, found)))
     return sound
-
-
-def _line(finding: Finding) -> Text:
-    line = Text.assemble((f"{finding.status:4} ", _STYLE[finding.status]), f"{finding.check:20} {finding.text}")
-    return line.append(f"\n     fix: {finding.fix}") if finding.fix else line
 
 
 _SOON = timedelta(days=30)
@@ -67,14 +59,14 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 async def check_all(path: Path, *, offline: bool) -> AsyncIterator[Finding]:
-    """Yield a finding for each thing; without readable settings there is nothing more to look at."""
+    """Yield a finding for each check; without readable settings there is nothing more to check."""
     try:
         settings = settings_at(path)
     except SettingsError as error:
         for line in str(error).splitlines():
-            yield fail("settings", line, "correct this in the settings file")
+            yield fail("settings", line, "correct the settings file")
         return
-    yield ok("settings", f"role {settings.role}; every file that they name is there, secrets are closed to others")
+    yield ok("settings", f"role {settings.role}; every file they name exists, and secrets are not readable by others")
     for part in (_check_task, _check_hashes, _check_certificates, _check_data, _check_devices_tls, _check_ports):
         for finding in part(settings):
             yield finding
@@ -93,15 +85,15 @@ def _check_privacy(task: TaskSpec) -> Iterator[Finding]:
     try:
         check_budgets(task)
     except AccountantMissingError as error:
-        yield fail("privacy", "this task promises privacy, and its cost cannot be computed here", str(error))
+        yield fail("privacy", "the cost of this task's privacy cannot be computed here", str(error))
     except (AccountingError, OperationError) as error:
-        yield fail("privacy", str(error), "make the task anew: secemb task create --privacy")
+        yield fail("privacy", str(error), "create the task again: secemb task create --privacy")
     else:
         promise = f"for each {task.privacy.unit}: ε {task.privacy.train.epsilon}, δ {task.privacy.delta}"
         if task.privacy.sampling_rate:
             line = lines_of(task)[TRAIN]
             known = epsilon_known(line.terms, line.rounds())
-            promise += f" against whoever does not know who took part, ε {known:.3g} against the others"
+            promise += f" against anyone who does not know which devices took part, ε {known:.3g} against those who do"
         yield ok("privacy", promise)
 
 
@@ -127,12 +119,12 @@ def _check_hashes(settings: Settings) -> Iterator[Finding]:
         ("operator.token_hash_file", settings.operator.token_hash_file),
     ):
         if file is not None and not _HASH.fullmatch(file.text()):
-            yield fail(name, "this is not the hash of a token", "it holds 64 hexadecimal digits, as secemb writes them")
+            yield fail(name, "not the hash of a token", "it must have 64 hexadecimal digits, as secemb writes them")
 
 
 def _check_certificates(settings: Settings) -> Iterator[Finding]:
-    mine, theirs = "peer certificate", "partner certificate"
-    yield _check_dates(mine, settings.peer.cert, "secemb renew makes a new one; then exchange pair files again")
+    mine, theirs = "own certificate", "peer certificate"
+    yield _check_dates(mine, settings.peer.cert, "run secemb renew, then exchange pair files again")
     yield _check_dates(theirs, settings.peer.peer_ca, "ask the other operator for a new pair file")
     try:
         held = public_bytes(read_certificate(settings.peer.cert.read_bytes()))
@@ -141,7 +133,7 @@ def _check_certificates(settings: Settings) -> Iterator[Finding]:
     except (ValueError, OperationError):
         fits = False
     if not fits:
-        yield fail("peer key", "the key is not that of the certificate", "restore both, or run secemb renew")
+        yield fail("peer key", "the key does not belong to the certificate", "restore both, or run secemb renew")
 
 
 def _check_dates(name: str, path: Path, fix: str) -> Finding:
@@ -151,7 +143,7 @@ def _check_dates(name: str, path: Path, fix: str) -> Finding:
         return fail(name, f"{path} is not a PEM certificate", fix)
     start, end, now = certificate.not_valid_before_utc, certificate.not_valid_after_utc, datetime.now(UTC)
     if now < start:
-        return fail(name, f"valid from {start:%Y-%m-%d} on only", "set this machine's clock")
+        return fail(name, f"not valid before {start:%Y-%m-%d}", "set this machine's clock")
     if now > end:
         return fail(name, f"expired on {end:%Y-%m-%d}", fix)
     if end - now < _SOON:
@@ -167,26 +159,26 @@ def _check_data(settings: Settings) -> Iterator[Finding]:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        yield fail("data", f"{folder}: {error.strerror}", f"let the service's user own it: chown -R secemb {folder}")
+        yield fail("data", f"{folder}: {error.strerror}", f"give it to the service's user: chown -R secemb {folder}")
         return
     if folder.stat().st_mode & 0o007:
-        yield warn("data", f"{folder} is open to others", f"chmod 700 {folder}")
+        yield warn("data", f"{folder} is readable by other users", f"chmod 700 {folder}")
     else:
-        yield ok("data", f"{folder} can be written")
+        yield ok("data", f"{folder} is writable")
 
 
 def _check_devices_tls(settings: Settings) -> Iterator[Finding]:
     devices = settings.devices
     if devices.tls_cert is not None:
-        yield _check_dates("devices certificate", devices.tls_cert, "renew it where it came from, and restart")
+        yield _check_dates("devices certificate", devices.tls_cert, "renew it with its issuer, and restart")
     elif not _is_loopback(devices.host):
         yield warn(
             "devices TLS",
-            f"the devices' listener on {devices.host} has no TLS",
-            "name tls_cert and tls_key in [devices], or see that only a proxy that ends TLS reaches this port",
+            f"devices connect to {devices.host} without TLS",
+            "set tls_cert and tls_key in [devices], or let only a proxy that terminates TLS reach this port",
         )
     if devices.open_enrolment:
-        yield warn("enrolment", "open: anybody can fill a cohort", "open_enrolment = false, and secemb token create")
+        yield warn("enrolment", "open: anyone can fill a cohort", "set open_enrolment = false, use secemb token create")
 
 
 def _check_ports(settings: Settings) -> Iterator[Finding]:
@@ -202,7 +194,7 @@ def _check_port(name: str, host: str, port: int) -> Finding:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        fix = "if this server is running already all is well; otherwise end the other program or choose another port"
+        fix = "nothing, if this server is running already; otherwise stop the other program or choose another port"
         return (
             warn(name, f"{host}:{port}: {error.strerror}", fix)
             if _answers(host, port)
@@ -230,11 +222,11 @@ async def _check_ledger(settings: Settings) -> Finding:
             await ledger.ping()
     except (SchemaMissingError, SchemaOlderError) as error:
         if settings.ledger.migrate:
-            return ok("ledger", f"{place}: tables are made or upgraded at the start")
+            return ok("ledger", f"{place}: tables are created or upgraded at the start")
         return fail("ledger", str(error), "secemb ledger upgrade")
     except LedgerError as error:
-        return fail("ledger", f"{place}: {error}", "see [ledger] url and password_file, and that the database runs")
-    return ok("ledger", f"{place}: answers, and its schema is this version's")
+        return fail("ledger", f"{place}: {error}", "check [ledger] url and password_file; is the database running?")
+    return ok("ledger", f"{place}: reachable, and its schema is this version's")
 
 
 def _check_kernel() -> Finding:

@@ -1,0 +1,283 @@
+"""What the commands of the laboratory print with `--json`, by command."""
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from secemb_lab.bench.catalogues import Figure as CatalogueFigure
+from secemb_lab.bench.devices import Figure as DeviceFigure
+from secemb_lab.report.dp_runs import Plan
+
+
+class Machine(TypedDict):
+    """The machine that was measured."""
+
+    processor: str
+    cores: str
+    python: str
+    numpy: str
+    cryptography: str
+    kernel: str
+
+
+class Operations(TypedDict):
+    """The kernel's operations in nanoseconds, for one backend and shape."""
+
+    backend: str
+    shape: str
+    depth: int
+    block_ns: float
+    ns: dict[str, float]
+    tree_blocks: float
+    convert_share: float
+
+
+class Speedup(TypedDict):
+    """How much two threads gain."""
+
+    shape: str
+    work: str
+    speedup: float
+
+
+class Kernel(TypedDict):
+    """The kernel alone."""
+
+    operations: list[Operations]
+    threads: list[Speedup]
+
+
+class Noise(TypedDict):
+    """Seconds for ten million numbers."""
+
+    backend: str
+    seconds: float
+
+
+class Sharing(TypedDict):
+    """Microseconds of a device's cryptography."""
+
+    catalogue: str
+    secemb_us: float
+    full_us: float
+    blocks_ratio: float
+    ratio: float
+
+
+class Footprint(TypedDict):
+    """The weight of the SDK."""
+
+    import_cpu_seconds: float
+    imports_torch: bool
+    device_bytes: int
+    installed_bytes: dict[str, int]
+
+
+class Bar(TypedDict):
+    """A goal and what was measured."""
+
+    name: str
+    measured: float
+    goal: float
+    more: bool
+    reached: bool
+
+
+class Bench(TypedDict):
+    """`bench`."""
+
+    machine: Machine
+    kernel: Kernel
+    noise: list[Noise]
+    sharing: list[Sharing]
+    catalogues: list[CatalogueFigure]
+    devices: list[DeviceFigure]
+    footprint: Footprint
+    bars: list[Bar]
+
+
+class Percentiles(TypedDict):
+    """Milliseconds."""
+
+    p50: float
+    p95: float
+    p99: float
+
+
+class ServerLoad(TypedDict):
+    """What a session costs one server."""
+
+    cpu_ms_a_session: float
+    kernel_ms_a_session: float
+    beyond_kernel_ms_a_session: float
+    beyond_kernel_in_bare_requests: float
+    kernel_ms_by_operation: dict[str, float]
+    kernel_share: float
+    memory_mb: float
+    loop_lag_ms: float
+    seal_to_publish_seconds: float
+    seal_to_publish_in_kernel_times: float
+
+
+class Load(TypedDict):
+    """One catalogue with one transport."""
+
+    catalogue: str
+    transport: str
+    devices: int
+    sessions: int
+    failed: int
+    bytes_up_per_device: int
+    bytes_down_per_device: int
+    joins_a_session: float
+    sessions_per_second: float
+    bare_request_ms: float
+    generator_cpu_ms: float
+    keys_ms: Percentiles
+    update_ms: Percentiles
+    servers: list[ServerLoad]
+
+
+class Loadtest(TypedDict):
+    """`loadtest`."""
+
+    machine: Machine
+    runs: list[Load]
+
+
+class Tls(TypedDict):
+    """Bytes up and down of a round over TLS, on a kept connection and on a new one."""
+
+    kept: list[int]
+    anew: list[int]
+
+
+class Moved(TypedDict):
+    """Bytes up and down of a device."""
+
+    once: list[int]
+    first: list[int]
+    later: list[int]
+    messages: list[int]
+    requests: dict[str, list[int]]
+    tls: Tls
+
+
+class WireBytes(TypedDict):
+    """The bytes of one catalogue."""
+
+    catalogue: str
+    limit: list[int]
+    direct: Moved
+    relayed: Moved
+
+
+class Median(TypedDict):
+    """Milliseconds."""
+
+    p50: float
+    p95: float
+
+
+class Timed(TypedDict):
+    """The time of reads and updates, and what they cost."""
+
+    keys_ms: Median
+    update_ms: Median
+    cpu_ms_a_session: list[float]
+    peer_bytes_a_session: list[float]
+
+
+WireReads = TypedDict(
+    "WireReads",
+    {
+        "catalogue": str,
+        "milliseconds_between_servers": float,
+        "direct": Timed,
+        "relayed": Timed,
+        "direct, 16 at once": Timed,
+        "relayed, 16 at once": Timed,
+    },
+)
+
+
+class Wire(TypedDict):
+    """`wire`."""
+
+    machine: Machine
+    bytes: list[WireBytes]
+    reads: list[WireReads]
+
+
+class Vectors(TypedDict):
+    """`vectors`."""
+
+    directory: str
+    files: list[str]
+
+
+class NoisyRun(TypedDict):
+    """One point of the report on differential privacy."""
+
+    plan: Plan
+    multiplier: float | None
+    spent: float | None
+    spent_known: float | None
+    rmse: float
+    best: float
+
+
+class DpReport(TypedDict):
+    """`report dp`."""
+
+    ratings: str
+    seed: int
+    bias_only_rmse: float
+    runs: list[NoisyRun]
+
+
+class CurvePoint(TypedDict):
+    """The error after a round."""
+
+    round: int
+    plain: float
+    private: float | None
+
+
+class Trained(TypedDict):
+    """One model of the report on utility."""
+
+    model: str
+    rounds: int
+    paper: float | None
+    bar: float | None
+    curve: list[CurvePoint]
+    same_bits: bool | None
+    plain_seconds: float
+    private_seconds: float
+    sessions: int
+    clipped: int
+    failed: int
+    difference: float | None
+    good: bool
+
+
+class UtilityReport(TypedDict):
+    """`report utility`."""
+
+    ratings: str
+    seed: int
+    train: int
+    test: int
+    bias_only_rmse: float
+    models: list[Trained]
+
+
+RESULTS: dict[str, Any] = {
+    "bench": Bench,
+    "loadtest": Loadtest,
+    "report dp": DpReport,
+    "report utility": UtilityReport,
+    "vectors": Vectors,
+    "wire": Wire,
+}

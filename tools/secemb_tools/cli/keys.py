@@ -1,0 +1,113 @@
+"""`secemb pair`, `secemb token` and `secemb relay-key`: who may talk to a server, and with which keys."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from secemb_tools import output
+from secemb_tools.cli.options import AsJson, ConfigFile, refusals
+
+pair_app = typer.Typer(help="Exchange public keys with the other operator.", no_args_is_help=True)
+token_app = typer.Typer(help="Enrolment tokens: which devices may take part (server 0).", no_args_is_help=True)
+relay_key_app = typer.Typer(
+    help="The keys that devices encrypt to when they send through server 0 (server 1).", no_args_is_help=True
+)
+
+Directory = Annotated[Path, typer.Argument(help="This server's directory.")]
+
+
+@pair_app.command("export")
+def export_pair(dir: Directory) -> None:
+    """Print this server's pair file, and on stderr the fingerprints to read to the other operator."""
+    from secemb_tools.operate.pairing import dump, export_pair, fingerprints
+
+    with refusals():
+        pair = export_pair(dir)
+        typer.echo(dump(pair), nl=False)
+        for name, value in fingerprints(pair).items():
+            output.note(f"{name.replace('_', ' '):12} {value}")
+
+
+@pair_app.command("import")
+def import_pair(
+    dir: Directory,
+    file: Annotated[Path, typer.Argument(help="The other server's pair file.")],
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the keys of an earlier pair file.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Import the other server's pair file; then compare the printed fingerprints with its operator."""
+    from secemb_tools.operate.pairing import fingerprints, import_pair
+
+    with refusals():
+        output.show_facts(fingerprints(import_pair(dir, file, replace=replace)), as_json=json)
+        output.note("Compare these by telephone: a pair file altered on the way would let someone else in.")
+
+
+@token_app.command("create")
+def create_tokens(
+    names: Annotated[list[str], typer.Argument(help="A name for each token; each name can be used once.")],
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Create tokens and print them. They cannot be shown again."""
+    from secemb_tools.operate import tokens
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        made = asyncio.run(tokens.create(settings_at(config), names))
+        output.show_rows(["name", "token"], made, as_json=json)
+
+
+@token_app.command("list")
+def list_tokens(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
+    """List tokens by name, with hashes and dates."""
+    from secemb_tools.operate import tokens
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        found = asyncio.run(tokens.list_all(settings_at(config)))
+        output.show_rows(["name", "hash", "created", "revoked"], found, as_json=json)
+
+
+@token_app.command("revoke")
+def revoke_token(
+    name: Annotated[str, typer.Argument(help="The token's name, or at least the first 8 digits of its hash.")],
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Revoke a token. This cannot be undone."""
+    from secemb_tools.operate import tokens
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        output.show_facts(asyncio.run(tokens.revoke(settings_at(config), name)), as_json=json)
+
+
+@relay_key_app.command("rotate")
+def rotate_relay_key(
+    config: ConfigFile = Path("secemb.toml"),
+    lead: Annotated[int, typer.Option(min=0, help="Seconds until the new key is announced.")] = 0,
+    overlap: Annotated[int, typer.Option(min=0, help="Seconds that the old key is still accepted after that.")] = 3600,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Days that the new key is valid.")] = 90,
+    json: AsJson = False,
+) -> None:
+    """Create the next key; a running server starts to use it by itself. With --overlap 0 the old key ends at once."""
+    from secemb_tools.operate import relay_keys
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        made = relay_keys.rotate(settings_at(config), lead=lead, overlap=overlap, days=days)
+        output.show_facts(made, as_json=json)
+
+
+@relay_key_app.command("list")
+def list_relay_keys(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
+    """List every key's id, state and dates. Nothing secret is shown."""
+    from secemb_tools.operate import relay_keys
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        found = relay_keys.list_all(settings_at(config))
+        output.show_rows(["key_id", "state", "not_before", "not_after"], found, as_json=json)

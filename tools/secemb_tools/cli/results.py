@@ -1,0 +1,197 @@
+"""What `--json` prints, by command. The forms are stable: members may be added, none is removed or changes its meaning.
+
+`python -m secemb_tools.cli.results` prints them as a JSON Schema, which is docs/reference/cli.schema.json.
+"""
+
+import json
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from secemb_tools import device, kernel, plan
+from secemb_tools.datasets import ratings
+from secemb_tools.demo import evidence
+from secemb_tools.demo.rounds import RoundRecord
+from secemb_tools.operate import (
+    directory,
+    finding,
+    models,
+    operator_api,
+    pairing,
+    privacy,
+    relay_keys,
+    settings,
+    status,
+    tasks,
+    tokens,
+)
+
+
+class Renewed(TypedDict):
+    """A new certificate, by its fingerprint."""
+
+    certificate: str
+
+
+class Upgraded(TypedDict):
+    """An upgraded ledger."""
+
+    upgraded: bool
+
+
+class Recommendation(TypedDict):
+    """An item and how well it fits the owner."""
+
+    item: int
+    score: float
+
+
+class Fetched(ratings.DatasetSummary):
+    """A downloaded rating set."""
+
+    path: str
+
+
+class Row(TypedDict):
+    """One round of a run."""
+
+    round: int
+    sessions: int
+    version: int
+    kind: str
+    digest: str
+    rmse: float | None
+    mae: float | None
+
+
+class Scenario(TypedDict):
+    """The settings of a run."""
+
+    model: str
+    data: str
+    devices: int
+    items: int
+    rounds: int
+    cohort: int
+    capacity: int
+    dimension: int
+    evaluate_every: int
+    epochs: int
+    seed: int
+    rate: str | None
+
+
+class Run(TypedDict):
+    """A run: its settings and one row per round."""
+
+    format: str
+    name: str
+    scenario: Scenario
+    way: str
+    task_id: str
+    finished: bool
+    rmse: float | None
+    plain_rmse: float | None
+    same_as_plain: bool | None
+    seconds: float
+    table: list[Row]
+    plain_table: list[Row] | None
+
+
+class RunRow(TypedDict):
+    """A run in one line."""
+
+    name: str
+    model: str
+    devices: int
+    rounds: int
+    finished: bool
+    rmse: float | None
+    plain_rmse: float | None
+    seconds: float
+
+
+class RoundComparison(TypedDict):
+    """One round of two runs."""
+
+    round: int
+    first_rmse: float | None
+    second_rmse: float | None
+    same: bool
+
+
+class RunComparison(TypedDict):
+    """Two runs side by side."""
+
+    first: str
+    second: str
+    same: bool
+    differences: dict[str, list[str | float | None]]
+    rounds: list[RoundComparison]
+
+
+class Demo(Run):
+    """A demonstration: its run, and what both servers saw of it."""
+
+    good: bool
+    rounds: list[RoundRecord]
+    transport: str
+    ratings_per_device: list[int]
+    bytes_per_device: evidence.Traffic
+    servers: list[evidence.ServerView]
+    sum_zeros: float | None
+    sum_compressed: float | None
+
+
+Outcome = device.ContributedFacts | device.PostponedFacts
+
+RESULTS: dict[str, Any] = {
+    "check": finding.Report,
+    "config show": list[settings.SettingRow],
+    "data fetch": Fetched,
+    "data show": ratings.DatasetSummary,
+    "data split": ratings.SplitSummary,
+    "demo": Demo,
+    "device join": device.Joined,
+    "device loop": Outcome,  # one per line
+    "device once": Outcome,
+    "device recommend": list[Recommendation],
+    "init": directory.Installed,
+    "kernel": kernel.KernelFacts,
+    "ledger upgrade": Upgraded,
+    "model export": models.ExportedVersion,
+    "model import": models.ImportedVersion,
+    "model list": list[models.VersionRow],
+    "model rollback": operator_api.Rollback,
+    "model show": models.VersionSummary,
+    "pair import": pairing.Fingerprints,
+    "plan": plan.Cost,
+    "privacy project": privacy.Projection,
+    "privacy show": list[privacy.Spending],
+    "relay-key list": list[relay_keys.RelayKeyRow],
+    "relay-key rotate": relay_keys.RelayKeyRow,
+    "renew": Renewed,
+    "run compare": RunComparison,
+    "run list": list[RunRow],
+    "run show": Run,
+    "simulate": Run,
+    "status": status.Status,  # with --watch, one per line
+    "task create": tasks.TaskSummary,
+    "task show": tasks.TaskSummary,
+    "token create": list[tokens.NewToken],
+    "token list": list[tokens.TokenRow],
+    "token revoke": tokens.TokenRow,
+}
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of every command's output, under `properties` by the command's name."""
+    adapters: list[tuple[str, Literal["serialization"], TypeAdapter[Any]]]
+    adapters = [(name, "serialization", TypeAdapter(one)) for name, one in RESULTS.items()]
+    found, definitions = TypeAdapter.json_schemas(adapters, title="What `secemb … --json` prints, by command")
+    return {**definitions, "properties": {name: one for (name, _), one in found.items()}}
+
+
+if __name__ == "__main__":
+    print(json.dumps(schema(), indent=1, sort_keys=True, ensure_ascii=False))

@@ -1,0 +1,189 @@
+"""A device on the command line: what it remembers between two calls, and the rounds it takes part in."""
+
+import csv
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from typing_extensions import TypedDict
+
+from secemb_sdk import BlockingDevice, Contributed, Device, NotNow, Outcome
+from secemb_sdk.context import round_bytes
+from secemb_sdk.device import BlockingOpening
+from secemb_sdk.exchange import Exchange
+from secemb_sdk.home.files import make_folder, write_file
+from secemb_sdk.http import BlockingHttpTransport
+from secemb_sdk.round.join import find_task
+from secemb_sdk.steps import drive_blocking
+from secemb_shared.messages import TaskSpec
+from secemb_tools.errors import OperationError
+
+_FIX = "write one `item,rating` per line, items as row numbers of the catalogue"
+
+
+def read_own_ratings(path: Path) -> dict[int, float]:
+    """Return item and rating of each line; a header line is skipped."""
+    try:
+        return _read(path)
+    except (UnicodeDecodeError, csv.Error):
+        raise OperationError(f"{path} is not a CSV file in UTF-8; {_FIX}") from None
+
+
+def _read(path: Path) -> dict[int, float]:
+    found: dict[int, float] = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, row in enumerate(csv.reader(file), start=1):
+            if not row or (number == 1 and not row[0].strip().isdigit()):
+                continue
+            try:
+                found[int(row[0])] = float(row[1])
+            except (ValueError, IndexError):
+                # The line itself is not repeated: it is private.
+                raise OperationError(f"{path}, line {number}: not an item and a rating; {_FIX}") from None
+    if not found:
+        raise OperationError(f"{path} has no ratings; {_FIX}")
+    return found
+
+
+FILE = "command.json"  # readable by its owner only, as everything in a home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """Which task a device belongs to."""
+
+    servers: tuple[str, str]
+    task: str
+    token: str | None = field(default=None, repr=False)
+
+    def opening(self, home: Path) -> BlockingOpening:
+        """Return how the SDK opens this device; invalid addresses and ids are refused here."""
+        return Device.open_blocking(home=home, servers=self.servers, task=self.task, token=self.token)
+
+
+class Joined(TypedDict):
+    """A new device."""
+
+    home: str
+    task_id: str
+    task: str
+    items: int
+    ratings: int
+    bytes_per_round: int
+
+
+def join_task(home: Path, membership: Membership, ratings: Mapping[int, float]) -> Joined:
+    """Create the device and return what a round will cost it."""
+    if (home / FILE).exists():
+        raise OperationError(f"{home} is already a device; use `secemb device once`, or choose another directory")
+    task = _check_task(home, membership, ratings)
+    make_folder(home)
+    remembered = {"servers": list(membership.servers), "task": membership.task, "token": membership.token}
+    write_file(home / FILE, json.dumps(remembered).encode())
+    return {
+        "home": str(home),
+        "task_id": membership.task,
+        "task": task.name,
+        "items": task.items,
+        "ratings": len(ratings),
+        "bytes_per_round": round_bytes(task),
+    }
+
+
+def _check_task(home: Path, membership: Membership, ratings: Mapping[int, float]) -> TaskSpec:
+    """Ask both servers for the task; a home created for this is removed if they do not have it."""
+    opening = membership.opening(home)
+    with ExitStack() as undo, closing(BlockingHttpTransport(opening.addresses)) as transport:
+        if not home.exists():
+            undo.callback(shutil.rmtree, home, ignore_errors=True)
+        parts = opening.open_home()
+        with closing(parts.vault):
+            task = drive_blocking(find_task(Exchange(parts)), transport)
+            if ratings:
+                parts.vault.log(ratings.items())
+        undo.pop_all()
+    return task
+
+
+def open_device(home: Path) -> BlockingOpening:
+    """Return the device of a directory, to be used within `with`."""
+    try:
+        found = json.loads((home / FILE).read_bytes())
+        servers = (str(found["servers"][0]), str(found["servers"][1]))
+        membership = Membership(servers=servers, task=found["task"], token=found["token"])
+    except FileNotFoundError:
+        raise OperationError(f"no device found in {home}; create one with `secemb device join`") from None
+    except (ValueError, KeyError, TypeError, IndexError):
+        raise OperationError(f"{home / FILE} cannot be read; remove it and join again") from None
+    return membership.opening(home)
+
+
+class ContributedFacts(TypedDict):
+    """A contribution: everything in its receipt, which says nothing about the owner's taste."""
+
+    outcome: str
+    round: int
+    kind: str
+    model_version: int
+    model_digest: str
+    sent: list[int]
+    received: list[int]
+    slots: int
+    truncated: int
+    complete: bool
+    date: str
+    transport: str
+    trouble: str | None
+
+
+class PostponedFacts(TypedDict):
+    """No contribution this time: why, and when to try again."""
+
+    outcome: str
+    reason: str
+    seconds: float
+
+
+def describe_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as plain data: `ContributedFacts` or `PostponedFacts`."""
+    if isinstance(outcome, Contributed):
+        return {"outcome": "contributed", **outcome.receipt.as_json(), "trouble": outcome.trouble}
+    return {
+        "outcome": "not now" if isinstance(outcome, NotNow) else "dropped",
+        "reason": outcome.reason,
+        "seconds": outcome.seconds,
+    }
+
+
+def has_contributed(outcome: Outcome) -> bool:
+    """Tell whether a device has taken part."""
+    return isinstance(outcome, Contributed)
+
+
+def take_part(device: BlockingDevice, *, rounds: int | None, as_json: bool) -> None:
+    """Take part in this many rounds, or for ever, and print the outcome of each call."""
+    console, done = Console(highlight=False, soft_wrap=True), 0
+    while rounds is None or done < rounds:
+        outcome = device.contribute()
+        facts = describe_outcome(outcome)
+        if as_json:
+            print(json.dumps(facts), flush=True)
+        else:
+            console.print(_line(facts))
+        if isinstance(outcome, Contributed):
+            done += 1
+        else:
+            time.sleep(outcome.seconds)
+
+
+def _line(facts: dict[str, Any]) -> str:
+    if facts["outcome"] != "contributed":
+        return f"{facts['outcome']}: {facts['reason']}; retry in {facts['seconds']:.0f} s"
+    moved = sum(facts["sent"]) + sum(facts["received"])
+    return f"round {facts['round']} {facts['kind']}: {moved / 1e3:,.0f} kB, model {facts['model_version']}"
