@@ -10,9 +10,8 @@ except ModuleNotFoundError as error:
 from secemb_sdk.models.interface import FeatureLookup
 from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel, compute_alone
 from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
-from secemb_sdk.models.torch.factorisation import TorchMatrixFactorisation
 from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine
-from secemb_sdk.models.torch.rating import RatingModel
+from secemb_sdk.models.torch.rating import RatingModel, TorchMatrixFactorisation
 
 __all__ = [
     "DeepFactorisationMachine",

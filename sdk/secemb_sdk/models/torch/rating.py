@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
+from secemb_sdk.models.factorisation import MIDDLE, SCALE
 from secemb_sdk.models.interface import Floats, Ratings
 from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel
 from secemb_shared.randomness import Indices
@@ -77,6 +78,21 @@ class RatingModel(TorchModel):
         error = self.predict_from(row.unsqueeze(0), *parts, known.unsqueeze(0)).squeeze(0) - value
         own = _squares([private]) + _squares([row])
         return error.square() + self._penalty * own + self._dense_penalty * _squares([dense])
+
+
+class TorchMatrixFactorisation(RatingModel):
+    """The same model as `MatrixFactorisation`, whose hand-written gradients are compared with this one's."""
+
+    def __init__(
+        self, *, dimension: int = 64, penalty: float = 0.1, middle: float = MIDDLE, scale: float = SCALE
+    ) -> None:
+        shapes = {"vector": (dimension,), "bias": (1,)}
+        super().__init__(row_width=dimension + 1, private=shapes, private_scale=scale, penalty=penalty)
+        self._middle = middle
+
+    def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
+        """Return the predicted ratings."""
+        return rows[:, :-1] @ private["vector"] + rows[:, -1] + (self._middle + private["bias"])
 
 
 def _squares(parts: Iterable[Tensor]) -> Tensor:
