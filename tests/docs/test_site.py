@@ -89,6 +89,8 @@ def test_every_page_is_built_and_listed_in_the_contents(site: Path) -> None:
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     loaded = [one for path in site.rglob("*.html") for one in Page(path.read_text(encoding="utf-8")).loaded]
     assert [target for target in loaded if target.startswith(("http:", "https:", "//"))] == []
+    # The theme fetches a script for diagrams as soon as a page has one.
+    assert [path.name for path in site.rglob("*.html") if 'class="mermaid"' in path.read_text(encoding="utf-8")] == []
 
 
 def test_a_link_to_a_missing_page_fails_the_build(tmp_path: Path) -> None:

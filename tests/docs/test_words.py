@@ -23,6 +23,18 @@ def too_wide(text: str) -> list[int]:
     return [number for number, line in prose(text) if len(line) > WIDTH and not lone.match(line)]
 
 
+def stray_items(text: str) -> list[int]:
+    """Return the numbers of the lines that look like the first item of a list but follow a line of prose."""
+    stray, inside, before = [], False, ""
+    for number, line in prose(text):
+        item = re.match(r"\s*(?:[-*+] |\d+\. )", line) is not None
+        if item and before.strip() and not inside:
+            stray.append(number)
+        inside = item or (inside and line.strip() != "")
+        before = line
+    return stray
+
+
 def named(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -35,6 +47,16 @@ def test_prose_is_wrapped_at_one_width(page: Path) -> None:
 def test_a_line_that_is_too_wide_is_found() -> None:
     wide, link = "word " * 25, f"[a link]({'x' * 120})"
     assert too_wide(f"{wide}\n\n| {wide} |\n\n```\n{wide}\n```\n\n# {wide}\n\n{link}\n\nand {link}\n") == [1, 13]
+
+
+@pytest.mark.parametrize("page", documents(), ids=named)
+def test_a_list_begins_after_an_empty_line(page: Path) -> None:
+    """Otherwise a line that happens to begin with a number or a dash is a list on one site and prose on another."""
+    assert stray_items(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_line_that_only_looks_like_a_list_is_found() -> None:
+    assert stray_items("It exits with code\n0. Then\n\n1. one\n   more\n2. two\n\n- three\n- four\n") == [2]
 
 
 @pytest.mark.parametrize("page", [page for page in living_documents() if page != GENERATED], ids=named)
