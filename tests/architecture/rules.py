@@ -117,6 +117,15 @@ def files_past_their_length(module: str, source: str) -> list[str]:
     return [f"{module} has {lines} lines"] if lines > LONGEST_FILE else []
 
 
+def errors_outside_their_tree(module: str, source: str) -> list[str]:
+    tree = ast.parse(source)
+    errors = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and node.name.endswith("Error")]
+    if not module.endswith(".errors"):
+        return [f"{module} defines {name}: errors have a file of their own" for name in errors]
+    drawn = set(re.findall(r"\w+", ast.get_docstring(tree) or ""))
+    return [f"{module} does not draw {name} in its tree" for name in errors if name not in drawn]
+
+
 RULES: list[Rule] = [
     arrows_against_the_design,
     touches_of_the_outside_world,
@@ -127,6 +136,7 @@ RULES: list[Rule] = [
     names_that_name_nothing,
     names_of_activities,
     files_past_their_length,
+    errors_outside_their_tree,
 ]
 
 

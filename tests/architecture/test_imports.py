@@ -174,3 +174,10 @@ def test_a_module_that_is_named_after_an_activity_is_found(name: str) -> None:
 def test_a_file_that_is_too_long_is_found() -> None:
     assert rules.files_past_their_length("secemb_party.round", "x = 1\n" * 400) == []
     assert len(rules.files_past_their_length("secemb_party.round", "x = 1\n" * 401)) == 1
+
+
+def test_an_error_outside_the_tree_of_its_package_is_found() -> None:
+    error = "class LostError(Exception): ..."
+    assert len(rules.errors_outside_their_tree("secemb_party.service", error)) == 1
+    assert len(rules.errors_outside_their_tree("secemb_party.errors", error)) == 1
+    assert rules.errors_outside_their_tree("secemb_party.errors", f'"""LostError  gone"""\n{error}') == []

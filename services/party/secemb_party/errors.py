@@ -1,4 +1,66 @@
-"""Every error the services raise on purpose, as one tree under the product's own."""
+"""Every error that the services raise on purpose, as one tree under the product's own root.
+
+SecEmbError (secemb_shared)
+├── SettingsError              settings that cannot be used
+├── Requests
+│   ├── UnauthorizedError          no valid token
+│   │   └── LoginNeededError           no valid login to the operator's pages
+│   ├── ForbiddenError             a valid token that does not allow this
+│   ├── TicketError                a ticket that is not valid for this session
+│   │   └── TicketExpiredError         it was valid once
+│   ├── BusyError                  every place in the queue is taken
+│   ├── RequestInvalidError        not what the interface describes
+│   ├── MediaTypeError             a body of another media type
+│   ├── SlowBodyError              a body that did not arrive in time
+│   └── RangeError                 a range beyond the end of the body
+├── Rounds and sessions
+│   ├── UnknownTaskError           another task than the one served here
+│   ├── UnknownRoundError          no such round here
+│   ├── UnknownSessionError        no such session in this round
+│   ├── RoundClosedError           the round no longer accepts this
+│   └── SessionConflictError       (a SessionError) used before with other bytes, or out of order
+├── The peer
+│   ├── PeerUnavailableError       it cannot be reached now
+│   ├── PeerRefusedError           it refuses, or asks for what must be refused
+│   │   └── PeerSpentError             its privacy budget has no room
+│   ├── RelayRefusedError          server 1 refused a relayed message
+│   ├── OutdatedRelayKeyError      a box encrypted to a key that server 1 does not use
+│   └── RelayUnavailableError      this task is not relayed
+├── LedgerError                the ledger could not do what it was asked
+│   ├── LedgerUnavailableError     the database does not answer; trying again may help
+│   ├── LedgerSettingError         a database that could lose an acknowledged write
+│   ├── SchemaError                tables that this version does not work with
+│   │   ├── SchemaMissingError         none
+│   │   ├── SchemaOlderError           of an earlier version
+│   │   ├── SchemaNewerError           of a later version
+│   │   └── SchemaForeignError         of something else
+│   ├── LedgerFormatError          a value that cannot be stored
+│   ├── NotRecordedError           not in the ledger
+│   └── LedgerConflictError        contradicts what the ledger holds
+│       └── StateConflictError         a round in another state, or with other facts
+├── Storage
+│   ├── DamagedShareError          a share that is missing, altered or of another list
+│   └── ModelError                 a model, its file or its place in the store
+│       ├── WeightsError               numbers that are not a model of this task
+│       ├── ModelMissingError          no such version in the store
+│       ├── ModelConflictError         the version exists with other numbers
+│       └── ModelFileError             a file that cannot be used
+│           ├── DamagedFileError           truncated, altered or of another format
+│           └── ForeignFileError           of another task, version or purpose
+├── Published models
+│   ├── UnknownVersionError        not published here, or no longer kept
+│   ├── DeltaUnavailableError      no delta from that version
+│   └── RollbackRefusedError       the model cannot go back to that version now
+├── OptimiserError             the optimiser cannot take this step
+│   ├── GradientError              a mean gradient that is not finite, or of another shape
+│   └── StateError                 a state of something else, or of a step that was cut short
+└── Privacy
+    ├── AccountingError            a promise that cannot be computed or kept
+    │   └── AccountantMissingError     dp-accounting is not installed
+    └── BudgetSpentError           no room in the privacy budget
+
+Headings without `Error` are not classes. No message holds a key, a token, an item or a value.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -15,6 +77,56 @@ class SettingsError(SecEmbError, ValueError):
     """The settings cannot be used; the message names each key and what to do about it."""
 
 
+class UnauthorizedError(SecEmbError):
+    """The caller has shown no token, or one that is not known."""
+
+    def __init__(self, message: str = "send a valid token as Authorization: Bearer") -> None:
+        super().__init__(message)
+
+
+class LoginNeededError(UnauthorizedError):
+    """The operator is not logged in, or no longer."""
+
+
+class ForbiddenError(SecEmbError):
+    """The caller is known and may not do this."""
+
+    def __init__(self, message: str = "this token does not allow that") -> None:
+        super().__init__(message)
+
+
+class TicketError(SecEmbError):
+    """A ticket is missing, malformed, expired, or was issued for something else."""
+
+
+class TicketExpiredError(TicketError):
+    """A ticket was valid once."""
+
+
+class BusyError(SecEmbError):
+    """Every place in the queue is taken."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("the server is busy; try again after the time in Retry-After")
+        self.retry_after = retry_after  # seconds
+
+
+class RequestInvalidError(SecEmbError):
+    """A request does not follow the interface's description."""
+
+
+class MediaTypeError(SecEmbError):
+    """The body has a media type that the route does not take."""
+
+
+class SlowBodyError(SecEmbError):
+    """A body did not arrive in time."""
+
+
+class RangeError(SecEmbError):
+    """A range starts beyond the end of the body."""
+
+
 class UnknownTaskError(SecEmbError, LookupError):
     """This server does not serve that task."""
 
@@ -25,14 +137,14 @@ class UnknownTaskError(SecEmbError, LookupError):
 class UnknownRoundError(SecEmbError, LookupError):
     """This server does not know that round."""
 
-    def __init__(self, message: str = "there is no such round here; join again") -> None:
+    def __init__(self, message: str = "this server does not know that round; join again") -> None:
         super().__init__(message)
 
 
 class UnknownSessionError(SecEmbError, LookupError):
     """That session has not begun in this round."""
 
-    def __init__(self, message: str = "there is no such session in this round; send its keys first") -> None:
+    def __init__(self, message: str = "this round has no such session; send its keys first") -> None:
         super().__init__(message)
 
 
@@ -52,62 +164,16 @@ class SessionConflictError(SessionError):
         super().__init__(message)
 
 
-class UnauthorizedError(SecEmbError):
-    """The caller has shown no token, or one that is not known."""
-
-    def __init__(self, message: str = "send a valid token as Authorization: Bearer") -> None:
-        super().__init__(message)
+class PeerUnavailableError(SecEmbError):
+    """The peer cannot be reached now; the call is repeated."""
 
 
-class ForbiddenError(SecEmbError):
-    """The caller is known and may not do this."""
-
-    def __init__(self, message: str = "this token does not allow that") -> None:
-        super().__init__(message)
+class PeerRefusedError(SecEmbError):
+    """The peer refuses, or asks for something that this server must refuse."""
 
 
-class TicketError(SecEmbError):
-    """A ticket is missing, malformed, expired, or was issued for something else."""
-
-
-class TicketExpiredError(TicketError):
-    """A ticket was valid once."""
-
-
-class RequestInvalidError(SecEmbError):
-    """A request does not follow the interface's description."""
-
-
-class MediaTypeError(SecEmbError):
-    """The body has a media type that the route does not take."""
-
-
-class SlowBodyError(SecEmbError):
-    """A body did not arrive in time."""
-
-
-class RangeError(SecEmbError):
-    """A range starts beyond the end of the body."""
-
-
-class UnknownVersionError(SecEmbError):
-    """A model version is not published here, or no longer kept."""
-
-
-class DeltaUnavailableError(SecEmbError):
-    """The version that a delta should start from is no longer kept, or not an earlier one."""
-
-
-class RollbackRefusedError(SecEmbError):
-    """The model cannot go back to that version, or not now."""
-
-
-class OutdatedRelayKeyError(SecEmbError):
-    """A box was encrypted to a key that server 1 does not use, or no longer."""
-
-
-class RelayUnavailableError(SecEmbError):
-    """Nothing is relayed in this task; devices talk to both servers."""
+class PeerSpentError(PeerRefusedError):
+    """The peer's privacy budget has no room for this."""
 
 
 class RelayRefusedError(SecEmbError):
@@ -120,24 +186,12 @@ class RelayRefusedError(SecEmbError):
         self.refusal, self.retry_after = refusal, refusal.retry_after
 
 
-class PeerRefusedError(SecEmbError):
-    """The other server refuses, or asks for something that this one must refuse."""
+class OutdatedRelayKeyError(SecEmbError):
+    """A box was encrypted to a key that server 1 does not use, or no longer."""
 
 
-class PeerSpentError(PeerRefusedError):
-    """The privacy budget of the other server has no room for this."""
-
-
-class PeerUnavailableError(SecEmbError):
-    """The other server cannot be reached now; the call is repeated."""
-
-
-class BusyError(SecEmbError):
-    """Every place in the queue is taken."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__("the server is busy; try again after the time in Retry-After")
-        self.retry_after = retry_after  # seconds
+class RelayUnavailableError(SecEmbError):
+    """This task is not relayed; devices talk to both servers."""
 
 
 class LedgerError(SecEmbError):
@@ -145,11 +199,11 @@ class LedgerError(SecEmbError):
 
 
 class LedgerUnavailableError(LedgerError):
-    """The database cannot be reached, is busy or went away in the middle; nothing says that trying again is wrong."""
+    """The database cannot be reached, is busy, or failed in the middle; trying again may help."""
 
 
 class LedgerSettingError(LedgerError, ValueError):
-    """The database is of the wrong kind or is set up so that an acknowledged write could be lost."""
+    """The database is of the wrong kind, or is set up so that an acknowledged write could be lost."""
 
 
 class SchemaError(LedgerError):
@@ -198,11 +252,11 @@ class DamagedShareError(SecEmbError):
 
 
 class ModelError(SecEmbError):
-    """A model, its file or its place in the store is not in order."""
+    """Something is wrong with a model, its file or its place in the store."""
 
 
 class WeightsError(ModelError, ValueError):
-    """These numbers are no model of this task."""
+    """These numbers are not a model of this task."""
 
 
 class ModelMissingError(ModelError, LookupError):
@@ -218,23 +272,23 @@ class ModelFileError(ModelError):
 
 
 class DamagedFileError(ModelFileError):
-    """A file is truncated, altered or not the format it should be."""
+    """A file is truncated, altered or not of the expected format."""
 
 
 class ForeignFileError(ModelFileError):
     """A file was made for another task, version or purpose."""
 
 
-class AccountingError(SecEmbError, ValueError):
-    """A promise that cannot be computed or kept."""
+class UnknownVersionError(SecEmbError):
+    """A model version is not published here, or no longer kept."""
 
 
-class AccountantMissingError(AccountingError, ImportError):
-    """The library that computes ε is not installed."""
+class DeltaUnavailableError(SecEmbError):
+    """The version that a delta should start from is no longer kept, or is not an earlier one."""
 
 
-class BudgetSpentError(SecEmbError):
-    """One more round of this kind would go beyond the task's privacy budget."""
+class RollbackRefusedError(SecEmbError):
+    """The model cannot go back to that version, or not now."""
 
 
 class OptimiserError(SecEmbError, ValueError):
@@ -247,3 +301,15 @@ class GradientError(OptimiserError):
 
 class StateError(OptimiserError):
     """The optimiser's state belongs to another optimiser, task or version, or a step was cut short."""
+
+
+class AccountingError(SecEmbError, ValueError):
+    """A promise cannot be computed or kept."""
+
+
+class AccountantMissingError(AccountingError, ImportError):
+    """The library that computes ε is not installed."""
+
+
+class BudgetSpentError(SecEmbError):
+    """One more round of this kind would exceed the task's privacy budget."""

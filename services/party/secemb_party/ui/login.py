@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from secemb_party.errors import ForbiddenError, RequestInvalidError, SlowBodyError
+from secemb_party.errors import ForbiddenError, LoginNeededError, RequestInvalidError, SlowBodyError
 from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
 from secemb_party.http.security import has_hash
 from secemb_party.logs import get_logger
@@ -26,10 +26,6 @@ LOGIN = "/ui/login"
 _LONGEST_FORM = 4096
 _FORM_SECONDS = 10.0
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-
-
-class LoginNeededError(Exception):
-    """Nobody is logged in, or no longer."""
 
 
 class Guard:
