@@ -74,7 +74,9 @@ def _exists(name: str) -> bool:
     for part in rest.split(".") if rest else ():
         try:
             found = importlib.import_module(f"{module}.{part}")
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            if error.name != f"{module}.{part}" and error.name != module:
+                raise  # it exists, and something that it needs does not
             if not hasattr(found, part):
                 return False
             found = getattr(found, part)
