@@ -75,7 +75,7 @@ def _exists(name: str) -> bool:
         try:
             found = importlib.import_module(f"{module}.{part}")
         except ModuleNotFoundError as error:
-            if error.name != f"{module}.{part}" and error.name != module:
+            if error.name not in {f"{module}.{part}", module}:
                 raise  # it exists, and something that it needs does not
             if not hasattr(found, part):
                 return False
