@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 WORKERS ?= auto
 ARGS ?=
+QUICK ?=
+DATA ?= build/data/ml-100k# of a report; `secemb data fetch ml-100k` downloads it
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
@@ -27,12 +29,13 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test bench loadtest wire soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test bench loadtest wire report-utility report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'PYTHON=python3.12 VENV=.venv312 choose another interpreter; ARGS="…" is passed on to the command.'
+	@echo 'QUICK=1 makes bench, loadtest, wire and the reports short; their figures then only show that they run.'
 
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
@@ -40,14 +43,20 @@ demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 20
 test: $(DEV) $(BROWSER) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
-bench: $(DEV) which-kernel ## measure, print a table and write build/bench.json
-	@$(LAB) bench $(ARGS)
+bench: $(DEV) which-kernel ## measure, print tables and write build/bench.json
+	@$(LAB) bench $(if $(QUICK),--seconds 0.01 --catalogue ML100K) $(ARGS)
 
-loadtest: $(RUN) which-kernel ## let many devices call two real services, write build/loadtest.json
-	@$(LAB) loadtest $(ARGS)
+loadtest: $(RUN) which-kernel ## run many devices against two real servers, write build/loadtest.json
+	@$(LAB) loadtest $(if $(QUICK),--devices 4 --rounds 2 --catalogue ML100K) $(ARGS)
 
 wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, write build/wire.json
-	@$(LAB) wire $(ARGS)
+	@$(LAB) wire $(if $(QUICK),--sessions 2 --catalogue ML100K) $(ARGS)
+
+report-utility: $(DEV) which-kernel ## train every model on DATA, privately and plainly, write build/utility.json (hours)
+	@$(LAB) report utility --path $(DATA) $(if $(QUICK),--quick) $(ARGS)
+
+report-dp: $(DEV) which-kernel ## train every model on DATA with noise, write build/dp.json (hours)
+	@$(LAB) report dp --path $(DATA) $(if $(QUICK),--quick) $(ARGS)
 
 soak: $(DEV) which-kernel ## run the simulation of crashes and losses with thousands of examples
 	@SOAK_TESTS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/simulation $(ARGS)
@@ -163,10 +172,13 @@ $(DEV): $(PINNED) | $(CREATED)
 # the next `make test` tries again. With BROWSER_TESTS=required, as in .ci/run, they are not skipped: it fails here.
 CHROMIUM ?= $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 
+# Another program may be installing packages: wait for its lock.
+APT := apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300
+
 $(BROWSER): | $(CREATED)
 	@if [ -z '$(CHROMIUM)' ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		echo 'installing Chromium for the tests of the page (a minute)'; mkdir -p build; \
-		{ apt-get -o Acquire::Retries=3 update && apt-get -o Acquire::Retries=3 install -y --no-install-recommends chromium fonts-dejavu-core; } >build/chromium.log 2>&1 || true; \
+		{ $(APT) update && $(APT) install -y --no-install-recommends chromium fonts-dejavu-core; } >build/chromium.log 2>&1 || true; \
 	fi
 	@if [ -n '$(CHROMIUM)' ] || command -v chromium >/dev/null; then touch $@; \
 	elif [ "$$BROWSER_TESTS" = required ]; then \
@@ -175,7 +187,7 @@ $(BROWSER): | $(CREATED)
 	else echo 'there is no Chromium: the tests of the page are skipped; apt-get install chromium, or name one: make test CHROMIUM=/path'; fi
 
 # Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.
-# Without a compiler it does nothing, each time anew: install one later and the next command builds the kernel.
+# Without a compiler it does nothing: install one later and the next command builds the kernel.
 # The old one goes first, so that what runs is never older than its source.
 $(KERNEL): setup.py $(NATIVE) | $(RUN)
 	@rm -rf $@ build/kernel
