@@ -35,12 +35,12 @@ def _chosen(names: Sequence[str]) -> list[Catalogue]:
 
 @app.command()
 def bench(
-    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/bench.json"),
-    seconds: Annotated[float, typer.Option(min=0.01, help="Time for each group of measurements.")] = 2.0,
+    output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/bench.json"),
+    seconds: Annotated[float, typer.Option(min=0.01, help="Seconds for each group of measurements.")] = 2.0,
     catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
-    """Measure the kernel against the AES limit, noise, and the constructions against each other."""
+    """Measure the kernel relative to the AES limit, noise, and the constructions relative to each other."""
     from secemb_lab.bench.bench import run
 
     with refusals():
@@ -49,14 +49,14 @@ def bench(
 
 @app.command()
 def loadtest(
-    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/loadtest.json"),
-    devices: Annotated[int, typer.Option(min=2, max=2000, help="Devices at once, and sessions of a round.")] = 100,
+    output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/loadtest.json"),
+    devices: Annotated[int, typer.Option(min=2, max=2000, help="Concurrent devices, and sessions in a round.")] = 100,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue and transport.")] = 10,
     transport: Annotated[Transport | None, typer.Option(help="Only this transport, not both.")] = None,
     catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
-    """Let many devices call two real services on loopback, and measure what a session costs."""
+    """Run many devices against two real servers on loopback, and measure what a session costs."""
     from secemb_lab.loadtest.loadtest import run
 
     chosen = _chosen(catalogue or ["ML1M", "ML25M", "Yelp"])
@@ -67,12 +67,12 @@ def loadtest(
 
 @app.command()
 def wire(
-    output: Annotated[Path, typer.Option(help="Where the figures go as JSON.")] = Path("build/wire.json"),
-    sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions of each measurement of time.")] = 40,
+    output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/wire.json"),
+    sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions in each timing.")] = 40,
     catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
-    """Count the bytes of a device's round on the wire, and time reads, directly and through server 0 alone.
+    """Count the bytes of a device's round on the wire, and time reads, for both transports.
 
     Exit code 1 if a device with the relayed transport moves more than its catalogue's limit.
     """
@@ -85,10 +85,10 @@ def wire(
 
 @app.command()
 def vectors(
-    directory: Annotated[Path, typer.Option(help="Where the JSON files go.")] = Path("tests/vectors"),
+    directory: Annotated[Path, typer.Option(help="Directory of the JSON files.")] = Path("tests/vectors"),
     json: AsJson = False,
 ) -> None:
-    """Write the test vectors anew, with the portable definition."""
+    """Regenerate the test vectors, with the portable definition."""
     from secemb_lab.vectors.vectors import write
 
     with refusals():

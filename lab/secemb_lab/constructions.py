@@ -6,7 +6,7 @@
     FullMatrix  no point functions: the whole table down, two additive shares of the whole update up
 
 The device half takes a placement, so that what is timed is the sharing. All of them read rows by XOR of float32 bits
-(the paper's Init and RowEncoded read in fixed point), so they differ in the writing alone. For measurement only:
+(the paper's Init and RowEncoded read in fixed point), so they differ only in the write. For measurement only:
 devices and servers use `PathShared` through `secemb_sdk.round.session` and `secemb_party.evaluation`.
 """
 

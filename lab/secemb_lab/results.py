@@ -149,7 +149,7 @@ class Tls(TypedDict):
     """Bytes up and down of a round over TLS, on a kept connection and on a new one."""
 
     kept: list[int]
-    anew: list[int]
+    reconnected: list[int]
 
 
 class Moved(TypedDict):

@@ -11,8 +11,8 @@ import httpx
 import pytest
 
 from secemb_lab.wire.proxy import HERE, Passed, proxy
-from secemb_lab.wire.report import keeps
 from secemb_lab.wire.rounds import Moved, total
+from secemb_lab.wire.wire import keeps
 from secemb_tools.operate.certificate import make_identity
 
 pytestmark = pytest.mark.asyncio
@@ -93,10 +93,10 @@ async def test_bytes_that_no_request_begins_belong_to_the_one_under_way() -> Non
 
 async def test_what_is_fetched_once_in_a_life_is_no_part_of_the_first_round() -> None:
     join, task = {"join": (10, 20)}, {"task": (5, 100)}
-    relayed = Moved(first=join | task | {"relay": (3, 7)}, later=join, anew=join).figures()
-    assert relayed == {"once": (8, 107), "first": (10, 20), "later": (10, 20), "anew": (10, 20)}
+    relayed = Moved(first=join | task | {"relay": (3, 7)}, later=join, reconnected=join).figures()
+    assert relayed == {"once": (8, 107), "first": (10, 20), "later": (10, 20), "reconnected": (10, 20)}
     # A direct device asks server 1 in every round; only what the first round has beyond that is apart.
-    direct = Moved(first=join | {"task": (15, 300)}, later=join | task, anew=join | task).figures()
+    direct = Moved(first=join | {"task": (15, 300)}, later=join | task, reconnected=join | task).figures()
     assert (direct["once"], direct["first"], direct["later"]) == ((10, 200), (15, 120), (15, 120))
 
 

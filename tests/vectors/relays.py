@@ -4,7 +4,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.vectors.values import Case, raw
 
-from secemb_lab.vectors.hpke import encrypt_with
+from secemb_lab.vectors.relays import encrypt_with
 from secemb_shared.dpf import Backend
 from secemb_shared.holds import check_upload_mac, dense_mark, hold_of, mask, receipt_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer

@@ -29,7 +29,7 @@ CASES: tuple[tuple[str, type[Construction], bool], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one construction costs on one catalogue; bytes of a device count both servers."""
+    """What one construction costs on one catalogue; bytes of a device are those of both servers."""
 
     catalogue: str
     construction: str
@@ -80,7 +80,7 @@ def _geometry(catalogue: Catalogue, *, binned: bool) -> Geometry:
 
 
 class Case:
-    """One construction on one catalogue, with a device whose taste is full."""
+    """One construction on one catalogue, with a device that has the most items."""
 
     def __init__(self, scheme: Construction, catalogue: Catalogue) -> None:
         rng = np.random.default_rng(0)

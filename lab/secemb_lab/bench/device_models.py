@@ -35,7 +35,7 @@ _NO_SIDES = Sides(0, 0, {})
 
 
 def torch_is_here() -> bool:
-    """Tell whether the models that need torch can be made."""
+    """Tell whether torch is installed."""
     return find_spec("torch") is not None
 
 
@@ -46,7 +46,7 @@ def names() -> tuple[str, ...]:
 
 
 def make(name: str, catalogue: str) -> Model:
-    """Return a model as large as it is on a catalogue."""
+    """Return a model with the size that it has on a catalogue."""
     kind, sides = registry.find(name), SIDES.get(catalogue, _NO_SIDES)
     if kind.needs_torch:
         from secemb_sdk.models.torch import compute_alone  # here, because it may not be installed
@@ -66,8 +66,8 @@ _CLIP = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Taste:
-    """As many ratings as a round has room for, and the device's copy of the dense part."""
+class Workload:
+    """The most ratings that a round has room for, and the device's copy of the dense part."""
 
     model: Model
     items: Indices
@@ -77,11 +77,11 @@ class Taste:
 
     @classmethod
     def draw(cls, round_: RoundSpec, model: Model) -> Self:
-        """Return the taste that every measurement uses."""
+        """Return the workload of every measurement."""
         rng, task = np.random.default_rng(0), round_.task
         return cls(
             model,
-            # Not rng.choice, which would write down the whole catalogue before a device is measured.
+            # Not rng.choice, which would allocate the whole catalogue before a device is measured.
             items=np.linspace(0, task.items - 1, task.capacity).astype(np.int64),
             values=rng.integers(1, 6, task.capacity).astype(np.float32),
             dense=rng.normal(0, 0.1, model.dense_size).astype(np.float32),
@@ -89,11 +89,11 @@ class Taste:
         )
 
     def train(self, items: Indices, rows: Floats) -> tuple[Floats, Floats]:
-        """Return what one pass over the ratings moves."""
+        """Return the gradients of one pass over the ratings."""
         ratings = Ratings(items, self.values[: items.size])
         by_row, by_dense, _ = learn(self.model, self.private, rows, self.dense, ratings, rate=_RATE)
         return by_row, by_dense
 
     def write(self, session: DeviceSession, items: Indices, moved: tuple[Floats, Floats]) -> None:
-        """Make the messages of the update."""
+        """Create the messages of the update."""
         session.write(items, np.clip(moved[0], -_CLIP, _CLIP), np.clip(moved[1], -_CLIP, _CLIP))

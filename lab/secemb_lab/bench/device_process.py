@@ -1,9 +1,8 @@
-"""How much memory this process has had resident at most, as the operating system counts it.
+"""A device in its own process, and the peak of its resident memory as the operating system counts it.
 
-Python's tracemalloc knows what goes through Python's own allocator and NumPy's; what torch allocates it does not see.
-The system sees everything, in pages, and exactly to some hundred kilobytes. Linux can begin its count anew at any time.
-Elsewhere the count is the highest since the process began: what the imports took for a moment hides what came after
-and was smaller, and the growth is a lower bound.
+Python's tracemalloc sees the allocations of Python and NumPy, not those of torch. The system sees everything, in pages,
+to within some hundred kilobytes. Linux can reset its peak at any time. Elsewhere the peak is that of the whole process:
+a higher one during the imports hides a later, smaller one, and the growth is a lower bound.
 """
 
 import gc
@@ -17,30 +16,30 @@ from pathlib import Path
 from typing import IO, Any
 
 from secemb_lab.bench import device_models
-from secemb_lab.bench.device_models import Taste
+from secemb_lab.bench.device_models import Workload
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec, TaskSpec
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-_BEGIN_ANEW = "5"  # what sets the highest back to what is resident now; see proc(5)
+_RESET_PEAK = "5"  # sets the peak to what is resident now; see proc(5)
 
 
 class HighWater:
-    """Counts from the moment it is made."""
+    """Measures from its creation on."""
 
     def __init__(self) -> None:
         gc.collect()
-        with suppress(OSError):  # no Linux, or one that does not allow it: see above
-            _RESET.write_text(_BEGIN_ANEW)
+        with suppress(OSError):  # not Linux, or not allowed: see above
+            _RESET.write_text(_RESET_PEAK)
         self._before = highest()
 
     def growth(self) -> int:
-        """Return by how many bytes the process has grown at most since then."""
+        """Return the largest growth in bytes since then."""
         return highest() - self._before
 
 
 def highest() -> int:
-    """Return the most bytes that were resident."""
+    """Return the peak of the resident memory in bytes."""
     try:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", _STATUS.read_text(), re.MULTILINE)
     except OSError:
@@ -70,19 +69,19 @@ def go_through_a_round(source: IO[bytes], target: IO[bytes]) -> dict[str, int]:
     what: dict[str, Any] = json.loads(take(source))
     task = TaskSpec.decode(what["task"].encode())
     round_, model = RoundSpec.decode(what["round"].encode(), task), device_models.make(what["model"], what["catalogue"])
-    taste = Taste.draw(round_, model)
+    workload = Workload.draw(round_, model)
     memory = HighWater()
-    session = DeviceSession(round_, taste.items)
+    session = DeviceSession(round_, workload.items)
     for message in (session.session_id, *session.keys):
         put(target, message)
     items, rows = session.read((take(source), take(source)))
-    taste.write(session, items, taste.train(items, rows))
+    workload.write(session, items, workload.train(items, rows))
     return {"peak_bytes": memory.growth(), "process_bytes": highest()}
 
 
 def main() -> None:
     """Go through one round."""
-    # Whatever else prints does not get in between.
+    # Other output must not mix with the messages.
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     put(target, json.dumps(go_through_a_round(sys.stdin.buffer, target)).encode())

@@ -1,7 +1,7 @@
-"""A device through one round, for every model on every catalogue: where its processor time goes, memory and bytes.
+"""A device through one round, for every model on every catalogue: processor time by phase, memory and bytes.
 
-What travels is set against two ways without point functions: plain federated learning, which moves the whole model in
-both directions, and full-matrix sharing, which sends two shares of it.
+The bytes are compared with two methods without point functions: plain federated learning, which moves the whole model
+in both directions, and full-matrix sharing, which sends two shares of it.
 """
 
 import json
@@ -21,7 +21,7 @@ from rich.table import Table
 
 from secemb_lab import child_environment
 from secemb_lab.bench import device_models, device_process
-from secemb_lab.bench.device_models import Taste
+from secemb_lab.bench.device_models import Workload
 from secemb_party.evaluation import Evaluation, KeysMessage
 from secemb_sdk.models import Model, registry
 from secemb_sdk.round.session import DeviceSession, Messages
@@ -37,7 +37,7 @@ _NUMBER = 4  # bytes of a float32 and of a ring element
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a round costs a device with a full taste; bytes count both servers."""
+    """What a round costs a device with a full workload; bytes are those of both servers."""
 
     catalogue: str
     model: str
@@ -102,13 +102,13 @@ def _figure(catalogue: Catalogue, name: str) -> Figure:
 
 
 class Case:
-    """One model on one catalogue: a device whose taste is full, and both servers in this process."""
+    """One model on one catalogue: a device with a full workload, and both servers in this process."""
 
     def __init__(self, catalogue: Catalogue, model: Model) -> None:
         rng = np.random.default_rng(0)
         geometry = plan(items=catalogue.items, capacity=catalogue.capacity, row_width=model.row_width).geometry
         self.round = catalogue.round(geometry, row_width=model.row_width, dense_size=model.dense_size)
-        self._name, self._taste = catalogue.name, Taste.draw(self.round, model)
+        self._name, self._workload = catalogue.name, Workload.draw(self.round, model)
         table = rng.normal(0, 0.1, (catalogue.items, model.row_width)).astype(np.float32)
         tagged = reading.tag_rows(self.round, table)
         self._servers = [Evaluation(self.round, party, tagged) for party in (0, 1)]
@@ -116,28 +116,28 @@ class Case:
 
     def run(self) -> dict[str, float]:
         """Go through a round; return the processor seconds of each of the device's phases."""
-        self._spent, taste = {}, self._taste
+        self._spent, workload = {}, self._workload
         with self._timed("keys"):
-            session = DeviceSession(self.round, taste.items)
+            session = DeviceSession(self.round, workload.items)
         answers = self._answers(session.session_id, session.keys)
         with self._timed("reconstruction"):
             items, rows = session.read(answers)
         with self._timed("training"):
-            moved = taste.train(items, rows)
+            moved = workload.train(items, rows)
         with self._timed("correction words"):
-            taste.write(session, items, moved)
+            workload.write(session, items, moved)
         return self._spent
 
     def memory(self, model: str) -> dict[str, int]:
-        """Let a device go through a round in a process of its own; return what memory that took."""
+        """Run a device through a round in its own process; return the memory it took."""
         file = Path(str(device_process.__file__))
-        # -P: the folder of that file is no place to import from.
+        # -P: do not import from the folder of that file.
         program = [sys.executable, "-P", str(file)]
         with subprocess.Popen(
             program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
         ) as device:
             if device.stdin is None or device.stdout is None:
-                raise RuntimeError("a process with pipes has none")
+                raise RuntimeError("the process has no pipes")
             what = {"task": self.round.task.encode().decode(), "round": self.round.encode().decode()}
             device_process.put(device.stdin, json.dumps({**what, "model": model, "catalogue": self._name}).encode())
             session_id, *keys = (device_process.take(device.stdout) for _ in range(3))

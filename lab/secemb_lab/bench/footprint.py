@@ -1,7 +1,6 @@
-"""What the SDK weighs without torch: the time of its import, and what has to be installed for it.
+"""The footprint of the SDK without torch: the time of its import, and the size of what must be installed.
 
-There is one wheel, with the services and the tools in it: that is what lies on a disk. A device imports two of its
-packages.
+There is one wheel, with servers and tools in it: all of it is on the disk. A device imports two of its packages.
 """
 
 import json
@@ -24,7 +23,7 @@ print(json.dumps({"seconds": time.process_time() - start, "torch": "torch" in sy
 """
 _TURNS = 3
 _PRODUCT = "secemb"
-_DEVICE = ("secemb_sdk", "secemb_shared")  # what a device imports; all else in the wheel is never loaded there
+_DEVICE = ("secemb_sdk", "secemb_shared")  # what a device imports; the rest of the wheel is never loaded there
 
 
 def measure() -> dict[str, Any]:
@@ -45,7 +44,7 @@ def show(console: Console, figures: dict[str, Any]) -> None:
     console.print(
         f"base install without torch: import {figures['import_cpu_seconds']:.2f} s of processor time, "
         f"{sum(size for _, size in sizes) / 1e6:.0f} MB installed ({parts}, …); "
-        f"of our own {figures['installed_bytes'][_PRODUCT] / 1e6:.1f} MB a device imports "
+        f"of SecEmb's own {figures['installed_bytes'][_PRODUCT] / 1e6:.1f} MB a device imports "
         f"{figures['device_bytes'] / 1e6:.1f} MB"
     )
 
@@ -56,15 +55,15 @@ def _needed(name: str, found: dict[str, Distribution]) -> dict[str, Distribution
         found[name] = distribution(name)
     except PackageNotFoundError:
         return found  # needed on other systems only
-    for wish in found[name].requires or ():
-        other = re.split(r"[^A-Za-z0-9_.-]", wish, maxsplit=1)[0].lower().replace("_", "-")
-        if "extra ==" not in wish and other not in found:
+    for requirement in found[name].requires or ():
+        other = re.split(r"[^A-Za-z0-9_.-]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+        if "extra ==" not in requirement and other not in found:
             _needed(other, found)
     return found
 
 
 def _size(one: Distribution) -> int:
-    if one.name == _PRODUCT:  # installed from a checkout it is a link; count what a wheel holds
+    if one.name == _PRODUCT:  # installed from a checkout it is a link; count the content of a wheel
         return sum(map(_package_size, (one.read_text("top_level.txt") or "").split()))
     return _files_size(Path(str(file.locate())) for file in one.files or ())
 
@@ -76,5 +75,5 @@ def _package_size(name: str) -> int:
 
 
 def _files_size(files: Iterable[Path]) -> int:
-    """Return the bytes of files, without what Python makes of them when it runs."""
+    """Return the bytes of files, without compiled Python files."""
     return sum(file.stat().st_size for file in files if file.suffix != ".pyc" and file.is_file())

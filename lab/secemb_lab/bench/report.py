@@ -1,4 +1,4 @@
-"""The figures as tables, on which machine, and against what was set out to be reached."""
+"""The figures as tables, the machine they hold for, and the goals."""
 
 import os
 import platform
@@ -25,7 +25,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """Return the processor's name where the system tells it."""
+    """Return the processor's name if the system has it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         for line in cpuinfo.read_text().splitlines():
@@ -35,7 +35,7 @@ def _processor() -> str:
 
 
 OPERATIONS = ("tree", "tree + Convert + accumulate", "tree + XOR answer", "key generation", "ConvertGen")
-# Bytes that the relayed transport is to reach with one copy of everything; talking to both servers costs twice that.
+# The goal for the relayed transport, with one copy of everything; calling both servers costs twice that.
 RELAYED_MB = {
     "ML100K": (0.076, 0.058),
     "ML1M": (0.119, 0.088),
@@ -47,7 +47,7 @@ Row = dict[str, Any]
 
 
 def show_kernel(console: Console, figures: dict[str, list[Row]]) -> None:
-    """Print each operation's nanoseconds, and what they are of the AES limit."""
+    """Print each operation's nanoseconds, and their ratio to the AES limit."""
     table = Table(title="Kernel, one thread: ns a leaf (keys: ns a slot)", title_justify="left")
     for name in (
         "backend",
@@ -118,7 +118,7 @@ def bars(figures: dict[str, Any]) -> list[Row]:
 
 
 def show_bars(console: Console, found: list[Row]) -> None:
-    """Print the goals, the ones that were missed too."""
+    """Print the goals, missed ones included."""
     table = Table(title="Goals", title_justify="left")
     for name in ("goal", "wanted", "measured", ""):
         table.add_column(name, justify="left" if name == "goal" else "right")

@@ -1,8 +1,8 @@
 """The device's cryptography alone: keys and ConvertGen against additive sharing of the whole matrix.
 
-No placement and no messages on either side, the same kernel for both. The full matrix is shared into buffers that are
-there already: fresh memory would cost the system's page faults on top, which say nothing about the method. By AES
-blocks alone the two methods are as far apart as the last column says.
+No placement and no messages on either side, the same kernel for both. The full matrix is shared into existing
+buffers: new memory would add page faults, which say nothing about the method. The last column is the ratio of AES
+blocks alone.
 """
 
 from dataclasses import asdict, dataclass

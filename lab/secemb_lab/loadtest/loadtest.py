@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
 from secemb_lab.bench.report import describe_machine
 from secemb_lab.loadtest.bare import bare_request_ms
-from secemb_lab.loadtest.fleet import run_fleet
-from secemb_lab.loadtest.report import figure, show
+from secemb_lab.loadtest.fleet import Fleet, run_fleet
 from secemb_shared.messages import TaskSpec
 from secemb_tools.catalogues import WIDTH, Catalogue
-from secemb_tools.local import Pair
+from secemb_tools.local import Pair, Usage
 from secemb_tools.operate.tasks import TaskOptions, make_task
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
@@ -68,3 +71,132 @@ def _measure(catalogue: Catalogue, devices: int, rounds: int, transport: Transpo
     bodies = 2 * max(fleet.finished, 1) * (1 if transport == Transport.RELAYED else 2)
     bare = bare_request_ms(sent=fleet.sent // bodies, received=fleet.received // bodies, connections=min(devices, 100))
     return {"transport": transport.value} | figure(catalogue, devices, fleet, before, after, endings, bare)
+
+
+Endings = list[tuple[float, int]]
+_AFTER_SEAL = ("accumulate", "noise")  # the kernel's work between sealing and publishing
+
+
+def figure(
+    catalogue: Catalogue,
+    devices: int,
+    fleet: Fleet,
+    before: list[Usage],
+    after: list[Usage],
+    endings: list[Endings],
+    bare_request_ms: float,
+) -> dict[str, Any]:
+    """Return all figures of one run."""
+    return {
+        "catalogue": catalogue.name,
+        "devices": devices,
+        "sessions": fleet.finished,
+        "failed": fleet.failed,
+        "joins_a_session": fleet.joins / max(fleet.finished, 1),
+        "bytes_up_per_device": fleet.sent // max(fleet.finished, 1),
+        "bytes_down_per_device": fleet.received // max(fleet.finished, 1),
+        "sessions_per_second": fleet.finished / fleet.seconds,
+        "bare_request_ms": bare_request_ms,  # the least that a request costs: see bare.py
+        "generator_cpu_ms": 1e3 * fleet.generator_cpu_seconds / max(fleet.finished, 1),
+        "keys_ms": _percentiles(fleet.keys_seconds),
+        "update_ms": _percentiles(fleet.update_seconds),
+        "servers": [
+            _server(fleet.finished, old, new, ended, bare_request_ms)
+            for old, new, ended in zip(before, after, endings, strict=True)
+        ],
+    }
+
+
+def _server(sessions: int, old: Usage, new: Usage, endings: Endings, bare_request_ms: float) -> dict[str, Any]:
+    spent = {name: seconds - old.kernel_seconds.get(name, 0.0) for name, seconds in new.kernel_seconds.items()}
+    cpu, kernel = new.cpu_seconds - old.cpu_seconds, sum(spent.values())
+    ending = max((seconds for seconds, _ in endings), default=float("nan"))
+    return {
+        "cpu_ms_a_session": 1e3 * cpu / max(sessions, 1),
+        "kernel_ms_a_session": 1e3 * kernel / max(sessions, 1),
+        "kernel_ms_by_operation": {name: 1e3 * seconds / max(sessions, 1) for name, seconds in spent.items()},
+        "kernel_share": kernel / cpu if cpu else float("nan"),
+        "beyond_kernel_ms_a_session": 1e3 * (cpu - kernel) / max(sessions, 1),
+        "beyond_kernel_in_bare_requests": 1e3 * (cpu - kernel) / max(sessions, 1) / bare_request_ms,
+        "memory_mb": new.memory_bytes / 1e6,
+        "loop_lag_ms": 1e3 * new.largest_lag_seconds,
+        "seal_to_publish_seconds": ending,
+        "seal_to_publish_in_kernel_times": ending * max(len(endings), 1) / sum(map(spent.__getitem__, _AFTER_SEAL)),
+    }
+
+
+def _percentiles(seconds: list[float]) -> dict[str, float]:
+    values = np.percentile(np.array(seconds or [float("nan")]) * 1e3, [50, 95, 99])
+    return dict(zip(("p50", "p95", "p99"), map(float, values), strict=True))
+
+
+def show(console: Console, figures: list[dict[str, Any]]) -> None:
+    """Print what devices measured, a row per run, and what it cost, a row per server."""
+    console.print(_devices(figures))
+    console.print(_costs(figures))
+
+
+def _devices(figures: list[dict[str, Any]]) -> Table:
+    parts = ("p50", "p95", "p99")
+    names = (
+        "sessions/s",
+        "failed",
+        "kB up",
+        "kB down",
+        *(f"{what} {part}" for what in ("keys", "update") for part in parts),
+    )
+    table = _table("Sessions against two servers on loopback; times in ms", names)
+    for run in figures:
+        table.add_row(
+            _name(run),
+            f"{run['sessions_per_second']:.1f}",
+            str(run["failed"]),
+            f"{run['bytes_up_per_device'] / 1e3:.0f}",
+            f"{run['bytes_down_per_device'] / 1e3:.0f}",
+            *(f"{run[what][part]:.0f}" for what in ("keys_ms", "update_ms") for part in parts),
+        )
+    return table
+
+
+def _costs(figures: list[dict[str, Any]]) -> Table:
+    names = (
+        "server",
+        "CPU ms",
+        "kernel ms",
+        "beyond",
+        "× bare request",
+        "kernel share",
+        "memory MB",
+        "loop lag ms",
+        "seal to publish s",
+        "× kernel",
+    )
+    table = _table("What a session costs each server", names)
+    for run in figures:
+        for role, server in enumerate(run["servers"]):
+            table.add_row(
+                "" if role else _name(run),
+                str(role),
+                f"{server['cpu_ms_a_session']:.2f}",
+                f"{server['kernel_ms_a_session']:.2f}",
+                f"{server['beyond_kernel_ms_a_session']:.2f}",
+                f"{server['beyond_kernel_in_bare_requests']:.0f}",
+                f"{server['kernel_share']:.0%}",
+                f"{server['memory_mb']:.0f}",
+                f"{server['loop_lag_ms']:.1f}",
+                f"{server['seal_to_publish_seconds']:.2f}",
+                f"{server['seal_to_publish_in_kernel_times']:.1f}",
+                end_section=role == 1,
+            )
+    return table
+
+
+def _table(title: str, names: tuple[str, ...]) -> Table:
+    table = Table("catalogue", title=title, title_justify="left")
+    for name in names:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _name(run: dict[str, Any]) -> str:
+    return f"{run['catalogue']}, {run['transport']}"

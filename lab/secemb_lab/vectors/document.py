@@ -1,4 +1,4 @@
-"""How values stand in a vector file: bytes and numbers of the ring as hexadecimal, in the order of the wire."""
+"""How values are written in a vector file: bytes and ring elements as hexadecimal, in wire order."""
 
 import json
 import re
@@ -13,7 +13,7 @@ _LIST_OF_NUMBERS = re.compile(r"\[\n\s+(-?\d+(?:,\n\s+-?\d+)*)\n\s+\]")
 
 
 def text(document: Json) -> str:
-    """Return the file: sorted keys, one value a line, and lists of whole numbers on one line."""
+    """Return the file: sorted keys, one value per line, and lists of whole numbers on one line."""
     lines = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return _LIST_OF_NUMBERS.sub(lambda found: "[" + ", ".join(re.findall(r"-?\d+", found[1])) + "]", lines) + "\n"
 

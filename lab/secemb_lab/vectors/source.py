@@ -1,4 +1,4 @@
-"""The bytes that vectors are made from: public, the same everywhere, and good for nothing else."""
+"""The bytes that vectors are made from: public, the same everywhere, for no other use."""
 
 import hashlib
 
@@ -42,7 +42,7 @@ class Source:
 
 
 class Recorder:
-    """A source that keeps what was drawn from it."""
+    """A source that records what was drawn from it."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -56,7 +56,7 @@ class Recorder:
 
 
 class Replay:
-    """The bytes of a recorder once more."""
+    """The bytes of a recorder again."""
 
     def __init__(self, drawn: bytes) -> None:
         self._left = drawn

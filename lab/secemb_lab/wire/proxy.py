@@ -1,4 +1,4 @@
-"""A TCP proxy that counts every byte that passes, and may hold each back for a while or end TLS."""
+"""A TCP proxy that counts every byte, and may delay bytes or terminate TLS."""
 
 import asyncio
 import re
@@ -18,20 +18,20 @@ Bytes = tuple[int, int]  # up, down
 
 @dataclass(slots=True)
 class Passed:
-    """What has passed: bytes of TCP's payload, so HTTP headers are in it and, where there is TLS, all of TLS."""
+    """What has passed: bytes of TCP payload, so HTTP headers are included and, with TLS, all of TLS."""
 
     requests: dict[str, list[int]] = field(default_factory=dict)  # up and down, by the last word of the address
-    _current: str = ""  # what cannot be read has no name
+    _current: str = ""  # encrypted requests have no name
 
     def count(self, way: int, chunk: bytes) -> None:
-        """Add bytes to the request that is under way; a device asks one thing at a time of a server."""
+        """Add bytes to the current request; a device has one open request per server."""
         if way == UP and (found := _REQUEST.match(chunk)):
             word = found[1].decode("ascii").rsplit("/", 1)[-1]
             self._current = "task" if _TASK.fullmatch(word) else word
         self.requests.setdefault(self._current, [0, 0])[way] += len(chunk)
 
     def take(self) -> dict[str, Bytes]:
-        """Return what has passed since the last time, by request."""
+        """Return what has passed since the last call, by request."""
         taken = {name: (up, down) for name, (up, down) in self.requests.items() if up or down}
         self.requests = {}
         return taken
@@ -43,8 +43,8 @@ async def proxy(
 ) -> AsyncIterator[tuple[int, Passed]]:
     """Run a proxy to a port of this machine; yield its own port and what passes.
 
-    `seconds` is how long each byte is held back on its way, both ways. With `tls` whoever connects speaks TLS, which
-    ends here; what is counted then is what was in it.
+    `seconds` is the delay of each byte in each direction. With `tls` clients speak TLS, which is terminated here; the
+    bytes inside it are counted.
     """
     passed, serving = Passed(), set[asyncio.Task[None]]()
 
@@ -52,7 +52,7 @@ async def proxy(
         with closing(writer):
             try:
                 there_reader, there_writer = await asyncio.open_connection(HERE, target)
-            except OSError:  # nobody listens there, or not yet
+            except OSError:  # nothing listens there, or not yet
                 return
             with closing(there_writer):
                 await asyncio.gather(
@@ -75,7 +75,7 @@ async def proxy(
 async def _pump(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seconds: float, passed: Passed, way: int
 ) -> None:
-    """Carry bytes in one direction; what is held back does not hold back what comes after it."""
+    """Carry bytes in one direction; the delay of one chunk does not delay the next."""
     loop, held = asyncio.get_running_loop(), asyncio.Queue[tuple[float, bytes]]()
 
     async def deliver() -> None:

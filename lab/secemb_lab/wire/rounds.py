@@ -1,4 +1,4 @@
-"""What one device moves in a round, counted on the wire: real services, the SDK's own client, a proxy in between."""
+"""The bytes of one device in a round, counted on the wire: real servers, the SDK's own client, a proxy in between."""
 
 import asyncio
 import ssl
@@ -16,7 +16,7 @@ from secemb_tools.operate.certificate import make_identity
 from secemb_tools.transport import Transport
 
 _TRIES = 400
-# Fetched once in a device's life: the task, where a direct device also asks server 1 for its round, and server 1's key.
+# Fetched only once by a device: the task, where a direct device also asks server 1 for its round, and server 1's key.
 _ONCE = ("task", "relay")
 
 
@@ -26,13 +26,18 @@ class Moved:
 
     first: dict[str, Bytes]  # of its first round, by request
     later: dict[str, Bytes]  # of the next one, on the same connections
-    anew: dict[str, Bytes]  # of the one after, on new connections
+    reconnected: dict[str, Bytes]  # of the one after, on new connections
 
     def figures(self) -> dict[str, Bytes]:
-        """Return totals; what is fetched once in a device's life stands apart from its first round."""
+        """Return totals; what a device fetches only once is separate from its first round."""
         whole, usual = (total({name: one.get(name, (0, 0)) for name in _ONCE}) for one in (self.first, self.later))
         once, first = _less(whole, usual), total(self.first)
-        return {"once": once, "first": _less(first, once), "later": total(self.later), "anew": total(self.anew)}
+        return {
+            "once": once,
+            "first": _less(first, once),
+            "later": total(self.later),
+            "reconnected": total(self.reconnected),
+        }
 
 
 async def measure_rounds(pair: Pair, folder: Path, transport: Transport, *, tls: bool = False) -> Moved:
@@ -104,7 +109,7 @@ def _rate(device: Device, pair: Pair) -> None:
 
 
 async def _play(first: Device, second: Device, counted: Sequence[Passed]) -> dict[str, Bytes]:
-    """Let both devices take part in a round; return what the first one moved.
+    """Let both devices take part in a round; return the bytes of the first one.
 
     The second one goes before it, so that the round is open and no request is wasted while bytes are counted.
     """
@@ -126,6 +131,6 @@ async def _contribute(device: Device) -> None:
 
 
 def _together(taken: list[dict[str, Bytes]]) -> dict[str, Bytes]:
-    """Return what both servers moved, by request."""
+    """Return the bytes of both servers, by request."""
     names = dict.fromkeys(name for one in taken for name in one)
     return {name: total({str(at): one.get(name, (0, 0)) for at, one in enumerate(taken)}) for name in names}

@@ -1,7 +1,7 @@
-"""The relayed transport on the wire: bytes of a device and round, time of a read, and what a session costs a server.
+"""`make wire`: bytes of a device in a round, time of a read, and what a session costs a server, for both transports.
 
-Real services on loopback and the SDK's own client. Bytes are counted by a proxy: HTTP headers are in them, and in a
-second run TLS as well.
+Real servers on loopback and the SDK's own client. A proxy counts the bytes: HTTP headers are included, and in a second
+run TLS as well.
 """
 
 import asyncio
@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
 from secemb_lab.bench.report import describe_machine
 from secemb_lab.loadtest.loadtest import task_for
 from secemb_lab.wire.proxy import proxy
 from secemb_lab.wire.reads import Reads, measure_reads
-from secemb_lab.wire.report import keeps, show
 from secemb_lab.wire.rounds import measure_rounds
 from secemb_shared.messages import Sizes
 from secemb_tools.catalogues import Catalogue
@@ -26,9 +26,7 @@ from secemb_tools.local import Pair
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
 
-__all__ = ["LIMITS", "keeps", "run"]
-
-# What a device may move in a round, in bytes up and down, by catalogue.
+# The most bytes that a device may move in a round, up and down, by catalogue.
 LIMITS = {
     "ML100K": (80_000, 60_000),
     "ML1M": (124_000, 92_000),
@@ -77,10 +75,10 @@ def _bytes(catalogue: Catalogue) -> dict[str, Any]:
                 plain = asyncio.run(measure_rounds(pair, Path(folder), way))
                 tls = asyncio.run(measure_rounds(pair, Path(folder), way, tls=True)).figures()
                 found[way.value] = {
-                    **{name: moved for name, moved in plain.figures().items() if name != "anew"},
+                    **{name: moved for name, moved in plain.figures().items() if name != "reconnected"},
                     "messages": messages[way.value],
                     "requests": plain.later,
-                    "tls": {"kept": tls["later"], "anew": tls["anew"]},
+                    "tls": {"kept": tls["later"], "reconnected": tls["reconnected"]},
                 }
     return found
 
@@ -113,3 +111,73 @@ async def _run_reads(pair: Pair, seconds: float, sessions: int) -> dict[str, Rea
 def _start(pair: Pair) -> None:
     for pause in pair.starting():
         time.sleep(pause)
+
+
+def show(console: Console, figures: dict[str, Any]) -> None:
+    """Print what was measured."""
+    console.print(_bytes_table(figures["bytes"]))
+    console.print(_tls_table(figures["bytes"]))
+    if figures["reads"]:
+        console.print(_reads_table(figures["reads"]))
+
+
+def keeps(one: dict[str, Any]) -> bool:
+    """Tell whether a relayed device stays within the limit, in its first round too."""
+    rounds = (one["relayed"]["first"], one["relayed"]["later"])
+    return all(moved <= most for round_ in rounds for moved, most in zip(round_, one["limit"], strict=True))
+
+
+def _bytes_table(found: list[dict[str, Any]]) -> Table:
+    table = _table(
+        "Bytes of a device in a round, HTTP headers included (up / down)",
+        *("catalogue", "direct", "relayed", "of it HTTP", "limit", "kept", "task and key, once per device"),
+    )
+    for one in found:
+        relayed = one["relayed"]
+        cells = (one["direct"]["later"], relayed["later"], _less(relayed["later"], relayed["messages"]))
+        kept = "yes" if keeps(one) else "NO"
+        table.add_row(one["catalogue"], *map(_shown, cells), _shown(one["limit"]), kept, _shown(relayed["once"]))
+    return table
+
+
+def _tls_table(found: list[dict[str, Any]]) -> Table:
+    table = _table(
+        "What TLS 1.3 adds, one self-signed P-256 certificate (up / down)",
+        *("catalogue", "direct, connection kept", "direct, new", "relayed, connection kept", "relayed, new"),
+    )
+    for one in found:
+        ways = [(one[way], kind) for way in ("direct", "relayed") for kind in ("kept", "reconnected")]
+        table.add_row(one["catalogue"], *(_shown(_less(way["tls"][kind], way["later"])) for way, kind in ways))
+    return table
+
+
+def _reads_table(found: list[dict[str, Any]]) -> Table:
+    table = _table(
+        "A read and an update (ms), and what a session costs the servers: CPU (ms), bytes between them, TLS included",
+        *("catalogue", "between servers", "transport", "keys p50", "keys p95", "update p50", "update p95"),
+        *("CPU 0", "CPU 1", "0 to 1", "1 to 0"),
+    )
+    for one in found:
+        for way, times in one.items():
+            if isinstance(times, dict):
+                cells = [times[step][part] for step in ("keys_ms", "update_ms") for part in ("p50", "p95")]
+                numbers = (f"{cell:.1f}" for cell in (*cells, *times["cpu_ms_a_session"]))
+                moved = (f"{count:,.0f}" for count in times["peer_bytes_a_session"])
+                distance = f"{one['milliseconds_between_servers']:.0f} ms"
+                table.add_row(one["catalogue"], distance, way, *numbers, *moved)
+    return table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
+    for at, name in enumerate(columns):
+        table.add_column(name, justify="right" if at else "left")
+    return table
+
+
+def _shown(moved: tuple[int, int] | list[int]) -> str:
+    return f"{moved[0]:,} / {moved[1]:,}"
+
+
+def _less(all_: tuple[int, int] | list[int], some: tuple[int, int] | list[int]) -> tuple[int, int]:
+    return all_[0] - some[0], all_[1] - some[1]
