@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
-from tests.e2e.commands import json_of, refused, run
+from tests.e2e.commands import json_of, read_json, refused, run
 from tests.e2e.place import SMALL_RUN, TASK, Place, Words
+from typer.testing import CliRunner
+
+from secemb_lab.__main__ import app as lab
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +187,10 @@ def test_noise_is_projected_for_a_rate_and_a_delta() -> None:
 def test_a_report_is_of_the_seed_the_rounds_and_the_runs_that_were_asked_for(place: Place) -> None:
     def report(*words: object) -> Any:
         out = place.new(".json")
-        return json_of("report utility", "--path", place.films, "--models", "mf", "--rounds", 3, "--out", out, *words)
+        asked = ["--path", place.films, "--models", "mf", "--rounds", 3, "--out", out, *words, "--json"]
+        done = CliRunner().invoke(lab, ["report", "utility", *map(str, asked)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return read_json(done.stdout)
 
     base = report()
     assert [point["round"] for point in base["models"][0]["curve"]] == [1, 2, 3]

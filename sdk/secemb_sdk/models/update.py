@@ -84,11 +84,12 @@ def _steps_together(
             by_row, by_dense = model.record_gradients(rows, dense, private, ratings)
     except Exception:  # one rating may be the reason: ask for each alone
         return None
-    usable = np.isfinite(by_row).all(axis=1) & np.isfinite(by_dense).all(axis=1)
-    row_steps, dense_steps = np.zeros(rows.shape, dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
-    places = np.flatnonzero(usable)
+    if not (np.isfinite(by_row).all() and np.isfinite(by_dense).all()):
+        usable = np.isfinite(np.concatenate([by_row, by_dense], axis=1)).all(axis=1, keepdims=True)
+        by_row, by_dense = (np.where(usable, part, np.float32(0)) for part in (by_row, by_dense))
+    row_steps, dense_steps = np.empty(rows.shape, dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
     step = max(1, _IN_CACHE // (rows.shape[1] + dense.size))
-    for some in (places[first : first + step] for first in range(0, places.size, step)):
+    for some in (slice(first, first + step) for first in range(0, len(rows), step)):
         row_steps[some], shared = _cut_each(by_row[some], by_dense[some], clip)
         dense_steps += shared.sum(axis=0)
     return row_steps, dense_steps

@@ -20,6 +20,7 @@ class Reproducible:
 
     def __init__(self, model: Model, *, seed: int, person: int) -> None:
         self.model, self._key = model, (seed, _FIRST, person)
+        self._record_model = model if isinstance(model, RecordModel) else None
 
     @property
     def row_width(self) -> int:
@@ -42,20 +43,21 @@ class Reproducible:
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the gradients, computed in the order of the items."""
+        if (ratings.items[1:] > ratings.items[:-1]).all():
+            return self.model.gradients(rows, dense, private, ratings)
         order = np.argsort(ratings.items)
         found = self.model.gradients(rows[order], dense, private, _in_order(ratings, order))
         return Gradients(found.loss, _put_back(found.rows, order), found.dense, found.private)
 
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
         """Return what each rating alone gives. Models in torch may give other last bits than on a device."""
-        order = np.argsort(ratings.items)
-        sorted_ = rows[order], dense, private, _in_order(ratings, order)
-        if isinstance(self.model, RecordModel):
-            by_row, by_dense = self.model.record_gradients(*sorted_)
-        elif (gradients_of_each := getattr(self.model, "gradients_of_each", None)) is not None:
-            by_row, by_dense = gradients_of_each(*sorted_)
-        else:
+        if self._record_model is not None:  # it looks at each rating alone: the order does not matter
+            return self._record_model.record_gradients(rows, dense, private, ratings)
+        gradients_of_each = getattr(self.model, "gradients_of_each", None)
+        if gradients_of_each is None:
             raise ModelError("this model is asked for one rating at a time")
+        order = np.argsort(ratings.items)
+        by_row, by_dense = gradients_of_each(rows[order], dense, private, _in_order(ratings, order))
         return _put_back(by_row, order), _put_back(by_dense, order)
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:

@@ -136,9 +136,11 @@ class World:
         return self.ratings.by_person()
 
     def ratings_of(self, person: int) -> dict[int, float]:
-        """Return what a person has rated."""
+        """Return what a person has rated, in the order of the items."""
         mine = self._slices[person]
-        return dict(zip(self.ratings.items[mine].tolist(), self.ratings.values[mine].tolist(), strict=True))
+        items, values = self.ratings.items[mine], self.ratings.values[mine]
+        order = np.argsort(items)
+        return dict(zip(items[order].tolist(), values[order].tolist(), strict=True))
 
     def ratings_a_device(self) -> tuple[int, int]:
         """Return how many ratings the device with the fewest has, and the one with the most."""
