@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.e2e.devices import Device, gather
+from tests.devices.over_http import Device, gather
 from tests.e2e.servers import Servers, secemb, set_up
 from tests.e2e.test_processes import until_ended
 

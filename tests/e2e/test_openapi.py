@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.e2e.relayed_device import RelayedDevice
+from tests.devices.over_http import RelayedDevice
 from tests.e2e.servers import Servers, set_up
 
 from secemb_party.storage import Shape

@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 from safetensors.numpy import load_file
+from tests.devices.over_http import Device, gather
 from tests.e2e.browser import Visit, a_browser, a_visit, needs_browser
-from tests.e2e.devices import Device, gather
 from tests.e2e.readability import FAINT, FAULTS
 from tests.e2e.servers import Servers, set_up, wait_for
 

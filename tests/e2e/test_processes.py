@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.devices import Device, TwoFacedDevice, check_published, gather
+from tests.devices.over_http import Device, TwoFacedDevice, check_published, gather
 from tests.e2e.servers import Server, Servers, set_up, wait_for
 from tests.e2e.standstill import await_caught, caught_entering, step_until
 from tests.integration.databases import Postgres

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tests.e2e.devices import Device, check_published, gather
-from tests.e2e.relayed_device import RelayedDevice
+from tests.devices.over_http import Device, RelayedDevice, check_published, gather
 from tests.e2e.servers import Servers, set_up, wait_for
 
 from secemb_party.ui.render import PAGES

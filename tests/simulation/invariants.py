@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from tests.simulation.device import Device
+from tests.devices.scripted import Device
 from tests.simulation.pair import Pair
 
 from secemb_party.ledger import ModelVersion, RoundRecord, RoundState

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
-from tests.simulation.device import KEYS, UPDATE, Device, flipped
+from tests.devices.scripted import KEYS, UPDATE, Device, flipped
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import Pair, new_folder
 

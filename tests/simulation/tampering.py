@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
+from tests.devices.phone import Phone, until_contributed
 from tests.simulation.pair import IDENTITY, RELAYED, Pair
-from tests.simulation.phone import Phone, until_contributed
 
 from secemb_party.relay_frames import Frame, Reply, ReplyReader, read_frames
 from secemb_server1.relay_keys import RelayKeys

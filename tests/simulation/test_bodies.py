@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from tests.simulation.device import KEYS, UPDATE, Device, a_device
+from tests.devices.scripted import KEYS, UPDATE, Device, a_device
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from tests.devices.phone import Phone, a_phone, contributed, noticed
 from tests.simulation.pair import RELAYED, a_pair
-from tests.simulation.phone import Phone, a_phone, contributed, noticed
 
 from secemb_sdk.errors import CopyError, HomeError, UnavailableError
 from secemb_sdk.home.detections import Detection, Misconduct

@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.devices.phone import FAULTS, FINE, Phone, Seen, a_phone, contributed, fine, never, until_contributed
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import RELAYED, Pair, a_pair
-from tests.simulation.phone import FAULTS, FINE, Phone, Seen, a_phone, contributed, fine, never, until_contributed
 
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.records import Keyed, Stage, Written, encode_private

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.devices.phone import KilledError, MortalHome, Phone, Seen, a_phone, contributed, puts, until_contributed
 from tests.simulation.pair import RELAYED, a_pair
-from tests.simulation.phone import KilledError, MortalHome, Phone, Seen, a_phone, contributed, puts, until_contributed
 from tests.simulation.test_device_faults import enrol
 from tests.simulation.test_noisy_rounds import PRIVACY
 

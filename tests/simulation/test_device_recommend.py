@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.simulation.carrier import train
+from tests.devices.carrier import train
+from tests.devices.phone import Phone, a_phone
 from tests.simulation.pair import a_pair
-from tests.simulation.phone import Phone, a_phone
 
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.home.vault import Vault

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.devices.phone import Marking, Phone, a_phone, contributed, noticed, puts
 from tests.simulation.pair import a_pair
-from tests.simulation.phone import Marking, Phone, a_phone, contributed, noticed, puts
 
 from secemb_sdk.context import Policy, round_bytes
 from secemb_sdk.errors import DamagedError, EnrolmentError, MisfitError, PinError, PolicyError

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.devices.phone import Marking, Phone, a_phone, contributed, until_contributed
 from tests.simulation.pair import Pair, a_pair
-from tests.simulation.phone import Marking, Phone, a_phone, contributed, until_contributed
 
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, Ratings

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from tests.devices.phone import Phone, a_phone, contributed, puts
 from tests.simulation.pair import RELAYED, a_pair
-from tests.simulation.phone import Phone, a_phone, contributed, puts
 
 from secemb_sdk.context import Context
 from secemb_sdk.home.records import Ticket, Written

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
+from tests.devices.phone import a_phone, contributed, puts
 from tests.simulation.pair import RELAYED, a_pair
-from tests.simulation.phone import a_phone, contributed, puts
 from tests.simulation.tampering import LONG
 
 from secemb_sdk.context import Policy, round_bytes

@@ -1,8 +1,8 @@
 """What a relay does without meaning to: it loses, delays, repeats, cuts and mixes up, and the sums stay exact."""
 
 import pytest
+from tests.devices.phone import a_phone, contributed, until_contributed
 from tests.simulation.pair import a_pair
-from tests.simulation.phone import a_phone, contributed, until_contributed
 from tests.simulation.tampering import LONG, check_sum, comes_back, noting, read_replies, refusals
 
 from secemb_party.relay_frames import Frame, Refusal

@@ -10,9 +10,9 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.simulation.device import KEYS, SHARED_ITEM, UPDATE, Device, a_device
+from tests.devices.phone import Phone, a_phone, contributed, until_contributed
+from tests.devices.scripted import KEYS, SHARED_ITEM, UPDATE, Device, a_device
 from tests.simulation.pair import RELAYED, a_pair
-from tests.simulation.phone import Phone, a_phone, contributed, until_contributed
 from tests.simulation.tampering import LONG, check_sum, refusals
 
 from secemb_party import upload_macs

@@ -5,8 +5,8 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 
 import pytest
+from tests.devices.phone import a_phone, contributed, noticed, puts, until_contributed
 from tests.simulation.pair import Pair, a_pair
-from tests.simulation.phone import a_phone, contributed, noticed, puts, until_contributed
 from tests.simulation.tampering import (
     LONG,
     Change,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.devices.phone import Phone, a_phone, contributed, noticed
 from tests.simulation.pair import Pair, a_pair
-from tests.simulation.phone import Phone, a_phone, contributed, noticed
 from tests.simulation.tampering import LONG, comes_back, noting
 
 from secemb_party.compute.threads import ThreadRound

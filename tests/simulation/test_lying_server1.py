@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.simulation.device import a_device
+from tests.devices.scripted import a_device
 from tests.simulation.pair import Pair, a_pair
 
 from secemb_party.errors import PeerRefusedError

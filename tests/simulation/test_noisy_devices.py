@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.devices.phone import Marking, Phone, a_phone, contributed, until_contributed
 from tests.simulation.pair import RELAYED, Pair, a_pair, a_task
-from tests.simulation.phone import Marking, Phone, a_phone, contributed, until_contributed
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, Draws, watched
 from tests.simulation.test_scenarios import last
 from tests.unit.noise_bytes import SeededSource

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from tests.simulation.device import a_device
+from tests.devices.scripted import a_device
 from tests.simulation.faults import CrashedError
 from tests.simulation.pair import Pair, a_pair, a_task
 from tests.simulation.test_scenarios import filled, last, step_to

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from tests.simulation.device import UPDATE, a_device
+from tests.devices.scripted import UPDATE, a_device
 from tests.simulation.pair import PEER_TOKEN, Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.simulation.device import UPDATE, Device, a_device
+from tests.devices.scripted import UPDATE, Device, a_device
 from tests.simulation.invariants import BrokenError, Invariants
 from tests.simulation.machine import Rounds
 from tests.simulation.pair import Pair, a_pair

@@ -10,8 +10,8 @@ import httpx
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.simulation.carrier import Carrier, dense, published, taste_of, train
-from tests.simulation.device import KEYS, UPDATE, RandomStream, a_device, flipped
+from tests.devices.carrier import Carrier, dense, published, taste_of, train
+from tests.devices.scripted import KEYS, UPDATE, RandomStream, a_device, flipped
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
 

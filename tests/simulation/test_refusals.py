@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
-from tests.simulation.device import KEYS, UPDATE, Device, a_device, flipped
+from tests.devices.scripted import KEYS, UPDATE, Device, a_device, flipped
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 
 from secemb_party.errors import BusyError

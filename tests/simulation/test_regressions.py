@@ -1,7 +1,7 @@
 """Failures that were found once, each by its name."""
 
 import pytest
-from tests.simulation.device import KEYS, UPDATE, a_device
+from tests.devices.scripted import KEYS, UPDATE, a_device
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import a_pair
 from tests.simulation.test_scenarios import last, results, self_reports, step_to

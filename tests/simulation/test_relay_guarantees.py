@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from tests.simulation.device import Device, a_device
+from tests.devices.phone import a_phone, contributed
+from tests.devices.scripted import Device, a_device
 from tests.simulation.pair import RELAYED, Pair, a_pair
-from tests.simulation.phone import a_phone, contributed
 from tests.simulation.tampering import LONG, check_sum, each, newest_key, noting, refusals
 
 from secemb_lab.loadtest.client import Sending, keys_of, update_of

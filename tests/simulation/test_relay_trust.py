@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from tests.devices.phone import a_phone, contributed, noticed
 from tests.simulation.pair import IDENTITY, RELAYED, Pair, a_pair
-from tests.simulation.phone import a_phone, contributed, noticed
 from tests.simulation.tampering import LONG, check_sum, newest_key, refusals, relay_keys
 
 from secemb_sdk.errors import PinError

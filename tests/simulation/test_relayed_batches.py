@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.devices.phone import Phone, a_phone, until_contributed
 from tests.simulation.pair import AT_ONCE, Pair, a_pair
-from tests.simulation.phone import Phone, a_phone, until_contributed
 from tests.simulation.tampering import LONG, check_sum, flip, read_replies, refusals
 
 from secemb_party.relay_frames import Frame, Reply, read_frames

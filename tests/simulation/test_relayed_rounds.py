@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.devices.phone import Marking, Phone, a_phone, contributed, puts, until_contributed
 from tests.simulation.pair import RELAYED, a_pair
-from tests.simulation.phone import Marking, Phone, a_phone, contributed, puts, until_contributed
 
 from secemb_sdk.context import Policy, round_bytes
 from secemb_sdk.errors import PolicyError

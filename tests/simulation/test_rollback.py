@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule, run_state_machine_as_test
-from tests.simulation.device import a_device
+from tests.devices.scripted import a_device
 from tests.simulation.faults import CrashedError
 from tests.simulation.machine import Rounds
 from tests.simulation.pair import Pair, a_pair

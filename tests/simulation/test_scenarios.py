@@ -4,8 +4,8 @@ import math
 
 import pytest
 from sqlalchemy import delete
+from tests.devices.scripted import KEYS, UPDATE, Device, a_device, flipped
 from tests.integration.databases import keys_body
-from tests.simulation.device import KEYS, UPDATE, Device, a_device, flipped
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 

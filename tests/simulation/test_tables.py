@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from tests.simulation.carrier import Carrier, dense, published, taste_of, train
-from tests.simulation.device import flipped
+from tests.devices.carrier import Carrier, dense, published, taste_of, train
+from tests.devices.scripted import flipped
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
 

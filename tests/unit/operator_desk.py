@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-from tests.simulation.device import a_device
+from tests.devices.scripted import a_device
 from tests.simulation.pair import PEER_TOKEN, TICKET_KEY, Pair, a_pair
 
 from secemb_server0.app import create_server0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.simulation.device import a_device
+from tests.devices.scripted import a_device
 from tests.unit.operator_desk import Desk, a_desk
 
 from secemb_party.http import operator_routes

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 from safetensors.numpy import load
-from tests.simulation.device import a_device
+from tests.devices.scripted import a_device
 from tests.unit.operator_desk import TOKEN, Desk, a_desk, form_token
 
 from secemb_party.ui.login_sessions import WRONG_TRIES

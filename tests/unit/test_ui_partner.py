@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from tests.simulation.device import a_device
+from tests.devices.phone import DOUBLED, FINE, a_phone, contributed
+from tests.devices.scripted import a_device
 from tests.simulation.pair import RELAYED, a_pair
-from tests.simulation.phone import DOUBLED, FINE, a_phone, contributed
 from tests.unit.operator_desk import Desk, a_desk
 
 from secemb_party.ledger import ModelVersion, RoundRecord, RoundState

@@ -91,13 +91,22 @@ class Answer:
     received: int
 
 
+def path_of(round_: RoundSpec, session_id: bytes, name: str) -> str:
+    """Return the path of one message of a session."""
+    return f"/v1/rounds/{round_.digest.hex()}/sessions/{session_id.hex()}/{name}"
+
+
+def headers_of(ticket: str, mac: bytes = b"") -> dict[str, str]:
+    """Return the headers of one message; an upload has a MAC."""
+    headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket}
+    return headers | ({"secemb-proof": mac.hex()} if mac else {})
+
+
 async def send(client: httpx.AsyncClient, pair: Pair, joined: Joined, message: Sending) -> Answer:
     """Send a message until it is accepted."""
     session = joined.session
-    path = f"/v1/rounds/{session.round.digest.hex()}/sessions/{session.session_id.hex()}/{message.name}"
-    headers = {"content-type": "application/octet-stream", "secemb-ticket": joined.ticket}
-    if message.mac:
-        headers["secemb-proof"] = message.mac.hex()
+    path = path_of(session.round, session.session_id, message.name)
+    headers = headers_of(joined.ticket, message.mac)
     sent = received = 0
     for _ in range(_TRIES):
         answer = await client.put(pair.servers[message.server].url + path, content=message.body, headers=headers)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 import numpy as np
-from tests.simulation.device import a_device
+from tests.devices.scripted import a_device
 from tests.simulation.pair import Pair
 
 from secemb_sdk.context import Context, Policy

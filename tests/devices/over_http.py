@@ -12,8 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from tests.e2e.servers import Servers
 
+from secemb_lab.loadtest.client import headers_of, path_of
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared.messages import RoundSpec
+from secemb_shared.messages import Kind, RoundSpec
+from secemb_shared.messages.relay_key import RelayKey
+from secemb_shared.messages.relayed import box_content, encode_relayed
 
 PATIENCE = 40.0  # seconds until a device gives up, and the test fails
 WAIT = 0.05
@@ -78,12 +81,11 @@ class Device:
             self.receipts.append(receipt.decode())
 
     async def put(self, role: int, what: str, body: bytes) -> bytes:
-        path = f"/v1/rounds/{self.session.round.digest.hex()}/sessions/{self.session_id.hex()}/{what}"
+        path = path_of(self.session.round, self.session_id, what)
         return (await self._insist(role, "PUT", path, content=body, headers=self.headers(role, what))).content
 
     def headers(self, role: int, what: str) -> dict[str, str]:
-        shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
-        return shown if what.endswith("keys") else shown | {"secemb-proof": self.session.marks.macs[role].hex()}
+        return headers_of(self.ticket, b"" if what.endswith("keys") else self.session.marks.macs[role])
 
     async def _insist(self, role: int, method: str, path: str, **request: object) -> httpx.Response:
         """Repeat a request until it is answered with 200; a refusal for good ends the test."""
@@ -99,6 +101,37 @@ class Device:
             await asyncio.sleep(WAIT)
 
 
+class RelayedDevice(Device):
+    """One relayed device in one round."""
+
+    def content(self, kind: Kind) -> bytes:
+        """Return what is in a message's box: server 0 must not read it."""
+        if kind is Kind.RELAYED_KEYS:
+            return box_content(self.session.round, Kind.KEYS, self.session.keys[1])
+        assert self.updates is not None
+        return box_content(self.session.round, Kind.UPDATE, self.updates[1], mac=self.session.marks.macs[1])
+
+    def relayed(self, kind: Kind) -> bytes:
+        """Return a message with its box, which is encrypted again each time."""
+        own = self.session.keys[0] if kind is Kind.RELAYED_KEYS else (self.updates or (b"",))[0]
+        round_ = self.session.round
+        key = RelayKey.read(round_.task, self.relay)
+        return encode_relayed(round_, self.session_id, kind, own, self.content(kind), key)
+
+    async def send_keys(self) -> None:
+        self.answers = [await self.put(0, "relayed-keys", self.relayed(Kind.RELAYED_KEYS))]
+        items, rows = self.session.read_relayed(self.answers[0])
+        model = self._servers.model(0, self.session.round.model_version)
+        assert np.array_equal(rows, model.rows[items])
+        self.updates = self.session.write(items, self.update_rows, self.update_dense)
+
+    async def send_update(self, roles: Sequence[int] = (0, 1)) -> None:
+        assert tuple(roles) == (0, 1), "one message is for both servers"
+        receipt = await self.put(0, "relayed-update", self.relayed(Kind.RELAYED_UPLOAD))
+        assert self.session.marks.receipt.hex() in receipt.decode()
+        self.receipts.append(receipt.decode())
+
+
 class TwoFacedDevice(Device):
     """One that sends server 1 other keys than server 0: both take them, and do not agree on the session."""
 
@@ -108,8 +141,7 @@ class TwoFacedDevice(Device):
         self.updates = (self._faces[0].write_nothing()[0], self._faces[1].write_nothing()[1])
 
     def headers(self, role: int, what: str) -> dict[str, str]:
-        mac = {} if what == "keys" else {"secemb-proof": self._faces[role].marks.macs[role].hex()}
-        return super().headers(role, "keys") | mac
+        return headers_of(self.ticket, b"" if what == "keys" else self._faces[role].marks.macs[role])
 
 
 def what_of(path: str) -> str:

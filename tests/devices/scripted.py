@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from tests.simulation.pair import Pair
 
+from secemb_lab.loadtest.client import headers_of, path_of
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import secure_sum
 from secemb_shared.holds import hold_of, upload_mac
@@ -132,16 +133,15 @@ class Device:
 
     def headers(self, role: int, what: str, data: bytes) -> dict[str, str]:
         """Return what is shown with a message, whatever its bytes: an upload's MAC is right, it comes from here."""
-        shown = {"content-type": "application/octet-stream", "secemb-ticket": self.ticket}
         if what == KEYS:
-            return shown
+            return headers_of(self.ticket)
         hold, digest = hold_of(self.body(role, KEYS)), hashlib.sha256(data).digest()
-        return shown | {"secemb-proof": upload_mac(self.spec.label(self.name), hold, digest).hex()}
+        return headers_of(self.ticket, upload_mac(self.spec.label(self.name), hold, digest))
 
     async def put(self, role: int, what: str, body: bytes | None = None, **headers: str) -> httpx.Response | None:
         """Send a message, the right one unless another is given."""
         data = self.body(role, what) if body is None else body
-        path = f"https://server{role}/v1/rounds/{self.spec.digest.hex()}/sessions/{self.name.hex()}/{what}"
+        path = f"https://server{role}{path_of(self.spec, self.name, what)}"
         shown = self.headers(role, what, data) | headers
         answer = await self.pair.send(role, httpx.Request("PUT", path, content=data, headers=shown))
         if body is None:
