@@ -5,7 +5,8 @@ A rule is a function from a module's dotted name and source text to sentences th
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 Rule = Callable[[str, str], list[str]]
 
@@ -52,6 +53,39 @@ NOUNS = {
     "string",
     "training",
     "writing",
+}
+# A name that several modules have, and the one sense in which all of them have it.
+SENSES = {
+    "app": "a FastAPI application put together",
+    "base": "the base class of a family",
+    "catalogues": "the paper's catalogues",
+    "device": "one device",
+    "devices": "many devices in one process",
+    "errors": "the error tree of a package",
+    "events": "what happened, for the operator",
+    "files": "files that are old or new, never in between",
+    "fleet": "many devices that call real servers",
+    "interface": "the protocol of a seam",
+    "join": "taking a place in a round",
+    "kernel": "the C kernel",
+    "model": "one version of a model",
+    "models": "the versions of a model",
+    "peer": "the other server",
+    "privacy": "a task's differential privacy",
+    "records": "plain records that are stored",
+    "relay": "one server's side of the relayed transport",
+    "relay_keys": "server 1's relay keys",
+    "report": "measurements as tables and charts",
+    "results": "what a command prints, by type",
+    "rounds": "rounds of a task",
+    "routes": "the routes of one server alone",
+    "run": "one run, and what came of it",
+    "sessions": "sessions of a round",
+    "settings": "the settings of a server",
+    "simulate": "`secemb simulate`",
+    "status": "the state of the servers",
+    "tasks": "tasks and their files",
+    "tokens": "enrolment tokens",
 }
 LONGEST_FILE = 400
 
@@ -124,6 +158,18 @@ def errors_outside_their_tree(module: str, source: str) -> list[str]:
         return [f"{module} defines {name}: errors have a file of their own" for name in errors]
     drawn = set(re.findall(r"\w+", ast.get_docstring(tree) or ""))
     return [f"{module} does not draw {name} in its tree" for name in errors if name not in drawn]
+
+
+def names_in_several_senses(modules: Iterable[str]) -> list[str]:
+    """Return the names that several modules have without saying in which sense; a sense that nobody needs is no use."""
+    ends = Counter(module.rpartition(".")[2] for module in modules)
+    shared = {name for name, count in ends.items() if count > 1 and not name.startswith("__")}
+    unsaid = [
+        f"several modules are called {name}: give one another name, or say the sense" for name in shared - SENSES.keys()
+    ]
+    return sorted(unsaid) + [
+        f"only one module is called {name}: drop its sense" for name in sorted(SENSES.keys() - shared)
+    ]
 
 
 RULES: list[Rule] = [

@@ -23,6 +23,11 @@ def every_module() -> dict[str, str]:
     return sources
 
 
+def is_package(module: str) -> bool:
+    path = Path(*module.split("."))
+    return any((root / path).is_dir() for root in ROOTS)
+
+
 @pytest.mark.parametrize("rule", rules.RULES)
 def test_every_module_keeps_the_rule(rule: Rule) -> None:
     assert [fault for module, source in every_module().items() for fault in rule(module, source)] == []
@@ -30,6 +35,18 @@ def test_every_module_keeps_the_rule(rule: Rule) -> None:
 
 def test_the_laboratory_is_not_in_the_wheel() -> None:
     assert "lab" not in SETUPTOOLS["packages"]["find"]["where"]
+
+
+def test_a_name_has_one_sense() -> None:
+    # A package is named for its folder, and what is called like it inside is what it is about.
+    modules = [module for module in every_module() if not is_package(module)]
+    assert rules.names_in_several_senses(modules) == []
+
+
+def test_a_name_in_two_senses_is_found() -> None:
+    modules = [f"secemb_{one}.{name}" for name in rules.SENSES for one in ("sdk", "party")]
+    assert rules.names_in_several_senses(modules) == []
+    assert len(rules.names_in_several_senses([*modules, "secemb_sdk.transport", "secemb_party.transport"])) == 1
 
 
 def test_the_rules_know_every_package() -> None:

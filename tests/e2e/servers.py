@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from secemb_party.storage import Model, ModelFiles, Shape
 from secemb_shared.messages import TaskSpec
 from secemb_tools.cli.main import app
-from secemb_tools.local.service import free_ports
+from secemb_tools.local.process import free_ports
 
 TASK = {
     "name": "processes",

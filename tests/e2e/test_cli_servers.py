@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from secemb_tools.cli.main import app
 from secemb_tools.local import Pair
-from secemb_tools.local.service import free_ports
+from secemb_tools.local.process import free_ports
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from secemb_party.ledger import Ledger
 from secemb_tools import simulate
 from secemb_tools.demo.evidence import ServerView, Traffic, total_of, view_of
 from secemb_tools.demo.result import DemoResult, server_views
-from secemb_tools.local import Service, service
+from secemb_tools.local import Service, process
 from secemb_tools.transport import Transport
 
 TASK = make_task()
@@ -142,7 +142,7 @@ def test_a_system_that_does_not_tell_of_processor_time_costs_no_more_than_that_l
     server = Service(0, folder, 1)
     if Path("/proc/self/stat").exists():
         assert server.cpu_seconds() is not None
-    monkeypatch.setattr(service, "_PROC", folder / "proc")
+    monkeypatch.setattr(process, "_PROC", folder / "proc")
     assert server.cpu_seconds() is None
     silent = view_of(folder, TASK, role=0, cpu_seconds=server.cpu_seconds())
     result = DemoResult(

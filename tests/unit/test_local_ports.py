@@ -2,7 +2,7 @@
 
 import socket
 
-from secemb_tools.local.service import HERE, free_ports
+from secemb_tools.local.process import HERE, free_ports
 
 
 def test_ports_are_different_and_none_that_systems_give_to_clients() -> None:

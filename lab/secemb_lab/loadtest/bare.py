@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from secemb_lab import child_environment
 from secemb_tools.local.child import end_with_parent
-from secemb_tools.local.service import HERE, free_ports, processor_seconds
+from secemb_tools.local.process import HERE, free_ports, processor_seconds
 
 _REQUESTS = 1000
 _START_SECONDS = 30.0

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from secemb_party.storage.files import write_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import StartError
-from secemb_tools.local.service import HERE, Service, free_ports
+from secemb_tools.local.process import HERE, Service, free_ports
 from secemb_tools.operate.directory import SECRET, Addresses, ServerDirectory, install, private_pem
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.tasks import write_task
