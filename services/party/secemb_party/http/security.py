@@ -1,7 +1,7 @@
 """Who may call a route: the schemes as OpenAPI lists them, and how a token is read and checked.
 
 Routes that every session calls read their header themselves and name the scheme with `needs`, because a dependency
-costs more than the rest of the framework (docs/adr/0012). Other routers depend on the scheme, and on their check.
+costs more than the rest of the framework (docs/adr/0013). Other routers depend on the scheme, and on their check.
 """
 
 import hashlib
