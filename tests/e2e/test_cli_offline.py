@@ -209,7 +209,7 @@ def test_a_csv_file_is_shown_split_and_simulated(tmp_path: Path) -> None:
     lines = [f"{person},{item},{(person * item) % 5 + 1}" for person in range(8) for item in range(person, person + 12)]
     table.write_text("user,item,rating\n" + "\n".join(lines) + "\n")
     assert json_of("data show", table)["ratings"] == 96
-    parts = json_of("data split", table, "--out", tmp_path / "parts", "--how", "leave-one-out")
+    parts = json_of("data split", table, "--out", tmp_path / "parts", "--how", "leave-last-out")
     assert (parts["train"], parts["test"]) == (88, 8)
     assert "not overwritten" in refused("data", "split", table, "--out", tmp_path / "parts")
     found = json_of("simulate", "--data", table, "--cohort", 4, "--rounds", 3, "--runs", tmp_path / "runs")

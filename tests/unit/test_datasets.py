@@ -8,6 +8,7 @@ from tests.unit.made_up_ratings import made_up_ratings
 
 from secemb_shared.errors import SecEmbError
 from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
+from secemb_tools.datasets.ratings import KINDS
 
 GENRES = "0|" * 18 + "1"
 
@@ -50,7 +51,7 @@ def triples(ratings: RatingSet) -> list[tuple[int, int, float]]:
 
 def test_the_smaller_set_is_read_with_gender_age_occupation_and_genres(small_100k: Path) -> None:
     ratings = read_movielens(small_100k)
-    assert (ratings.name, ratings.person_count, ratings.item_count) == ("ML100K", 3, 3)
+    assert (ratings.layout, ratings.person_count, ratings.item_count) == ("ML100K", 3, 3)
     assert triples(ratings) == [(1, 2, 4.0), (0, 0, 5.0), (1, 0, 1.0)]
     assert ratings.values.dtype == np.float32
     # F, M; 24, 53; other, technician, writer
@@ -61,7 +62,7 @@ def test_the_smaller_set_is_read_with_gender_age_occupation_and_genres(small_100
 
 def test_the_larger_set_has_numbers_without_the_gaps_of_its_ids(small_1m: Path) -> None:
     ratings = read_movielens(small_1m)
-    assert (ratings.name, ratings.person_count, ratings.item_count) == ("ML1M", 2, 3)
+    assert (ratings.layout, ratings.person_count, ratings.item_count) == ("ML1M", 2, 3)
     assert triples(ratings) == [(0, 1, 4.0), (1, 2, 5.0), (1, 1, 1.0)]
     assert ratings.user_features.shape == (2, 2 + 2 + 21)
     assert [np.flatnonzero(person).tolist() for person in ratings.user_features] == [[0, 2, 14], [1, 3, 20]]
@@ -80,11 +81,30 @@ def test_a_file_that_is_missing_is_named(small_100k: Path) -> None:
         read_movielens(small_100k)
 
 
-def test_a_rating_of_somebody_unknown_is_refused(small_1m: Path) -> None:
+def test_a_rating_of_a_person_who_is_not_listed_is_kept_without_features(small_1m: Path) -> None:
     with (small_1m / "ratings.dat").open("a") as file:
         file.write("7::1::5::978300055\n")
-    with pytest.raises(DatasetError, match="unpack the whole archive of the set again"):
-        read_movielens(small_1m)
+    ratings = read_movielens(small_1m)
+    assert ratings.user_ids == ("1", "2", "7")
+    assert not ratings.user_features[2].any()
+    assert ratings.report.unlisted_people == 1
+
+
+def test_a_set_has_the_name_of_its_folder_and_a_kind_only_if_it_is_the_published_one(
+    small_100k: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ratings = read_movielens(small_100k)
+    assert (ratings.name, ratings.kind, ratings.label) == (small_100k.name, None, small_100k.name)
+    monkeypatch.setitem(KINDS, "ML100K", (3, 3, 3))
+    ratings = read_movielens(small_100k)
+    assert (ratings.name, ratings.kind, ratings.label) == (small_100k.name, "ML100K", "ML100K")
+    assert split(ratings, seed=1).train.label == "ML100K"  # a part of it too
+
+
+def test_ids_and_titles_of_films_are_kept(small_100k: Path) -> None:
+    films = read_movielens(small_100k).catalogue
+    assert films.title_of(films.row_of("3")) == "Misérables, Les (1995)"
+    assert films.others["genres"] == ("Western", "unknown", "Action|Western")
 
 
 def test_a_split_has_every_rating_once() -> None:

@@ -47,12 +47,12 @@ def run(options: DpOptions) -> int:
     console = Console(stderr=options.as_json)
     wanted = _plans(options)
     ratings = _read(options.path)
-    source = dp_file.Source(ratings=ratings.name, seed=options.seed, unit=options.unit)
+    source = dp_file.Source(ratings=ratings.label, seed=options.seed, unit=options.unit)
     found = dp_file.read(options.out, source) if options.resume else []
     missing = [plan for plan in wanted if plan not in {one.plan for one in found}]
     data = split(ratings, seed=options.seed)
     control = bias_only_rmse(data)
-    console.print(f"{ratings.name}, unit {options.unit}, δ {options.delta:g}: {len(missing)} runs")
+    console.print(f"{ratings.label}, unit {options.unit}, δ {options.delta:g}: {len(missing)} runs")
     with Processes(count_for(sum(plan.rounds * plan.cohort for plan in missing))) as processes:
         settings: dict[str, Any] = {
             "seed": options.seed,

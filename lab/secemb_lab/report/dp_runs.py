@@ -84,7 +84,7 @@ def carry_out(
     ratings = data.train
     schedule = Sampled(people=ratings.person_count, cohort=plan.cohort, seed=seed)
     terms, counted = _terms(plan, schedule)
-    recipe = replace(recipe_for(plan.model, ratings.name), rounds=plan.rounds, bar=None)
+    recipe = replace(recipe_for(plan.model, ratings.layout), rounds=plan.rounds, bar=None)
     world = world_for(recipe, ratings, seed=seed, schedule=schedule, **_fields(plan, recipe, schedule, terms))
     engine = Engine(
         world,

@@ -184,7 +184,7 @@ def run(options: UtilityOptions) -> int:
     recipes = [_recipe(name, ratings, options.rounds) for name in options.models.split(",")]
     data = split(ratings, seed=options.seed)
     control = bias_only_rmse(data)
-    console.print(f"{ratings.name}, split {options.seed}: the bias-only model has an RMSE of {control:.4f}\n")
+    console.print(f"{ratings.label}, split {options.seed}: the bias-only model has an RMSE of {control:.4f}\n")
     found: list[Figures] = []
     with Processes(count_for(sum(recipe.rounds * recipe.cohort for recipe in recipes))) as processes:
         for recipe in recipes:
@@ -208,10 +208,10 @@ def _read(console: Console, path: Path) -> RatingSet:
 
 
 def _recipe(name: str, ratings: RatingSet, rounds: int | None) -> Recipe:
-    if ratings.name not in RECIPES:
-        raise typer.BadParameter(f"no recipe for {ratings.name}; there are some for {' and '.join(RECIPES)}")
+    if ratings.layout not in RECIPES:
+        raise typer.BadParameter(f"no recipe for {ratings.label}; there are some for {' and '.join(RECIPES)}")
     try:
-        return recipe_for(name.strip(), ratings.name, rounds)
+        return recipe_for(name.strip(), ratings.layout, rounds)
     except KeyError as error:
         raise typer.BadParameter(f"no recipe for the model {name!r}; choose among {', '.join(REPORTED)}") from error
 
@@ -219,7 +219,7 @@ def _recipe(name: str, ratings: RatingSet, rounds: int | None) -> Recipe:
 def _write(options: UtilityOptions, data: Split, control: float, found: list[Figures]) -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {
-        "ratings": data.train.name,
+        "ratings": data.train.label,
         "seed": options.seed,
         "train": data.train.values.size,
         "test": data.test.values.size,

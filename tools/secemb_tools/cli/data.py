@@ -1,16 +1,30 @@
 """`secemb data`: rating sets."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, refusals
 
+if TYPE_CHECKING:
+    from secemb_tools.datasets import RatingSet
+
 app = typer.Typer(help="Rating sets: download them, inspect them, split them.", no_args_is_help=True)
-Place = Annotated[Path, typer.Argument(help="A directory, a CSV file, or the name of a downloaded set.")]
+Place = Annotated[Path, typer.Argument(help="A directory, a file, or the name of a downloaded set.")]
+ColumnNames = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", help="Columns by name or number: user=…,item=…,rating=…,time=… (rating and time optional)."
+    ),
+]
+ItemList = Annotated[Path | None, typer.Option("--items", help="A file with the ids and titles of items.")]
+JunkShare = Annotated[
+    float, typer.Option("--junk", min=0, max=1, help="Share of invalid lines to skip; with more the file is refused.")
+]
 
 
 class How(StrEnum):
@@ -18,7 +32,9 @@ class How(StrEnum):
 
     RANDOM = "random"
     PER_USER = "per-user"
-    LEAVE_ONE_OUT = "leave-one-out"
+    LEAVE_LAST_OUT = "leave-last-out"
+    BY_TIME = "by-time"
+    GIVEN = "given"
 
 
 @app.command()
@@ -34,8 +50,8 @@ def fetch(
 ) -> None:
     """Download a set from its publisher, verify its checksum and unpack it; shows the licence first."""
     from secemb_tools.datasets.download import LICENCE, archive_named, fetch_with_progress
-    from secemb_tools.datasets.ratings import describe
     from secemb_tools.datasets.sources import read_named
+    from secemb_tools.datasets.summary import describe
 
     with refusals():
         archive_named(name)
@@ -43,41 +59,89 @@ def fetch(
         place = path if path is not None else fetch_with_progress(name, into, source=source, md5=md5)
         with output.busy("reading ratings"):
             facts = {"path": str(place), **describe(read_named(name, place))}
-        output.show_facts(facts, as_json=json)
+        _show(facts, as_json=json)
 
 
 @app.command()
-def show(path: Place, json: AsJson = False) -> None:
-    """Show what a rating set contains."""
-    from secemb_tools.datasets.ratings import describe
-    from secemb_tools.datasets.sources import read_ratings
+def show(
+    path: Place,
+    columns: ColumnNames = None,
+    items: ItemList = None,
+    junk: JunkShare = 0.01,
+    plot: Annotated[Path | None, typer.Option(help="Write an SVG picture of the distributions to this file.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Show counts, distributions, the share kept by several capacities, the time range and invalid lines of a set."""
+    from secemb_tools.datasets.summary import activity_counts, describe, draw
 
     with refusals():
         with output.busy("reading ratings"):
-            facts = describe(read_ratings(path))
-        output.show_facts(facts, as_json=json)
+            ratings = _read(path, columns, items, junk, quiet=True)
+            facts = describe(ratings)
+            if plot is not None:
+                plot.write_text(draw(ratings), encoding="utf-8")
+        _show(facts, as_json=json)
+        if not json:
+            if not ratings.implicit:
+                _show_bars("rating", facts["rating_counts"])
+            _show_bars("ratings per person", activity_counts(ratings))
+            for sentence in ratings.report.sentences():
+                output.note(sentence)
 
 
 @app.command("split")
 def split_(
     path: Place,
-    out: Annotated[Path, typer.Option(help="A new directory, for train.csv and test.csv.")],
+    out: Annotated[Path, typer.Option(help="A new directory, for train.csv, test.csv and catalogue.csv.")],
     how: Annotated[
         How,
         typer.Option(
-            help="random: a share of all ratings; per-user: the same share of each person's; "
-            "leave-one-out: each person's last rating."
+            help="random: a share of all ratings; per-user: the same share of each person's; leave-last-out: each "
+            "person's last; by-time: the newest of all; given: the test file of the set."
         ),
     ] = How.PER_USER,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same split.")] = 1,
-    test_share: Annotated[float, typer.Option(min=0.01, max=0.99, help="For random and per-user.")] = 0.2,
+    test_share: Annotated[float, typer.Option(min=0.01, max=0.99, help="For random, per-user and by-time.")] = 0.2,
+    columns: ColumnNames = None,
+    items: ItemList = None,
+    junk: JunkShare = 0.01,
     json: AsJson = False,
 ) -> None:
-    """Split a set into two CSV files, with people and items numbered from zero."""
-    from secemb_tools.datasets.ratings import write_split
-    from secemb_tools.datasets.sources import read_ratings
+    """Split a set into two CSV files with the ids of the set, and write the catalogue of its items."""
+    from secemb_tools.datasets.splits import write_split
 
     with refusals():
         with output.busy("splitting ratings"):
-            facts = write_split(read_ratings(path), out, how=how.value, seed=seed, test_share=test_share)
+            ratings = _read(path, columns, items, junk)
+            facts = write_split(ratings, out, how=how.value, seed=seed, test_share=test_share)
         output.show_facts(facts, as_json=json)
+
+
+def _read(path: Path, columns: str | None, items: Path | None, junk: float, *, quiet: bool = False) -> "RatingSet":
+    from secemb_tools.datasets.columns import parse_columns
+    from secemb_tools.datasets.sources import read_ratings
+
+    given = None if columns is None else parse_columns(columns)
+    return read_ratings(path, columns=given, items=items, junk_share=junk, quiet=quiet)
+
+
+def _show(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print facts, with groups of figures in one line."""
+    if as_json:
+        output.show_json(facts)
+        return
+    plain = {name: value for name, value in facts.items() if not isinstance(value, dict)}
+    quantiles, kept = facts["ratings_per_person"], facts["kept_by_capacity"]
+    plain |= {
+        "ratings_per_person": ", ".join(f"{name}: {value:g}" for name, value in quantiles.items()),
+        "kept_by_capacity": ", ".join(f"{name}: {value:.1%}" for name, value in kept.items()),
+        "lines_skipped": f"{facts['junk']['skipped']:,} of {facts['junk']['lines']:,}",
+        "repeated_pairs": facts["junk"]["duplicates"],
+    }
+    output.show_facts(plain, as_json=False)
+
+
+def _show_bars(name: str, counts: Mapping[str, int]) -> None:
+    from secemb_tools.datasets.summary import text_bars
+
+    output.show_rows([name, "share"], [{name: one, "share": bar} for one, bar in text_bars(counts)], as_json=False)

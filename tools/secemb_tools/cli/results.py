@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from secemb_tools import device, kernel, plan
-from secemb_tools.datasets import ratings
+from secemb_tools.datasets import splits, summary
 from secemb_tools.demo import evidence
 from secemb_tools.demo.rounds import RoundRecord
 from secemb_tools.operate import (
@@ -47,7 +47,7 @@ class Recommendation(TypedDict):
     score: float
 
 
-class Fetched(ratings.DatasetSummary):
+class Fetched(summary.DatasetSummary):
     """A downloaded rating set."""
 
     path: str
@@ -150,8 +150,8 @@ RESULTS: dict[str, Any] = {
     "check": finding.Report,
     "config show": list[settings.SettingRow],
     "data fetch": Fetched,
-    "data show": ratings.DatasetSummary,
-    "data split": ratings.SplitSummary,
+    "data show": summary.DatasetSummary,
+    "data split": splits.SplitSummary,
     "demo": Demo,
     "device join": device.Joined,
     "device loop": Outcome,  # one per line

@@ -1,34 +1,44 @@
-"""Who rated what, with the features of both; how it is split into training and test, described, and written."""
+"""Ratings, or choices without a rating, with the features of people and items and with a catalogue."""
 
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import TypedDict
 
 from secemb_shared.randomness import Indices
+from secemb_tools.datasets.catalogue import Catalogue
+from secemb_tools.datasets.junk import Report
 from secemb_tools.errors import DatasetError
 
 Features = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
+Marks = npt.NDArray[np.bool_]
+
+# People, items and ratings of the sets with published figures.
+KINDS = {"ML100K": (943, 1_682, 100_000), "ML1M": (6_040, 3_883, 1_000_209)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RatingSet:
     """Ratings as three columns; people and items are numbered from zero."""
 
-    name: str
+    name: str  # of its folder or file
     people: Indices  # (n,)
     items: Indices  # (n,)
-    values: Floats  # (n,)
+    values: Floats  # (n,), ones if the set has no ratings
     user_features: Features  # (people, l_x), ones and zeros
     item_features: Features  # (items, l_y)
-    times: Indices | None = None  # (n,), seconds, where the set has them
+    times: Indices | None = None  # (n,), seconds, if the set has them
+    order: Indices | None = None  # (n,), position in the file, if there are no times
+    tested: Marks | None = None  # (n,), the test part of the publisher's own split
+    implicit: bool = False  # no ratings, or all of them equal
+    layout: str = "table"  # of the files: ML100K, ML1M, ML10M, ML25M, Yelp or table
+    kind: str | None = None  # ML100K or ML1M, by files and counts; kept by a part of the set
+    catalogue: Catalogue = field(default_factory=Catalogue)
+    user_ids: tuple[str, ...] = ()  # external ids by row; empty: a row is its own id
+    report: Report = field(default_factory=Report)
 
     @property
     def person_count(self) -> int:
@@ -41,6 +51,11 @@ class RatingSet:
         return len(self.item_features)
 
     @property
+    def label(self) -> str:
+        """Return the name in reports: the kind of a published set, otherwise the name."""
+        return self.kind or self.name
+
+    @property
     def digest(self) -> str:
         """Return a digest of all ratings and features."""
         found = hashlib.sha256()
@@ -48,126 +63,29 @@ class RatingSet:
             found.update(f"{part.dtype.str} {part.shape} ".encode() + part.tobytes())
         return found.hexdigest()
 
+    def person_of(self, name: str) -> int:
+        """Return the row of a person by external id."""
+        if not self.user_ids and name.isdecimal() and int(name) < self.person_count:
+            return int(name)
+        if name not in self.user_ids:
+            known = ", ".join(self.user_ids[:3]) or "0, 1, 2"
+            raise DatasetError(f"{self.name} has no user {name!r}; its user ids look like {known}")
+        return self.user_ids.index(name)
+
     def only(self, chosen: Indices) -> "RatingSet":
         """Return these ratings of the same people and items, in the order of the person and then of the item."""
         kept = chosen[np.lexsort((self.items[chosen], self.people[chosen]))]
-        times = None if self.times is None else self.times[kept]
-        return replace(self, people=self.people[kept], items=self.items[kept], values=self.values[kept], times=times)
+        return replace(
+            self,
+            people=self.people[kept],
+            items=self.items[kept],
+            values=self.values[kept],
+            times=None if self.times is None else self.times[kept],
+            order=None if self.order is None else self.order[kept],
+            tested=None if self.tested is None else self.tested[kept],
+        )
 
     def by_person(self) -> list[slice]:
         """Return where each person's ratings are; `only` has put them next to each other."""
         ends = np.searchsorted(self.people, np.arange(self.person_count + 1))
         return [slice(int(begin), int(end)) for begin, end in pairwise(ends)]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Split:
-    """Ratings to train on, and ratings to test with."""
-
-    train: RatingSet
-    test: RatingSet
-
-
-def split(ratings: RatingSet, *, seed: int, test_share: float = 0.2) -> Split:
-    """Return a random split of the ratings, the same for the same seed."""
-    order = np.random.default_rng([seed, 0]).permutation(ratings.values.size)
-    tested = round(test_share * ratings.values.size)
-    return Split(train=ratings.only(order[tested:]), test=ratings.only(order[:tested]))
-
-
-def split_per_user(ratings: RatingSet, *, seed: int, test_share: float = 0.2) -> Split:
-    """Return a split with the same share of each person's ratings in the test; at least one is always trained on."""
-    rng = np.random.default_rng([seed, 1])
-    return _take_out(ratings, lambda own: rng.permutation(own)[: min(round(test_share * own.size), own.size - 1)])
-
-
-def split_leave_one_out(ratings: RatingSet, *, seed: int) -> Split:
-    """Return a split with one rating of each person as the test: the last in time, or any where times are unknown."""
-    rng = np.random.default_rng([seed, 2])
-
-    def last(own: Indices) -> Indices:
-        if own.size < 2:
-            return own[:0]
-        if ratings.times is None:
-            return own[rng.integers(own.size, size=1)]
-        newest = int(np.argmax(ratings.times[own]))
-        return own[newest : newest + 1]
-
-    return _take_out(ratings, last)
-
-
-def _take_out(ratings: RatingSet, choose: Callable[[Indices], Indices]) -> Split:
-    """Return the split in which each person's chosen ratings are the test; `choose` gets their places."""
-    order = np.argsort(ratings.people, kind="stable")
-    ends = np.searchsorted(ratings.people[order], np.arange(ratings.person_count + 1))
-    tested = [choose(order[begin:end]) for begin, end in pairwise(ends) if end > begin]
-    test = np.concatenate(tested) if tested else np.empty(0, dtype=np.int64)
-    rest = np.setdiff1d(np.arange(ratings.values.size), test)
-    return Split(train=ratings.only(rest), test=ratings.only(test))
-
-
-class DatasetSummary(TypedDict):
-    """A rating set in numbers."""
-
-    name: str
-    people: int
-    items: int
-    ratings: int
-    density: float
-    user_features: int
-    item_features: int
-    lowest: float
-    highest: float
-    mean_ratings_per_person: float
-    suggested_capacity: int
-
-
-class SplitSummary(TypedDict):
-    """How a set was split, with the ratings in each part."""
-
-    how: str
-    seed: int
-    train: int
-    test: int
-    out: str
-
-
-def describe(ratings: RatingSet) -> DatasetSummary:
-    """Return the counts of a set; nothing about a single person."""
-    per_person = np.bincount(ratings.people, minlength=ratings.person_count)
-    return {
-        "name": ratings.name,
-        "people": ratings.person_count,
-        "items": ratings.item_count,
-        "ratings": int(ratings.values.size),
-        "density": float(ratings.values.size / (ratings.person_count * ratings.item_count)),
-        "user_features": int(ratings.user_features.shape[1]),
-        "item_features": int(ratings.item_features.shape[1]),
-        "lowest": float(ratings.values.min()),
-        "highest": float(ratings.values.max()),
-        "mean_ratings_per_person": float(per_person.mean()),
-        "suggested_capacity": int(np.ceil(np.percentile(per_person, 90))),
-    }
-
-
-def write_split(ratings: RatingSet, out: Path, *, how: str, seed: int, test_share: float) -> SplitSummary:
-    """Write train.csv and test.csv, and return how many ratings each has."""
-    ways: dict[str, Callable[[RatingSet], Split]] = {
-        "random": partial(split, seed=seed, test_share=test_share),
-        "per-user": partial(split_per_user, seed=seed, test_share=test_share),
-        "leave-one-out": partial(split_leave_one_out, seed=seed),
-    }
-    if out.exists():
-        raise DatasetError(f"{out} exists and is not overwritten; name another --out")
-    parts = ways[how](ratings)
-    out.mkdir(parents=True)
-    for name, part in (("train", parts.train), ("test", parts.test)):
-        _write(out / f"{name}.csv", part)
-    return {"how": how, "seed": seed, "train": parts.train.values.size, "test": parts.test.values.size, "out": str(out)}
-
-
-def _write(path: Path, part: RatingSet) -> None:
-    with path.open("w", encoding="utf-8") as file:
-        file.write("user,item,rating\n")
-        for person, item, value in zip(part.people.tolist(), part.items.tolist(), part.values.tolist(), strict=True):
-            file.write(f"{person},{item},{value:g}\n")

@@ -1,87 +1,66 @@
 """Yelp's academic data set: one JSON object per line, in the files that Yelp provides under its terms.
 
     yelp_academic_dataset_review.json     who, what, how many stars, when
-    yelp_academic_dataset_business.json   in which state a business is: its one feature, as in the paper
+    yelp_academic_dataset_business.json   name and state of a business; the state is its one feature, as in the paper
 
 As in the paper, only the 10,000 most active people are used, and the businesses that they rated.
 """
 
-import json
-import math
-from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import polars as pl
 
-from secemb_tools.datasets.csv_file import Line, collect
-from secemb_tools.datasets.ratings import Features, RatingSet
+from secemb_tools.datasets.catalogue import Catalogue
+from secemb_tools.datasets.columns import Columns
+from secemb_tools.datasets.interactions import collect
+from secemb_tools.datasets.item_list import list_rows
+from secemb_tools.datasets.junk import SHARE
+from secemb_tools.datasets.ratings import RatingSet
+from secemb_tools.datasets.table import read_json_lines
 from secemb_tools.errors import DatasetError
 
 REVIEWS, BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
 MOST_ACTIVE = 10_000
-_REVIEW, _BUSINESS = ("user_id", "business_id"), ("business_id", "state")  # what is text in a line
+_COLUMNS = Columns("user_id", "business_id", "stars", "date")
 
 
-def read_yelp(path: Path, *, people: int = MOST_ACTIVE) -> RatingSet:
+def read_yelp(path: Path, name: str = "yelp", *, people: int = MOST_ACTIVE, share: float = SHARE) -> RatingSet:
     """Return the ratings of the most active people."""
-    rated = Counter(person for person, _ in {(one["user_id"], one["business_id"]) for one in _reviews(path / REVIEWS)})
-    chosen = set(sorted(rated, key=lambda person: (-rated[person], person))[:people])
-    names: list[str] = []
-    ratings = collect("Yelp", _remember(names, _ratings(path / REVIEWS, chosen)))
-    return replace(ratings, item_features=_states(path / BUSINESSES, list(dict.fromkeys(names))))
+    for file in (path / REVIEWS, path / BUSINESSES):
+        if not file.is_file() or not file.stat().st_size:
+            raise DatasetError(f"{file} is missing or empty: no ratings; unpack Yelp's archive again")
+    table = read_json_lines(path / REVIEWS, keys=("user_id", "business_id", "stars", "date"))
+    active = table.cells.group_by("user_id").agg(pl.col("business_id").n_unique().alias("rated")).drop_nulls()
+    chosen = active.sort("rated", "user_id", descending=[True, False]).head(people)["user_id"]
+    who = pl.col("user_id")
+    cells = table.cells.filter(who.is_null() | who.is_in(chosen.implode()))
+    ratings = collect(name, [(replace(table, cells=cells), _COLUMNS)], layout="Yelp", share=share)
+    return _with_businesses(ratings, path / BUSINESSES, share)
 
 
-def _ratings(path: Path, chosen: set[str]) -> Iterator[Line]:
-    for one in _reviews(path):
-        if one["user_id"] in chosen:
-            yield one["user_id"], one["business_id"], float(one["stars"]), _time(one.get("date", ""))
-
-
-def _remember(names: list[str], lines: Iterator[Line]) -> Iterator[Line]:
-    for line in lines:
-        names.append(line[1])
-        yield line
-
-
-def _states(path: Path, items: list[str]) -> Features:
-    """Return one column for each state in which one of the items is."""
-    states = {one["business_id"]: one["state"] for one in _objects(path, _BUSINESS)}
-    try:
-        own = [states[item] for item in items]
-    except KeyError as error:
-        raise DatasetError(f"{path} does not list every business of the reviews; unpack both files again") from error
-    columns = {state: place for place, state in enumerate(sorted(set(own)))}
-    return np.eye(len(columns), dtype=np.uint8)[[columns[state] for state in own]]
-
-
-def _reviews(path: Path) -> Iterator[dict[str, Any]]:
-    return _objects(path, _REVIEW, stars="stars")
-
-
-def _objects(path: Path, texts: tuple[str, ...], *, stars: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the objects of a file; each has these texts, and stars where they are asked for."""
-    number = 0
-    try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                number += 1
-                found = json.loads(line)
-                if not all(isinstance(found[name], str) for name in texts):
-                    raise TypeError
-                if stars is not None and not math.isfinite(found[stars]):
-                    raise ValueError
-                yield found
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        where = f"{path}, line {number}: truncated or damaged" if number else f"{path} cannot be read"
-        raise DatasetError(f"{where}; unpack Yelp's archive and give its directory") from error
-
-
-def _time(date: str) -> int:
-    try:
-        return int(datetime.fromisoformat(f"{date}+00:00").timestamp())
-    except ValueError:
-        return 0
+def _with_businesses(ratings: RatingSet, path: Path, share: float) -> RatingSet:
+    """Return the set with the names of businesses, and one column for each state in which one of them is."""
+    table = read_json_lines(path, keys=("business_id", "name", "state"))
+    missing = pl.when(pl.col("state").is_null()).then(pl.lit("no state"))
+    table = replace(table, cells=table.cells.with_columns(missing.alias("fault")))
+    listed = list_rows(table, "business_id", title="name", share=share)
+    row_of = {business: row for row, business in enumerate(listed.ids)}
+    rows = [row_of.get(business) for business in ratings.catalogue.ids]
+    states = ["" if row is None else listed.others["state"][row] for row in rows]
+    columns = np.array(sorted(set(states) - {""}), dtype=object)
+    return replace(
+        ratings,
+        item_features=(np.array(states, dtype=object)[:, None] == columns).astype(np.uint8),
+        catalogue=Catalogue(
+            ids=ratings.catalogue.ids,
+            titles=tuple("" if row is None else listed.titles[row] for row in rows),
+            others={"state": tuple(states)},
+        ),
+        report=replace(
+            ratings.report,
+            faults=(*ratings.report.faults, *listed.faults),
+            unlisted_items=sum(row is None for row in rows),
+        ),
+    )

@@ -51,7 +51,7 @@ class Recipe:
             "seed": seed,
         }
         return build_task(
-            name=f"{self.model} on {ratings.name}",
+            name=f"{self.model} on {ratings.label}",
             items=ratings.item_count,
             row_width=model.row_width,
             dense_size=model.dense_size,

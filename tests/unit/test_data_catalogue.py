@@ -1,0 +1,86 @@
+"""Ids and titles survive: in memory, in one file, and under any characters; nothing heavy is imported for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from secemb_tools.datasets import Catalogue, DatasetError
+from secemb_tools.datasets.made_up import make_ratings
+
+FILMS = Catalogue(
+    ids=("1", "296", "x,y"),
+    titles=("Toy Story (1995)", 'The "Good", the Bad', ""),
+    others={"genres": ("Comedy", "Action|Comedy", "")},
+)
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
+
+
+def test_an_item_is_found_by_its_id_and_by_words_of_its_title() -> None:
+    assert [FILMS.row_of(name) for name in FILMS.ids] == [0, 1, 2]
+    assert FILMS.id_of(1) == "296"
+    assert FILMS.title_of(0) == "Toy Story (1995)"
+    assert FILMS.title_of(2) is None
+    assert FILMS.search("toy") == [0]
+    assert len(FILMS) == 3
+    with pytest.raises(DatasetError, match="no item has the id '7'; ids in this catalogue look like 1, 296, x,y"):
+        FILMS.row_of("7")
+
+
+def test_a_row_is_its_own_id_where_there_are_no_others() -> None:
+    made = make_ratings(people=5, items=20, most=10, seed=1)
+    assert made.catalogue.id_of(7) == "7"
+    assert made.catalogue.row_of("7") == 7
+    assert made.catalogue.title_of(7) is None
+    assert made.person_of("4") == 4
+    with pytest.raises(DatasetError, match="made up has no user '5'"):
+        made.person_of("5")
+
+
+def test_a_catalogue_is_one_file_that_any_program_reads(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.csv"
+    FILMS.write(path)
+    assert path.read_text(encoding="utf-8").splitlines()[:2] == ["row,id,title,genres", "0,1,Toy Story (1995),Comedy"]
+    again = Catalogue.read(path)
+    assert (again.ids, again.titles, again.others) == (FILMS.ids, FILMS.titles, FILMS.others)
+
+
+@given(rows=st.lists(st.tuples(TEXTS.filter(bool), TEXTS, TEXTS), unique_by=lambda row: row[0], max_size=8))
+def test_any_catalogue_is_read_as_it_was_written(rows: list[tuple[str, str, str]]) -> None:
+    ids, titles, notes = (tuple(row[place] for row in rows) for place in range(3))
+    one = Catalogue(ids=ids, titles=titles, others={"note": notes})
+    again = Catalogue.from_csv(one.to_csv().splitlines(keepends=True))
+    assert (again.ids, again.others["note"]) == (ids, notes)
+    assert [again.title_of(row) for row in range(len(ids))] == [title or None for title in titles]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "is not a catalogue: its first line begins with row,id,title"),
+        ("id,title\n1,x\n", "row 0 is missing"),
+        ("row,id,title\n0,a,x\n2,b,y\n", "line 3: row 1 is missing"),
+        ("row,id,title\n0,a,x\n1,b\n", "is damaged; write the catalogue again"),
+        ("row,id,title\n0,a,x\n1,a,y\n", "no id twice"),
+    ],
+)
+def test_a_damaged_catalogue_is_refused(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.csv"
+    path.write_text(text)
+    with pytest.raises(DatasetError, match=words):
+        Catalogue.read(path)
+
+
+def test_a_catalogue_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="cannot be read"):
+        Catalogue.read(tmp_path / "none.csv")
+
+
+def test_nothing_imports_polars_before_something_is_read() -> None:
+    modules = "secemb_tools.cli.main, secemb_tools.cli.data, secemb_tools.datasets"
+    code = f"import sys, {modules}; print('polars' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

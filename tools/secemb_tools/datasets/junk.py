@@ -1,0 +1,123 @@
+"""Lines that a reader cannot use: skipped and reported up to a share; with more of them the file is refused."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from typing_extensions import TypedDict
+
+from secemb_tools.errors import DatasetError
+
+if TYPE_CHECKING:  # every rating set has a report, also where polars is not needed
+    import polars as pl
+
+SHARE = 0.01  # of a file's lines that may be skipped
+_SHOWN = 40  # characters of a value in a message
+
+
+class FaultFacts(TypedDict):
+    """One reason why lines were skipped, with the first of them."""
+
+    file: str
+    reason: str
+    count: int
+    line: int
+    value: str | None
+
+
+class ReportFacts(TypedDict):
+    """What was read and what was not."""
+
+    lines: int
+    skipped: int
+    faults: list[FaultFacts]
+    duplicates: int
+    unlisted_items: int
+    unlisted_people: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One reason why lines were skipped, with the first of them."""
+
+    source: str
+    reason: str
+    count: int
+    line: int
+    value: str | None
+
+    def __str__(self) -> str:
+        """Return place, reason and value."""
+        value = "" if self.value is None else f" ({self.value!r})"
+        return f"{self.source}, line {self.line}: {self.reason}{value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was read of a rating set and what was not."""
+
+    lines: int = 0  # of the files with the ratings
+    faults: tuple[Fault, ...] = ()
+    duplicates: int = 0  # earlier ratings of the same pair of user and item
+    unlisted_items: int = 0  # rated, but not in the list of items
+    unlisted_people: int = 0
+
+    @property
+    def skipped(self) -> int:
+        """Return the number of skipped lines."""
+        return sum(fault.count for fault in self.faults)
+
+    def sentences(self) -> list[str]:
+        """Return the report as sentences."""
+        found = [f"skipped {fault.count:,}, first {fault}" for fault in self.faults]
+        if self.duplicates:
+            found.append(f"{self.duplicates:,} repeated pairs of user and item: the last one counts")
+        if self.unlisted_items:
+            found.append(f"{self.unlisted_items:,} items are not in the list of items: kept, title unknown")
+        if self.unlisted_people:
+            found.append(f"{self.unlisted_people:,} people are not in the list of people: kept, features unknown")
+        return found
+
+    def as_json(self) -> ReportFacts:
+        """Return the report as plain data."""
+        return {
+            "lines": self.lines,
+            "skipped": self.skipped,
+            "faults": [
+                {"file": one.source, "reason": one.reason, "count": one.count, "line": one.line, "value": one.value}
+                for one in self.faults
+            ],
+            "duplicates": self.duplicates,
+            "unlisted_items": self.unlisted_items,
+            "unlisted_people": self.unlisted_people,
+        }
+
+
+def find_faults(source: str, checked: "pl.DataFrame", fixes: Mapping[str, str], *, share: float) -> tuple[Fault, ...]:
+    """Return the faults of a file, or refuse it if more than the share of its lines cannot be used, or all.
+
+    `checked` has one row per line: `line`, `reason` (null if the line is good) and `value`.
+    """
+    import polars as pl
+
+    bad = checked.filter(pl.col("reason").is_not_null())
+    if not bad.height:
+        return ()
+    first = bad.group_by("reason", maintain_order=True).agg(pl.len(), pl.col("line").first(), pl.col("value").first())
+    faults = tuple(
+        Fault(source=source, reason=reason, count=count, line=line, value=None if value is None else value[:_SHOWN])
+        for reason, count, line, value in first.rows()
+    )
+    part = bad.height / checked.height
+    if part > share or bad.height == checked.height:
+        worst = faults[0]
+        allow = f", or allow more with --junk {_rounded_up(part):g}" if bad.height < checked.height else ""
+        raise DatasetError(
+            f"{worst}; {bad.height:,} of {checked.height:,} lines cannot be used, and at most {share:.3g} of them may "
+            f"be skipped: {fixes.get(worst.reason, 'correct them')}{allow}"
+        )
+    return faults
+
+
+def _rounded_up(part: float) -> float:
+    return min(1.0, (int(part * 100) + 1) / 100)
