@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from secemb_lab.report import commands as report
-from secemb_tools.catalogues import Catalogue, choose
+from secemb_tools.catalogues import PaperCatalogue, choose
 from secemb_tools.cli.options import REFUSED, AsJson, refusals
 from secemb_tools.errors import OperationError
 from secemb_tools.output import show_json
@@ -26,7 +26,7 @@ app.add_typer(report.app, name="report")
 Names = Annotated[list[str] | None, typer.Option("--catalogue", help="Only this catalogue; may be repeated.")]
 
 
-def _chosen(names: Sequence[str]) -> list[Catalogue]:
+def _chosen(names: Sequence[str]) -> list[PaperCatalogue]:
     try:
         return choose(names)
     except OperationError as error:

@@ -12,7 +12,7 @@ from secemb_lab.bench import device_process
 from secemb_lab.bench.devices import Case
 from secemb_sdk.models import MatrixFactorisation
 from secemb_shared.messages import RoundSpec
-from secemb_tools.catalogues import Catalogue
+from secemb_tools.catalogues import PaperCatalogue
 
 ALLOCATED = 64 << 20
 NOISE = 1 << 20  # the system counts in pages, and not every page at once
@@ -48,7 +48,7 @@ def test_without_proc_the_system_is_asked_in_another_way(monkeypatch: pytest.Mon
 
 
 def test_a_device_does_not_grow_with_the_catalogue() -> None:
-    cases = [Case(Catalogue("made up", items, 100), MatrixFactorisation()) for items in (10**4, 4 * 10**5)]
+    cases = [Case(PaperCatalogue("made up", items, 100), MatrixFactorisation()) for items in (10**4, 4 * 10**5)]
     small, large = (case.memory("mf") for case in cases)
     assert 0 < small["peak_bytes"] < small["process_bytes"]
     deeper = size_of_trees(cases[1].round) / size_of_trees(cases[0].round)

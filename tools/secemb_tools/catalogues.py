@@ -12,7 +12,7 @@ WIDTH = 65  # numbers of a row: 64 and a bias
 
 
 @dataclass(frozen=True, slots=True)
-class Catalogue:
+class PaperCatalogue:
     """One column of the paper's tables."""
 
     name: str
@@ -36,15 +36,15 @@ class Catalogue:
 
 
 CATALOGUES = (
-    Catalogue("ML100K", 1_682, 200),
-    Catalogue("ML1M", 3_883, 300),
-    Catalogue("ML10M", 10_681, 300),
-    Catalogue("ML25M", 62_423, 500),
-    Catalogue("Yelp", 93_386, 500),
+    PaperCatalogue("ML100K", 1_682, 200),
+    PaperCatalogue("ML1M", 3_883, 300),
+    PaperCatalogue("ML10M", 10_681, 300),
+    PaperCatalogue("ML25M", 62_423, 500),
+    PaperCatalogue("Yelp", 93_386, 500),
 )
 
 
-def choose(names: Sequence[str]) -> list[Catalogue]:
+def choose(names: Sequence[str]) -> list[PaperCatalogue]:
     """Return the catalogues of these names, or all of them."""
     known = {one.name: one for one in CATALOGUES}
     if unknown := set(names) - known.keys():

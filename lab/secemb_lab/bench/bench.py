@@ -5,11 +5,11 @@ from typing import Any
 
 from secemb_lab.bench import catalogues, devices, footprint, kernel, report, sharing
 from secemb_lab.bench.report import describe_machine
-from secemb_tools.catalogues import Catalogue
+from secemb_tools.catalogues import PaperCatalogue
 from secemb_tools.output import console_for, write_figures
 
 
-def run(output: Path, seconds: float, chosen: list[Catalogue], *, as_json: bool = False) -> dict[str, Any]:
+def run(output: Path, seconds: float, chosen: list[PaperCatalogue], *, as_json: bool = False) -> dict[str, Any]:
     """Measure everything, print tables and write the figures as JSON; with `as_json` print that too."""
     console = console_for(as_json=as_json)
     machine = describe_machine()

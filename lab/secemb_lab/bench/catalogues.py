@@ -11,7 +11,7 @@ from secemb_lab.constructions import Asked, Construction, FullMatrix, Init, Path
 from secemb_shared import reading, writing
 from secemb_shared.dpf import RingArray, default_backend
 from secemb_shared.layout import Geometry, Placement, plan
-from secemb_tools.catalogues import WIDTH, Catalogue
+from secemb_tools.catalogues import WIDTH, PaperCatalogue
 from secemb_tools.specification import direct_geometry
 from secemb_tools.stopwatch import fastest
 
@@ -43,14 +43,14 @@ class Figure:
     add_ms: float
 
 
-def measure(console: Console, chosen: list[Catalogue], seconds: float) -> list[dict[str, Any]]:
+def measure(console: Console, chosen: list[PaperCatalogue], seconds: float) -> list[dict[str, Any]]:
     """Measure every construction on every chosen catalogue."""
     cases = [(catalogue, case) for catalogue in chosen for case in CASES]
     steps = track(cases, "constructions on the catalogues", console=console, transient=True)
     return [asdict(_figure(catalogue, *case, seconds / 4)) for catalogue, case in steps]
 
 
-def _figure(catalogue: Catalogue, name: str, kind: type[Construction], binned: bool, seconds: float) -> Figure:
+def _figure(catalogue: PaperCatalogue, name: str, kind: type[Construction], binned: bool, seconds: float) -> Figure:
     round_ = catalogue.round(_geometry(catalogue, binned=binned))
     case = Case(kind(round_, default_backend()), catalogue)
     times = fastest(
@@ -73,7 +73,7 @@ def _figure(catalogue: Catalogue, name: str, kind: type[Construction], binned: b
     )
 
 
-def _geometry(catalogue: Catalogue, *, binned: bool) -> Geometry:
+def _geometry(catalogue: PaperCatalogue, *, binned: bool) -> Geometry:
     if binned:
         return plan(items=catalogue.items, capacity=catalogue.capacity, row_width=WIDTH).geometry
     return direct_geometry(catalogue.items, catalogue.capacity)
@@ -82,7 +82,7 @@ def _geometry(catalogue: Catalogue, *, binned: bool) -> Geometry:
 class Case:
     """One construction on one catalogue, with a device that has the most items."""
 
-    def __init__(self, scheme: Construction, catalogue: Catalogue) -> None:
+    def __init__(self, scheme: Construction, catalogue: PaperCatalogue) -> None:
         rng = np.random.default_rng(0)
         round_ = scheme.round
         self._scheme, self._round = scheme, round_

@@ -28,7 +28,7 @@ from secemb_sdk.round.session import DeviceSession, Messages
 from secemb_shared import reading
 from secemb_shared.layout import plan
 from secemb_shared.messages import Sizes
-from secemb_tools.catalogues import Catalogue
+from secemb_tools.catalogues import PaperCatalogue
 
 PHASES = ("keys", "reconstruction", "training", "correction words")
 _TURNS = 3
@@ -52,7 +52,7 @@ class Figure:
     sharing_bytes: int  # two shares of an update of the whole model
 
 
-def measure(console: Console, chosen: list[Catalogue]) -> list[dict[str, Any]]:
+def measure(console: Console, chosen: list[PaperCatalogue]) -> list[dict[str, Any]]:
     """Measure every model that can be trained here on every chosen catalogue."""
     cases = [(catalogue, name) for catalogue in chosen for name in device_models.names()]
     steps = track(cases, "a device's round", console=console, transient=True)
@@ -82,7 +82,7 @@ def show(console: Console, figures: list[dict[str, Any]]) -> None:
         console.print("the other models need torch: pip install 'secemb[train]'")
 
 
-def _figure(catalogue: Catalogue, name: str) -> Figure:
+def _figure(catalogue: PaperCatalogue, name: str) -> Figure:
     case = Case(catalogue, device_models.make(name, catalogue.name))
     times = [case.run() for _ in range(_TURNS)]
     task = case.round.task
@@ -104,7 +104,7 @@ def _figure(catalogue: Catalogue, name: str) -> Figure:
 class Case:
     """One model on one catalogue: a device with a full workload, and both servers in this process."""
 
-    def __init__(self, catalogue: Catalogue, model: Model) -> None:
+    def __init__(self, catalogue: PaperCatalogue, model: Model) -> None:
         rng = np.random.default_rng(0)
         geometry = plan(items=catalogue.items, capacity=catalogue.capacity, row_width=model.row_width).geometry
         self.round = catalogue.round(geometry, row_width=model.row_width, dense_size=model.dense_size)

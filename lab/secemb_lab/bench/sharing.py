@@ -13,7 +13,7 @@ import numpy as np
 from secemb_shared.dpf import SessionKeys, default_backend, expand_roots
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Geometry, plan
-from secemb_tools.catalogues import WIDTH, Catalogue
+from secemb_tools.catalogues import WIDTH, PaperCatalogue
 from secemb_tools.stopwatch import Work, fastest
 
 LABEL = Label(bytes(32), 1, bytes(16))
@@ -35,13 +35,13 @@ class Sharing:
         return self.full_us / self.secemb_us
 
 
-def measure(chosen: list[Catalogue], seconds: float) -> list[dict[str, Any]]:
+def measure(chosen: list[PaperCatalogue], seconds: float) -> list[dict[str, Any]]:
     """Measure every chosen catalogue."""
     measured = [_sharing(catalogue, seconds) for catalogue in chosen]
     return [asdict(sharing) | {"ratio": sharing.ratio} for sharing in measured]
 
 
-def _sharing(catalogue: Catalogue, seconds: float) -> Sharing:
+def _sharing(catalogue: PaperCatalogue, seconds: float) -> Sharing:
     geometry = plan(items=catalogue.items, capacity=catalogue.capacity, row_width=WIDTH).geometry
     times = fastest({"secemb": _secemb(geometry), "full": _full_matrix(catalogue)}, seconds)
     return Sharing(
@@ -71,7 +71,7 @@ def _secemb(geometry: Geometry) -> Work:
     return share
 
 
-def _full_matrix(catalogue: Catalogue) -> Work:
+def _full_matrix(catalogue: PaperCatalogue) -> Work:
     backend, shape = default_backend(), (catalogue.items, WIDTH)
     matrix = np.ones(shape, dtype=np.uint32)
     mask, share = np.zeros_like(matrix), np.zeros_like(matrix)

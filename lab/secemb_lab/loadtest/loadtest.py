@@ -14,14 +14,14 @@ from secemb_lab.bench.report import describe_machine
 from secemb_lab.loadtest.bare import bare_request_ms
 from secemb_lab.loadtest.fleet import Fleet, run_fleet
 from secemb_shared.messages import TaskSpec
-from secemb_tools.catalogues import WIDTH, Catalogue
+from secemb_tools.catalogues import WIDTH, PaperCatalogue
 from secemb_tools.local import Pair, Usage
 from secemb_tools.operate.tasks import TaskOptions, make_task
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
 
 
-def task_for(catalogue: Catalogue, *, cohort: int) -> TaskSpec:
+def task_for(catalogue: PaperCatalogue, *, cohort: int) -> TaskSpec:
     """Return the task for both servers."""
     return make_task(
         TaskOptions(
@@ -40,7 +40,7 @@ def task_for(catalogue: Catalogue, *, cohort: int) -> TaskSpec:
 
 def run(
     output: Path,
-    chosen: list[Catalogue],
+    chosen: list[PaperCatalogue],
     *,
     devices: int,
     rounds: int,
@@ -59,7 +59,7 @@ def run(
     return figures
 
 
-def _measure(catalogue: Catalogue, devices: int, rounds: int, transport: Transport) -> dict[str, Any]:
+def _measure(catalogue: PaperCatalogue, devices: int, rounds: int, transport: Transport) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="secemb-load-") as folder:
         pair = Pair(Path(folder), task_for(catalogue, cohort=devices), relayed=transport == Transport.RELAYED)
         with pair.running():
@@ -78,7 +78,7 @@ _AFTER_SEAL = ("accumulate", "noise")  # the kernel's work between sealing and p
 
 
 def figure(
-    catalogue: Catalogue,
+    catalogue: PaperCatalogue,
     devices: int,
     fleet: Fleet,
     before: list[Usage],

@@ -21,7 +21,7 @@ from secemb_lab.wire.proxy import proxy
 from secemb_lab.wire.reads import Reads, measure_reads
 from secemb_lab.wire.rounds import measure_rounds
 from secemb_shared.messages import Sizes
-from secemb_tools.catalogues import Catalogue
+from secemb_tools.catalogues import PaperCatalogue
 from secemb_tools.local import Pair
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
@@ -39,7 +39,7 @@ _TIMED = ("ML1M", "Yelp")  # one small and one large
 _DISTANCE_SECONDS = 0.02  # each way: 40 ms for a question and its answer
 
 
-def run(output: Path, chosen: list[Catalogue], *, sessions: int, as_json: bool = False) -> dict[str, Any]:
+def run(output: Path, chosen: list[PaperCatalogue], *, sessions: int, as_json: bool = False) -> dict[str, Any]:
     """Measure, print tables and write the figures as JSON; with `as_json` print that too."""
     console = console_for(as_json=as_json, width=170)
     figures: dict[str, Any] = {"machine": describe_machine(), "bytes": [], "reads": []}
@@ -64,7 +64,7 @@ def _step(console: Console, name: str) -> Iterator[None]:
     console.print(f"{name}: {time.monotonic() - start:.0f} s", highlight=False)
 
 
-def _bytes(catalogue: Catalogue) -> dict[str, Any]:
+def _bytes(catalogue: PaperCatalogue) -> dict[str, Any]:
     found: dict[str, Any] = {"catalogue": catalogue.name, "limit": LIMITS[catalogue.name]}
     with tempfile.TemporaryDirectory(prefix="secemb-wire-") as folder:
         pair = Pair(Path(folder), task_for(catalogue, cohort=2), relayed=True)
@@ -83,7 +83,7 @@ def _bytes(catalogue: Catalogue) -> dict[str, Any]:
     return found
 
 
-def _reads(catalogue: Catalogue, seconds: float, sessions: int) -> dict[str, Any]:
+def _reads(catalogue: PaperCatalogue, seconds: float, sessions: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="secemb-wire-") as folder:
         pair = Pair(Path(folder), task_for(catalogue, cohort=sessions), relayed=True)
         found = asyncio.run(_run_reads(pair, seconds, sessions))

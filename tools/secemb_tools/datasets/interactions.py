@@ -11,7 +11,7 @@ from secemb_tools.datasets.catalogue import Catalogue
 from secemb_tools.datasets.columns import FIX, Columns
 from secemb_tools.datasets.junk import SHARE, Fault, Report, find_faults
 from secemb_tools.datasets.ratings import KINDS, Features, RatingSet
-from secemb_tools.datasets.table import LONG, OPEN, SHORT, Table
+from secemb_tools.datasets.table_file import LONG, OPEN, SHORT, Table
 
 _MISSING = ["", "nan", "null", "none", "na", "n/a", "<na>", "nat"]  # how programs write a missing value
 _STRANGE_ID = r"^-\d+(\.\d*)?$|^[\[{]|[\x00-\x08\x0a-\x1f\x7f]"  # negative, a list or an object, control characters

@@ -8,7 +8,7 @@ import polars as pl
 from secemb_tools.datasets.columns import known_columns, without_type
 from secemb_tools.datasets.interactions import Listed
 from secemb_tools.datasets.junk import SHARE, find_faults
-from secemb_tools.datasets.table import Table, read_table
+from secemb_tools.datasets.table_file import Table, read_table
 from secemb_tools.errors import DatasetError
 
 

@@ -22,7 +22,7 @@ from secemb_tools.datasets.interactions import Listed, collect
 from secemb_tools.datasets.item_list import list_rows, read_items
 from secemb_tools.datasets.junk import SHARE
 from secemb_tools.datasets.ratings import Features, RatingSet
-from secemb_tools.datasets.table import Table, read_columns, read_table
+from secemb_tools.datasets.table_file import Table, read_columns, read_table
 from secemb_tools.errors import DatasetError
 
 GENRES_100K = (

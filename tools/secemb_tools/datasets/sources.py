@@ -104,7 +104,7 @@ def _read_files(
     paths: list[Path], name: str, columns: Mapping[str, str] | None, items: Path | None, junk_share: float
 ) -> RatingSet:
     from secemb_tools.datasets.interactions import collect
-    from secemb_tools.datasets.table import read_table
+    from secemb_tools.datasets.table_file import read_table
 
     tables = [read_table(path, columns) for path in paths]
     known = [(table, table.columns(columns)) for table in tables]
@@ -113,7 +113,7 @@ def _read_files(
 
 def _read_frame(frame: Any, columns: Mapping[str, str] | None, items: Path | None, junk_share: float) -> RatingSet:
     from secemb_tools.datasets.interactions import collect
-    from secemb_tools.datasets.table import table_of_frame
+    from secemb_tools.datasets.table_file import table_of_frame
 
     table = table_of_frame(frame, "the frame")
     return collect("frame", [(table, table.columns(columns))], items=_listed(items, junk_share), share=junk_share)

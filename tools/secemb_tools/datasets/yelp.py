@@ -18,7 +18,7 @@ from secemb_tools.datasets.interactions import collect
 from secemb_tools.datasets.item_list import list_rows
 from secemb_tools.datasets.junk import SHARE
 from secemb_tools.datasets.ratings import RatingSet
-from secemb_tools.datasets.table import read_json_lines
+from secemb_tools.datasets.table_file import read_json_lines
 from secemb_tools.errors import DatasetError
 
 REVIEWS, BUSINESSES = "yelp_academic_dataset_review.json", "yelp_academic_dataset_business.json"
