@@ -54,7 +54,7 @@ CASES: dict[str, Case] = {
         bad=lambda place: (place.ratings, "--out", place.films),
         fix="not overwritten",
     ),
-    "demo": Case(bad=lambda _: ("--devices", 6, "--cohort", 7), fix="at most as many as there are"),
+    "demo": Case(bad=lambda _: ("--devices", 6, "--cohort", 7), fix="at most the number of devices"),
     "device join": Case(
         good=lambda place: (place.new(), *place.task, "--ratings", place.own_ratings()),
         says="bytes per round",

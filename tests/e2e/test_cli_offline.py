@@ -162,7 +162,7 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(tmp_path: Path) -> Non
     assert done.exit_code == 1
     assert [row["name"] for row in read_json(done.stdout)] == ["good"]
     for name in ("bad", "worse"):
-        assert f"{tmp_path / name} holds no run of this version; remove it" in done.stderr
+        assert f"{tmp_path / name} holds no run that this version can read; remove it" in done.stderr
 
 
 def test_a_run_that_cannot_be_is_refused(tmp_path: Path) -> None:

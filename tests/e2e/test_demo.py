@@ -261,7 +261,7 @@ def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..
 @pytest.mark.parametrize(
     ("words", "code", "fix"),
     [
-        (("--devices", 6, "--cohort", 7), 1, "at most as many as there are"),
+        (("--devices", 6, "--cohort", 7), 1, "at most the number of devices"),
         (("--model", "svd"), 1, "choose one of mf, ncf, fm, deepfm"),
         (("--data", "nowhere"), 1, "secemb data fetch"),
         (("--rounds", 0), 2, "--rounds"),

@@ -225,7 +225,7 @@ def test_what_devices_add_is_cut_to_the_clip(unit: str) -> None:
 
 def test_noise_of_devices_has_no_place_in_the_protocol() -> None:
     for way, world in ((PRIVATE, private_world()), (PLAIN, world_for(RECIPE, DATA.train, seed=1))):
-        with pytest.raises(ValueError, match="plain runs of tasks with a privacy budget"):
+        with pytest.raises(ValueError, match="plain run of a task with a privacy budget"):
             Engine(world, way=way, noise=LOCAL)
 
 

@@ -114,7 +114,7 @@ def test_a_run_does_not_go_on_with_other_ratings(tmp_path: Path) -> None:
     with pytest.raises(CutOffError):
         simulate(**few, watch=pull_the_plug)
     own_ratings(few["data"], change=1)
-    with pytest.raises(RunError, match="begun with other ratings; bring them back"):
+    with pytest.raises(RunError, match="saved with other ratings; restore them"):
         simulate(**few)
     own_ratings(few["data"])
     assert simulate(**few).finished
@@ -128,7 +128,7 @@ def test_ratings_on_another_scale_are_stretched_and_that_is_said(
     assert not capsys.readouterr().err
     stretched = make_world(data=own_ratings(tmp_path / "own.csv", highest=9), rounds=3).ratings.values
     assert set(stretched.tolist()) == {1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5}
-    assert "own has ratings from 1 to 9: they are stretched to 1 to 5" in capsys.readouterr().err
+    assert "own has ratings from 1 to 9; they are scaled to 1 to 5" in capsys.readouterr().err
 
 
 def test_a_run_saves_and_loads_what_it_is(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_matrix_factorisation_needs_no_torch() -> None:
     ("wish", "words"),
     [
         ({"model": "svd"}, "choose one of mf"),
-        ({"devices": 3, "cohort": 4}, "at most as many"),
+        ({"devices": 3, "cohort": 4}, "at most the number of devices"),
         ({"rounds": 0}, "at least 1"),
         ({"way": "sideways"}, "private, plain"),
     ],

@@ -1,1 +1,1 @@
-"""Reports: what is claimed about this project, measured anew."""
+"""Reports that measure what the documentation claims."""

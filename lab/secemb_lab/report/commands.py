@@ -1,18 +1,18 @@
-"""The `secemb report` commands as Typer sees them; each imports what it needs when it is called."""
+"""The `report` commands of the laboratory; each imports what it needs when it is called."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from secemb_tools.cli.options import AsJson
+from secemb_tools.cli.options import AsJson, refusals
 
-app = typer.Typer(help="Measure anew what is claimed about this project.", no_args_is_help=True)
+app = typer.Typer(help="Measure what the documentation claims about accuracy and privacy.", no_args_is_help=True)
 
 
 @app.callback()
 def group() -> None:
-    """Measure anew what is claimed about this project."""
+    """Measure what the documentation claims about accuracy and privacy."""
 
 
 @app.command()
@@ -20,14 +20,14 @@ def utility(
     path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
     models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds for each model instead of the recipe's.")] = None,
-    private_rounds: Annotated[int | None, typer.Option(min=1, help="End the private run after so many.")] = None,
+    private_rounds: Annotated[int | None, typer.Option(min=1, help="End the private run after these rounds.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
-    private: Annotated[bool, typer.Option("--private/--plain", help="With the private run, or without it.")] = True,
+    private: Annotated[bool, typer.Option("--private/--plain", help="Run privately as well, or plainly only.")] = True,
     out: Annotated[Path, typer.Option(help="Where the figures go as JSON; the curves go beside it.")] = Path(
         "build/utility.json"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="A hundred rounds, and of MF unless models are named.")
+        bool, typer.Option("--quick", help="Run 100 rounds, and only mf unless --models names others.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -44,31 +44,33 @@ def utility(
         out=out,
         as_json=json,
     )
-    raise typer.Exit(run(options))
+    with refusals():
+        code = run(options)
+    raise typer.Exit(code)
 
 
 @app.command()
 def dp(
     path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
     models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
-    cohorts: Annotated[str, typer.Option(help="Devices of a round, on average; separated by commas.")] = "100,500",
+    cohorts: Annotated[str, typer.Option(help="Average devices in a round, separated by commas.")] = "100,500",
     budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
-    unit: Annotated[str, typer.Option(help="What is hidden: user, or record as in the paper (not deepfm).")] = "user",
-    delta: Annotated[float, typer.Option(help="δ of the promise.")] = 1e-4,
+    unit: Annotated[str, typer.Option(help="Unit of privacy: user, or record as in the paper.")] = "user",
+    delta: Annotated[float, typer.Option(help="δ of the privacy guarantee.")] = 1e-4,
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each run instead of the report's own.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
     out: Annotated[Path, typer.Option(help="Where the figures go as JSON; table and curves go beside it.")] = Path(
         "build/dp.json"
     ),
     quick: Annotated[
-        bool, typer.Option("--quick", help="One budget, few rounds, and mf unless models are named.")
+        bool, typer.Option("--quick", help="Run one budget, 10 rounds, and only mf unless --models names others.")
     ] = False,
     device_by_device: Annotated[
         bool,
-        typer.Option("--device-by-device", help="Draw each device's noise on its own, not a round's at once: slow."),
+        typer.Option("--device-by-device", help="Draw the noise of each device separately (slow)."),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the runs that --out holds, and add those that it lacks.")
+        bool, typer.Option("--resume", help="Keep the runs in --out, and add those that are missing.")
     ] = False,
     json: AsJson = False,
 ) -> None:
@@ -90,4 +92,6 @@ def dp(
         resume=resume,
         as_json=json,
     )
-    raise typer.Exit(run(options))
+    with refusals():
+        code = run(options)
+    raise typer.Exit(code)

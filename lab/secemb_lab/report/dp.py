@@ -89,7 +89,7 @@ def _plans(options: DpOptions) -> list[Plan]:
     if options.unit not in (USER, RECORD):
         raise typer.BadParameter("--unit must be user or record")
     if options.unit == RECORD and "deepfm" in models:
-        raise typer.BadParameter("record by record deepfm is too slow to be simulated: --models mf,ncf,fm")
+        raise typer.BadParameter("deepfm is too slow to simulate with --unit record; use --models mf,ncf,fm")
     if unknown := set(models) - set(REPORTED):
         raise typer.BadParameter(f"unknown model {min(unknown)!r}; choose among {', '.join(REPORTED)}")
     if not _SMALLEST_DELTA <= options.delta < 1:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from secemb_party.accountant import Terms, epsilon, epsilon_known, solve_multiplier
@@ -146,4 +145,4 @@ def _fields(plan: Plan, recipe: Recipe, schedule: Sampled, terms: Terms | None) 
 
 def _decimal(value: float) -> str:
     """Return a number as a task has it."""
-    return f"{Decimal(str(value)):f}".removesuffix(".0")
+    return f"{value:.11f}".rstrip("0").removesuffix(".")

@@ -67,7 +67,7 @@ class Engine:
     ) -> None:
         task, scale = world.task, decimal(world.task.initial_scale)
         if noise == LOCAL and (way != PLAIN or task.privacy is None):
-            raise ValueError("devices blur their updates in plain runs of tasks with a privacy budget only")
+            raise ValueError("local noise needs a plain run of a task with a privacy budget")
         self.world, self.way, self.rounds, self.counts = world, way, 0, Counts()
         self.model: Model = initial_model(
             task.task_id, Shape.of(task), seed=task.seed, scale=scale, bias_column=True, dense_scale=scale
@@ -105,7 +105,7 @@ class Engine:
         )
 
     def rmse(self, test: RatingSet) -> float:
-        """Return the error on ratings that nobody has trained on, each device asked about its own."""
+        """Return the error on held-out ratings, each predicted by its own person's device."""
         own_of = enumerate(test.by_person())
         squares = [self._squares(person, test, own) for person, own in own_of if own.stop > own.start]
         return float(np.sqrt(sum(squares) / test.values.size))

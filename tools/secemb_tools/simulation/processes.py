@@ -1,7 +1,7 @@
 """A round on all cores: devices are divided among processes, and what comes of them is added up.
 
-Each device does the same whoever its neighbours are, and sums in the ring are exact, so that the number of processes
-changes nothing in the result.
+What a device does depends on no other device of the round, and sums in the ring are exact: the number of processes does
+not change the result.
 """
 
 import os

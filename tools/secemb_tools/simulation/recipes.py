@@ -97,7 +97,7 @@ RECIPES = {
     ),
 }
 REPORTED = tuple(recipe.model for recipe in RECIPES["ML100K"])  # the models of published figures
-SHORT_BARS = {("ML100K", "mf"): (100, 0.944)}  # rounds after which a quick run must have reached so much
+SHORT_BARS = {("ML100K", "mf"): (100, 0.944)}  # rounds, and the RMSE that a quick run must have reached after them
 
 
 def recipe_for(model: str, ratings: str, rounds: int | None = None) -> Recipe:

@@ -100,10 +100,10 @@ class Run:
                 seconds=found["seconds"],
             )
         except FileNotFoundError:
-            raise RunError(f"there is no run in {path}; secemb run list shows those that are") from None
+            raise RunError(f"there is no run in {path}; `secemb run list` prints those that exist") from None
         except (ValueError, KeyError, TypeError):
             raise RunError(
-                f"{path} holds no run of this version; remove it, or read it with the one that made it"
+                f"{path} holds no run that this version can read; remove it, or use the version that wrote it"
             ) from None
 
 

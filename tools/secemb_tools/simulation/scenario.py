@@ -32,7 +32,7 @@ _QUICK: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """What somebody asks for."""
+    """The settings of a simulation."""
 
     model: str = "mf"
     data: str = MADE_UP  # or a directory that holds a rating set
@@ -50,12 +50,12 @@ class Scenario:
     def __post_init__(self) -> None:
         registry.find(self.model)
         if not 2 <= self.cohort <= self.devices:
-            raise ScenarioError("a round needs at least 2 devices and at most as many as there are")
+            raise ScenarioError("the cohort must be at least 2 and at most the number of devices")
         if self.rounds < 1 or self.evaluate_every < 2 or self.seed < 0 or self.capacity < 4 or self.dimension < 1:
-            raise ScenarioError("rounds must be at least 1, evaluations 2 rounds apart, capacity 4, and the seed 0")
+            raise ScenarioError("rounds and dimension must be at least 1, evaluate_every 2, capacity 4, and the seed 0")
 
     def as_json(self) -> dict[str, Any]:
-        """Return the wishes as plain data."""
+        """Return the settings as plain data."""
         return asdict(self)
 
     @property
@@ -114,7 +114,7 @@ def _relay_identity(seed: int) -> Ed25519PrivateKey:
 def _fewer(scenario: Scenario, ratings: RatingSet) -> RatingSet:
     """Return the ratings of the first `devices` people, at most `capacity` each: no round has to leave one out."""
     if ratings.person_count < scenario.devices:
-        raise ScenarioError(f"{ratings.name} has {ratings.person_count} people; ask for at most that many devices")
+        raise ScenarioError(f"{ratings.name} has {ratings.person_count:,} people; ask for at most that many devices")
     kept = ratings.only(np.flatnonzero(ratings.people < scenario.devices))
     random = np.random.default_rng([scenario.seed, _FEW])
     chosen = [
@@ -159,7 +159,7 @@ def make_world(
 
 
 def on_scale(ratings: RatingSet) -> RatingSet:
-    """Return ratings as models expect them: those from 0 to 5 as they are, others stretched, which is said.
+    """Return ratings as models expect them: those from 0 to 5 as they are, others are scaled, with a note.
 
     Rates and bounds are made for this scale.
     """
@@ -167,8 +167,8 @@ def on_scale(ratings: RatingSet) -> RatingSet:
     if lowest >= 0 and highest <= HIGHEST:
         return ratings
     output.note(
-        f"{ratings.name} has ratings from {lowest:g} to {highest:g}: they are stretched to {LOWEST:g} to {HIGHEST:g}, "
-        "and errors are measured on that scale"
+        f"{ratings.name} has ratings from {lowest:g} to {highest:g}; they are scaled to {LOWEST:g} to {HIGHEST:g}, "
+        "and errors are on that scale"
     )
     parts = (ratings.values - lowest) / max(highest - lowest, 1e-6)
     return replace(ratings, values=(LOWEST + (HIGHEST - LOWEST) * parts).astype(ratings.values.dtype))

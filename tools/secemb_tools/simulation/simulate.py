@@ -88,7 +88,7 @@ def simulate_world(
 ) -> Run:
     """Run a world that is made already."""
     if way not in RUN_WAYS or save_every < 1:
-        raise ScenarioError(f"a run is one of {', '.join(RUN_WAYS)}, and is saved every 1 or more rounds")
+        raise ScenarioError(f"way must be one of {', '.join(RUN_WAYS)}, and save_every at least 1")
     run = _begin(world, way, name or default_name(world, way), runs)
     ways = [way, PLAIN] if compare_plain else [way]
     if processes is None:
@@ -125,6 +125,6 @@ def _begin(world: ScenarioWorld, way: str, name: str, runs: Path | None) -> Run:
         return run
     before = Run.load(runs / name)
     if (before.scenario, before.way) != (run.scenario, way):
-        raise RunError(f"{runs / name} is a run of something else; choose another --name, or remove it")
+        raise RunError(f"{runs / name} holds a run with other settings; choose another --name, or remove it")
     run.seconds = before.seconds
     return run

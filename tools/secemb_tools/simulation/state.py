@@ -46,11 +46,11 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
             facts = json.loads(file.metadata()["run"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
         if facts["task"] != engines[0].world.task.task_id.hex():
-            raise RunError(f"{path} is of another task; name another run, or remove it")
+            raise RunError(f"{path} belongs to another task; choose another --name, or remove it")
         if facts["ratings"] != engines[0].world.ratings.digest:
-            raise RunError(f"{path} was begun with other ratings; bring them back, name another run, or remove it")
+            raise RunError(f"{path} was saved with other ratings; restore them, choose another --name, or remove it")
         if len(facts["versions"]) != len(engines):
-            raise RunError(f"{path} was begun with another --compare; say it as before, or name another run")
+            raise RunError(f"{path} was saved with another --compare; use the same one, or choose another --name")
         for engine, version in zip(engines, facts["versions"], strict=True):
             engine.rounds = facts["rounds"]
             _restore(engine, version, _named(tensors, f"{engine.way} "))
@@ -58,7 +58,7 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, RunError):
             raise
-        raise RunError(f"{path} cannot be read; remove it to begin the run anew") from error
+        raise RunError(f"{path} is damaged; remove it to start the run from the beginning") from error
 
 
 def _tensors_of(engine: Engine) -> Iterator[tuple[str, np.ndarray]]:

@@ -32,7 +32,7 @@ class RoundsBar:
         self._task = self.progress.add_task(name, total=rounds, error="")
 
     def show(self, done: int, rmse: float | None) -> None:
-        """Show that so many rounds are done, and the error if it was measured after the last of them."""
+        """Show how many rounds are done, and the error if it was measured after the last of them."""
         self.progress.update(self._task, completed=done)
         if rmse is None:
             return
@@ -62,13 +62,13 @@ def run_with_progress(
                 watch=lambda row: bar.show(row.round + 1, row.rmse),
             )
         except KeyboardInterrupt:
-            console.print(f"Stopped; the same command goes on with what was kept in {runs}.")
+            console.print(f"Stopped. Run the same command again to continue from the rounds saved in {runs}.")
             return INTERRUPTED
     if as_json:
         output.show_json(run.as_json())
     else:
         show_run(run)
-        Console(highlight=False).print(f"kept in {runs / run.name}", soft_wrap=True)
+        Console(highlight=False).print(f"saved in {runs / run.name}", soft_wrap=True)
     return 1 if run.same_as_plain is False else 0
 
 
@@ -82,7 +82,7 @@ def show_run(run: Run) -> None:
         "seconds": f"{run.seconds:.1f}",
     }
     if run.same_as_plain is not None:
-        facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "ANOTHER model"
+        facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "a DIFFERENT model"
     output.show_facts(facts, as_json=False)
     table = Table("round", "RMSE", "MAE", "model", "digest", box=SIMPLE_HEAD, show_edge=False)
     for row in run.rows:
