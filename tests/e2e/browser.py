@@ -67,7 +67,7 @@ class Visit:
 
     async def log_in(self, token: str, path: str = "/ui") -> None:
         await self.go(path)
-        await self.page.get_by_label("Operator's token").fill(token)
+        await self.page.get_by_label("Operator token").fill(token)
         await self.page.get_by_role("button", name="Log in").click()
 
     async def heading(self) -> str:

@@ -90,7 +90,7 @@ def test_each_secret_is_in_one_file_only(pair: Servers) -> None:
 
 def test_a_pair_file_holds_nothing_secret_and_both_sides_read_the_same_words(pair: Servers) -> None:
     for mine, other in ((0, 1), (1, 0)):
-        folder, partner = pair.pair[mine].folder, pair.pair[other].folder
+        folder, peer = pair.pair[mine].folder, pair.pair[other].folder
         done = CliRunner().invoke(app, ["pair", "export", str(folder)])
         assert "PRIVATE" not in done.stdout
         assert set(json.loads(done.stdout)) <= {
@@ -98,7 +98,7 @@ def test_a_pair_file_holds_nothing_secret_and_both_sides_read_the_same_words(pai
         }
         path = pair.folder / "again.json"
         path.write_text(done.stdout)
-        told = CliRunner().invoke(app, ["pair", "import", str(partner), str(path)])
+        told = CliRunner().invoke(app, ["pair", "import", str(peer), str(path)])
         for line in done.stderr.splitlines():
             assert line.split(maxsplit=1)[1] in told.stdout, line
 

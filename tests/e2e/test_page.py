@@ -100,9 +100,9 @@ async def test_an_operator_logs_in_watches_a_round_finish_and_opens_it(visit: Vi
     await expect(row).to_be_visible()
     await expect(page.locator("#announcer")).to_contain_text(f"Round {number + 1} is open.")
     await expect(page.locator("#events li").first).to_contain_text(
-        f"Round {number} is over: both servers show its model."
+        f"Round {number} has ended: both servers publish its model."
     )
-    for words in ("takes nothing new", "is sealed", "is added up here", "is whole"):
+    for words in ("accepts nothing new", "is sealed", "is added:", "is reconstructed"):
         await expect(page.locator("#events li", has_text=f"Round {number} {words}")).to_have_count(1)
     assert await page.evaluate("window.sameLoad")  # told by the stream, not by loading the page again
     await row.get_by_role("link").click()
@@ -123,7 +123,7 @@ async def test_a_wrong_token_does_not_open_the_door(visit: Visit) -> None:
         await visit.go(path)
         assert await visit.heading() == "Log in"
     await visit.log_in("not the token")
-    await see(visit.page, "This is not the operator's token.")
+    await see(visit.page, "This is not the operator token.")
     await visit.keep("login")
     assert await visit.page.context.cookies() == []
     visit.check_quiet("401")
@@ -163,7 +163,7 @@ async def test_a_model_is_exported_and_rolled_back_with_a_confirmation(
     assert "rollback" in page.url  # the box must be ticked
     await page.get_by_role("checkbox").check()
     await page.get_by_role("button", name="Roll back").click()
-    await see(page, f"A rollback to version {newest - 1} waits for round")
+    await see(page, f"A rollback to version {newest - 1} is waiting for round")
     await finish(servers, devices)  # and makes one version more
     await see(page, f"version {newest + 2} has the numbers of version {newest - 1}")
     for role in (0, 1):
@@ -249,18 +249,18 @@ async def test_everything_can_be_reached_with_the_keyboard(visit: Visit, servers
     assert await page.evaluate("document.activeElement.className") == "skip"
     for _ in range(30):
         await page.keyboard.press("Tab")
-        if await page.evaluate("document.activeElement.textContent") == "Partner":
+        if await page.evaluate("document.activeElement.textContent") == "Peer":
             break
     await page.keyboard.press("Enter")
-    await expect(page.locator("h1")).to_have_text("Partner")
-    await see(page, "Both servers show devices the same model.")
+    await expect(page.locator("h1")).to_have_text("Peer")
+    await see(page, "Both servers publish the same model.")
     visit.check_quiet()
 
 
 async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: Servers) -> None:
     async with a_visit(browser, servers.pair[1].url, scripts=False) as visit:
         await visit.log_in(servers.operator_tokens[1])
-        for path, words in (("/ui", "Throughput"), ("/ui/rounds/0", "Digests"), ("/ui/model", "decided at server 0")):
+        for path, words in (("/ui", "Throughput"), ("/ui/rounds/0", "Digests"), ("/ui/model", "starts at server 0")):
             await visit.go(path)
             await see(visit.page, words)
         visit.check_quiet()
@@ -274,10 +274,10 @@ async def test_a_session_that_expires_under_ones_eyes_leads_to_the_login(
     await visit.log_in(servers.operator_tokens[0], path)
     await expect(page.get_by_role("button", name="Log out")).to_be_visible()
     await page.context.clear_cookies()  # as a browser does with a cookie whose time is over
-    await see(page, "Your session is over. Log in again.")  # without a click
+    await see(page, "Your session has expired. Log in again.")  # without a click
     assert await visit.heading() == "Log in"
     await visit.keep("session-over")
-    await page.get_by_label("Operator's token").fill(servers.operator_tokens[0])
+    await page.get_by_label("Operator token").fill(servers.operator_tokens[0])
     await page.get_by_role("button", name="Log in").click()
     await expect(page.locator("h1")).to_contain_text("Round")
     visit.check_quiet()
@@ -295,11 +295,11 @@ async def test_a_server_that_stops_is_noticed_and_a_session_that_is_over_leads_t
         await visit.keep("server-down")
         await other.go("/ui/partner")
         await see(other.page, "Server 1 cannot be reached")
-        await other.keep("partner-down")
+        await other.keep("peer-down")
         assert one.process is not None
         one.process.wait()
         one.start()
-        await see(visit.page, "Your session is over. Log in again.")  # sessions are of the process
+        await see(visit.page, "Your session has expired. Log in again.")  # sessions are of the process
         await visit.log_in(servers.operator_tokens[1])
         await expect(visit.page.locator("#offline")).to_be_hidden()
         visit.check_quiet("ERR_CONNECTION", "ERR_INCOMPLETE", "ERR_EMPTY", "htmx:(sendError|afterRequest)")

@@ -46,17 +46,25 @@ def test_every_state_that_a_round_enters_has_words(role: int, state: RoundState)
 @pytest.mark.parametrize(
     ("kind", "data", "expected"),
     [
-        ("round", {"round": 3, "kind": "train", "state": "published"}, "Round 3 is over: both servers show its model."),
+        (
+            "round",
+            {"round": 3, "kind": "train", "state": "published"},
+            "Round 3 has ended: both servers publish its model.",
+        ),
         (
             "round",
             {"round": 3, "kind": "survey", "state": "published", "refused": {"busy": 2, "ticket-refused": 1}},
-            "Round 3 is over; the model stays as it is. Refused meanwhile: 3.",
+            "Round 3 has ended; the model is unchanged. Requests refused meanwhile: 3.",
         ),
         ("result", {"round": 4, "rmse": 0.9, "ndcg": 0.25}, "Round 4 measured the model: RMSE 0.9000, NDCG 0.2500."),
-        ("result", {"round": 4}, "Round 4 measured nothing: nobody held anything back."),
-        ("result", {"round": 0, "mean_items": 12.34}, "Round 0 asked the fleet: 12.3 items a device on average."),
+        ("result", {"round": 4}, "Round 4 measured nothing: no device held ratings back."),
+        (
+            "result",
+            {"round": 0, "mean_items": 12.34},
+            "Round 0 surveyed the devices: 12.3 items per device on average.",
+        ),
         ("rollback", {"source": 5, "version": 8}, "Version 8 has the numbers of version 5 again."),
-        ("rollback", {"source": 5, "reason": "<b>gone"}, "The rollback to version 5 was given up: <b>gone."),
+        ("rollback", {"source": 5, "reason": "<b>gone"}, "The rollback to version 5 was abandoned: <b>gone."),
         ("round", {"round": 3, "kind": "train", "state": "unheard of"}, ""),
         ("something new", {"round": 3}, ""),
     ],
@@ -74,15 +82,15 @@ async def test_the_live_page_lists_the_newest_events_and_the_stream_goes_on_behi
     async with desk.logged_in(role) as browser:
         page = (await browser.get("/ui")).text
         before = listed(page)
-        assert before[0].endswith("Round 0 is over: both servers show its model.")
-        assert before[-1].endswith("Round 0 takes nothing new; the two servers compare what they hold.")
+        assert before[0].endswith("Round 0 has ended: both servers publish its model.")
+        assert before[-1].endswith("Round 0 accepts nothing new; the two servers compare what they hold.")
         source = re.search(r'data-source="([^"]+)"', page)
         assert source is not None
         assert listed((await browser.get(source[1])).text) == []
         await party.ledger.append_event("rollback", {"source": 0, "reason": "<script>\n\nx"}, party.clock())
         stream = (await browser.get(source[1])).text
         (line,) = listed(stream)
-        assert line.endswith("The rollback to version 0 was given up: &lt;script&gt; x.")
+        assert line.endswith("The rollback to version 0 was abandoned: &lt;script&gt; x.")
         assert re.fullmatch(r"retry: 500\n\nid: \d+\nevent: rollback\ndata: <li>.*</li>\n\n", stream)
         assert listed((await browser.get("/ui")).text) == [line, *before]
 

@@ -116,7 +116,7 @@ async def test_a_rollback_is_wished_for_with_a_tick_and_carried_out_by_the_leade
         answer = await browser.post("/ui/model/0/rollback", data=fields | {"sure": "yes"})
         assert answer.headers["location"] == "/ui/model"
         assert leader.changed.is_set()
-        assert "A rollback to version 0 waits" in (await browser.get("/ui/model")).text
+        assert "A rollback to version 0 is waiting" in (await browser.get("/ui/model")).text
         assert await leader.step() == RollBack(0)
         assert "version 2 has the numbers of version 0" in (await browser.get("/ui/model")).text
         again = await browser.post("/ui/model/1/rollback", data=fields | {"sure": "yes"})

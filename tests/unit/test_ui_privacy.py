@@ -3,7 +3,7 @@
 import pytest
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING
 from tests.unit.operator_desk import Desk, a_desk
-from tests.unit.test_ui_partner import read
+from tests.unit.test_ui_peer import read
 
 from secemb_party.budget import Spent
 from secemb_shared.messages.privacy import BudgetLine, Privacy
@@ -30,11 +30,11 @@ async def test_the_page_shows_what_is_spent_projected_and_left(role: int) -> Non
         assert spent.remaining > 0
         assert f"Spent ε {spent.epsilon:.3f}" in text
         assert f"Budget ε {spent.budget:.3f}" in text
-        assert f"When all rounds have been ε {spent.projected:.3f}" in text
+        assert f"After all rounds ε {spent.projected:.3f}" in text
         assert f"Rounds left {spent.remaining} after 1" in text
-        assert "cut to a length of 256" in text
+        assert "clipped to a norm of 256" in text
         assert "Nothing is assumed about who takes part" in text
-        assert "those who know" not in text
+        assert "knows who took part" not in text
         assert f"1 {spent.epsilon:.4f} {spent.budget:.4f} here" in text  # a line of the table that the chart is made of
         assert "Surveys" not in text
 
@@ -43,12 +43,12 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
     async with a_desk(privacy=SMALL) as desk:
         assert (await training(desk, 1)).exhausted
         text = await read(desk, 1, "/ui/privacy")
-        assert "The task is over: no round is opened any more." in text
+        assert "The task has ended: no more rounds open." in text
         assert "Rounds left 0 after 1" in text
         assert "one rating" in text
-        assert "with probability 0.5, and holds against whoever does not know which did" in text
+        assert "with probability 0.5, and holds against an attacker who does not know which devices did" in text
         spent = await training(desk, 1)
-        assert f"Spent, to those who know who took part ε {spent.epsilon_known:.3f}" in text
+        assert f"Spent, if the attacker knows who took part ε {spent.epsilon_known:.3f}" in text
         assert (
             f"1 {spent.epsilon:.4f} {spent.budget:.4f} {spent.epsilon_known:.4f} here" in text
         )  # in the chart as well
@@ -60,8 +60,8 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
 async def test_the_live_page_promises_no_round_that_the_budget_does_not_allow(role: int) -> None:
     async with a_desk(privacy=SMALL) as desk:
         text = await read(desk, role, "/ui")
-        assert "The privacy budget is spent: no round is opened any more." in text
-        assert "opens by itself" not in text
+        assert "The privacy budget is spent, so no more rounds open." in text
+        assert "opens automatically" not in text
         assert "Server 0 opens rounds" not in text
     async with a_desk(privacy=PRIVACY) as desk:
         assert "budget is spent" not in await read(desk, role, "/ui")

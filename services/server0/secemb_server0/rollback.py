@@ -32,7 +32,7 @@ class Rollbacks:
         if not known and source not in self._party.models.versions():
             raise RollbackRefusedError(_NOT_KEPT)
         try:
-            return await self._ledger.wish_rollback(task_id, seen=seen, source=source, now=now)
+            return await self._ledger.request_rollback(task_id, seen=seen, source=source, now=now)
         except LedgerConflictError as error:
             raise RollbackRefusedError(f"{error}; list the versions again, then decide") from None
 

@@ -83,7 +83,7 @@ class Ledger:
     published_version = _reads(tasks.published_version)
     versions = _reads(tasks.versions)
 
-    wish_rollback = _writes(tasks.wish_rollback)
+    request_rollback = _writes(tasks.request_rollback)
     finish_rollback = _writes(tasks.finish_rollback)
     give_up_rollback = _writes(tasks.give_up_rollback)
     open_rollback = _reads(tasks.open_rollback)

@@ -113,7 +113,7 @@ _OPEN = _OF_TASK.where(rollbacks_table.c.ended_at.is_(None))
 _NEWEST = _OF_TASK.order_by(rollbacks_table.c.wished_at.desc(), rollbacks_table.c.seen.desc())
 
 
-def wish_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, now: float) -> Rollback:
+def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, now: float) -> Rollback:
     """Remember that an older version is wanted; the same wish again returns what became of it."""
     lock_task(tx, task_id)
     if (held := _find(tx, task_id, seen=seen, source=source)) is not None:

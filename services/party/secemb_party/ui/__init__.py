@@ -1,7 +1,7 @@
-"""The operator's page, `/ui`: what this server knows, drawn on this server, without a file from anywhere else.
+"""The operator pages, `/ui`: what this server knows, rendered here, without a file from anywhere else.
 
-It shows rounds, versions, certificates and figures of the process, and nothing about a single device. Pages are made
-here and can be read without scripts; scripts renew parts of them and draw charts from the tables that are there anyway.
+They show rounds, versions, certificates and figures of the process, and nothing about a single device. Pages are
+readable without scripts; scripts refresh parts of them and draw charts from their tables.
 """
 
 from secemb_party.ui.pages import ui_routes

@@ -10,7 +10,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """Return a number with thousands apart; what is not known is a dash."""
+    """Return a number with thousands separators; an unknown one is a dash."""
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
@@ -45,13 +45,13 @@ def relative(at: float, now: float) -> str:
     away = at - now
     if abs(away) < 1:
         return "now"
-    # A tenth of a second says nothing about what lies back or ahead.
+    # A tenth of a second means nothing here.
     words = duration(max(10.0, abs(away))) if abs(away) >= 10 else f"{abs(away):.0f} s"
     return f"in {words}" if away > 0 else f"{words} ago"
 
 
 def moment(at: float | None, now: float) -> Markup:
-    """Return a time as both: when, in UTC, and how long ago."""
+    """Return a time in UTC, and how long ago it was."""
     if at is None:
         return Markup('<span class="quiet">–</span>')
     when = utc(at)
@@ -61,7 +61,7 @@ def moment(at: float | None, now: float) -> Markup:
 
 
 def when(at: float, now: float) -> Markup:
-    """Return a time on the clock alone, where many stand in a list."""
+    """Return the time of day alone, for lists."""
     return Markup('<time datetime="{}">{}</time>').format(
         utc(at).isoformat(timespec="seconds"), _clock_face(utc(at), utc(now))
     )

@@ -29,7 +29,7 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Guard:
-    """Checks who asks, and answers where something went wrong."""
+    """Checks logins, and shows errors as pages."""
 
     def __init__(self, renderer: Renderer, metrics: Metrics, clock: Clock, *, role: int) -> None:
         self.sessions = Sessions()
@@ -37,7 +37,7 @@ class Guard:
         self._renderer, self._metrics, self._clock = renderer, metrics, clock
 
     def session(self, request: Request) -> Session:
-        """Return the session of a request, or lead to the login."""
+        """Return the session of a request, or raise LoginNeededError."""
         found = self.sessions.find(request.cookies.get(self.cookie, ""))
         if found is None:
             raise LoginNeededError
@@ -47,7 +47,7 @@ class Guard:
         """Return the fields of a form that was made for the session of this request."""
         fields = await read_form(request)
         if not self.session(request).allows(fields.get("form_token", "")):
-            raise ForbiddenError("this form is not of your session; open the page again and repeat it")
+            raise ForbiddenError("this form belongs to another session; reload the page and try again")
         return fields
 
     def route_class(self) -> type[APIRoute]:
@@ -73,7 +73,7 @@ class Guard:
         return PageRoute
 
     def problem_page(self, request: Request, problem: Problem, error: Exception | None) -> Response:
-        """Return a page that says what is wrong and leads back."""
+        """Return a page that says what is wrong."""
         self._metrics.refused(problem.slug)
         if problem is INTERNAL:
             get_logger().error("request failed", exc_info=error)
@@ -99,16 +99,16 @@ async def _collect(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LONGEST_FORM:
-            raise RequestInvalidError("a form of this page is shorter")
+            raise RequestInvalidError("this form is too long")
     return body
 
 
 def _to_login(request: Request) -> Response:
-    """Lead to the login, and from there back to the page; parts of a page make the whole page go there."""
+    """Redirect to the login, and from there back to the page; a part of a page redirects the whole page."""
     if "hx-request" in request.headers:
         return Response(status_code=204, headers={"hx-redirect": f"{LOGIN}?over=1"})
     if "text/event-stream" in request.headers.get("accept", ""):
-        return Response(status_code=204)  # a stream that ends like this is not opened again
+        return Response(status_code=204)  # a browser does not reopen a stream that ends like this
     if request.url.path == "/ui":
         return RedirectResponse(LOGIN, 303)
     return RedirectResponse(f"{LOGIN}?next={quote(request.url.path)}", 303)
@@ -129,23 +129,23 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, token_hash: byt
 
     @router.get("/login")
     async def show(request: Request, next: Place = "/ui", over: bool = False) -> Response:
-        return page("Your session is over. Log in again." if over else "", next)
+        return page("Your session has expired. Log in again." if over else "", next)
 
     @router.post("/login")
     async def log_in(request: Request) -> Response:
         fields = await read_form(request)
         place = fields.get("next", "/ui")
-        # The right token first: strangers who try wrong ones must not keep the operator out.
+        # The right token first: failed logins by others must not lock the operator out.
         if has_hash(fields.get("token", "").strip(), token_hash):
             return _enter(guard, request, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
         if (seconds := limit.seconds_to_wait()) > 0:
             party.metrics.refused("busy")
-            answer = page(f"Too many wrong tries. Try again in {seconds} s.", place, 429)
+            answer = page(f"Too many failed logins. Try again in {seconds} s.", place, 429)
             answer.headers["retry-after"] = str(seconds)
             return answer
         limit.count_wrong()
         party.metrics.refused("unauthorized")
-        return page("This is not the operator's token. secemb init printed it once.", place, 401)
+        return page("This is not the operator token. `secemb init` printed it once.", place, 401)
 
     @router.post("/logout")
     async def log_out(request: Request) -> Response:
@@ -165,7 +165,7 @@ def _enter(guard: Guard, request: Request, place: str, *, secure: bool) -> Respo
         guard.sessions.open(),
         max_age=int(LIFETIME),
         path="/ui",
-        # A proxy may end TLS; the browser says how it sees this page.
+        # A proxy may terminate TLS; the browser says how it reached this page.
         secure=secure or request.headers.get("origin", "").startswith("https://"),
         httponly=True,
         samesite="strict",

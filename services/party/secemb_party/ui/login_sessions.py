@@ -10,7 +10,7 @@ from secrets import token_urlsafe
 
 LIFETIME = 8 * 3600.0
 MOST_SESSIONS = 64
-WRONG_TRIES = 10  # within one window, by whomever: behind a proxy all callers look alike
+WRONG_TRIES = 10  # within one window, by all callers together: behind a proxy they look alike
 WINDOW = 60.0
 
 Clock = Callable[[], float]
@@ -18,7 +18,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One login; the token is what every action must bring along."""
+    """One login; every form must carry its token."""
 
     ends_at: float
     form_token: str = field(repr=False)
@@ -36,7 +36,7 @@ class Sessions:
         self._open: dict[bytes, Session] = {}
 
     def open(self) -> str:
-        """Open a session and return its cookie; beyond the most that are kept the oldest goes."""
+        """Open a session and return its cookie; beyond the limit the oldest session ends."""
         cookie = token_urlsafe(32)
         self._open[_name(cookie)] = Session(self._clock() + LIFETIME, token_urlsafe(32))
         while len(self._open) > MOST_SESSIONS:
@@ -44,7 +44,7 @@ class Sessions:
         return cookie
 
     def find(self, cookie: str) -> Session | None:
-        """Return the session of a cookie, unless it is over."""
+        """Return the session of a cookie, unless it has expired."""
         session = self._open.get(_name(cookie))
         if session is not None and session.ends_at <= self._clock():
             self.close(cookie)
@@ -57,23 +57,23 @@ class Sessions:
 
 
 class LoginLimit:
-    """So many wrong tries a minute are looked at; to more of them the answer is to wait."""
+    """Checks a limited number of wrong tokens a minute; after that, callers must wait."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
 
     def seconds_to_wait(self) -> int:
-        """Return after how many seconds a wrong try is looked at again; 0 is now."""
+        """Return after how many seconds the next token is checked; 0 is now."""
         if len(self._wrong) < WRONG_TRIES:
             return 0
         return max(0, int(self._wrong[0] + WINDOW - self._clock() + 0.999))
 
     def count_wrong(self) -> None:
-        """Count a wrong try."""
+        """Count a wrong token."""
         self._wrong.append(self._clock())
 
 
 def _name(cookie: str) -> bytes:
-    """Return what a session is found by: comparing hashes tells nothing about a cookie."""
+    """Return the key of a session: comparing hashes reveals nothing about a cookie."""
     return hashlib.sha256(cookie.encode()).digest()

@@ -1,4 +1,4 @@
-"""The addresses under `/ui`: each checks who asks, gathers, and renders."""
+"""The routes under `/ui`: each checks the login, gathers facts, and renders a page."""
 
 from typing import Annotated
 
@@ -17,10 +17,10 @@ from secemb_party.ui.render import Assets, Download, Renderer, nameless
 from secemb_party.ui.server_facts import Side, Surroundings
 from secemb_party.ui.views.events import latest, tell
 from secemb_party.ui.views.models import Versions
-from secemb_party.ui.views.peer import PartnerView
+from secemb_party.ui.views.overview import Overview
+from secemb_party.ui.views.peer import PeerView
 from secemb_party.ui.views.privacy import privacy_facts
 from secemb_party.ui.views.rounds import round_facts, round_story
-from secemb_party.ui.views.views import Views
 
 Which = Annotated[Number, Path()]
 Before = Annotated[Number | None, Query()]
@@ -28,28 +28,28 @@ Word = Annotated[str, Query(max_length=40)]
 
 
 def ui_routes(party: Party, token_hash: bytes, side: Side, surroundings: Surroundings) -> APIRouter:
-    """Return the operator's page of this server."""
+    """Return the operator pages of this server."""
     assets = Assets()
     renderer = Renderer(assets, role=party.role, task=party.task.name)
     guard = Guard(renderer, party.metrics, party.clock, role=party.role)
     inside = APIRouter(prefix="/ui", route_class=guard.route_class(), dependencies=[Depends(guard.session)])
-    desk = _Desk(party, side, guard, renderer, Views(party, surroundings))
+    desk = _Desk(party, side, guard, renderer, Overview(party, surroundings))
     desk.add_live(inside)
-    desk.add_pages(inside, PartnerView(party, side, surroundings))
+    desk.add_pages(inside, PeerView(party, side, surroundings))
     desk.add_rounds(inside)
     desk.add_model(inside)
     router = APIRouter(include_in_schema=False)
     router.include_router(login_routes(party, guard, renderer, token_hash, secure=surroundings.secure))
     router.include_router(inside)
-    router.include_router(_asset_routes(assets, guard))  # the last: it answers every address under /ui
+    router.include_router(_asset_routes(assets, guard))  # last: it answers every path under /ui
     return router
 
 
 class _Desk:
-    """What every page needs at hand."""
+    """What every page needs."""
 
-    def __init__(self, party: Party, side: Side, guard: Guard, renderer: Renderer, views: Views) -> None:
-        self._party, self._side, self._guard, self._renderer, self._views = party, side, guard, renderer, views
+    def __init__(self, party: Party, side: Side, guard: Guard, renderer: Renderer, overview: Overview) -> None:
+        self._party, self._side, self._guard, self._renderer, self._overview = party, side, guard, renderer, overview
         self._versions = Versions(party)
 
     def _answer(self, request: Request, template: str, facts: dict[str, object], page: str = "") -> Response:
@@ -57,16 +57,16 @@ class _Desk:
         return self._renderer.answer(template, facts | {"page": page}, now=self._party.clock(), session=session)
 
     def add_live(self, router: APIRouter) -> None:
-        """Add the page that goes on by itself, the part of it that is renewed, and the events that are added to it."""
-        views = self._views
+        """Add the live page, the part of it that is refreshed, and its stream of events."""
+        overview = self._overview
 
         @router.get("")
         async def live(request: Request) -> Response:
-            return self._answer(request, "live.html", await views.live() | await latest(self._party), "Live")
+            return self._answer(request, "live.html", await overview.live() | await latest(self._party), "Live")
 
         @router.get("/live")
         async def live_part(request: Request) -> Response:
-            return self._answer(request, "_live.html", await views.live())
+            return self._answer(request, "_live.html", await overview.live())
 
         @router.get("/events")
         async def events(request: Request, after: Annotated[Number, Query()] = 0) -> StreamingResponse:
@@ -77,42 +77,42 @@ class _Desk:
         told = tell(event, self._party.role)
         return None if told is None else self._renderer.line("_event.html", {"one": told}, now=self._party.clock())
 
-    def add_pages(self, router: APIRouter, partner: PartnerView) -> None:
-        """Add the pages that need nothing but a glance."""
-        views = self._views
+    def add_pages(self, router: APIRouter, peer: PeerView) -> None:
+        """Add the pages that take no input."""
+        overview = self._overview
 
         @router.get("/quality")
         async def quality(request: Request) -> Response:
-            return self._answer(request, "quality.html", await views.quality(), "Quality")
+            return self._answer(request, "quality.html", await overview.quality(), "Quality")
 
         @router.get("/privacy")
         async def privacy(request: Request) -> Response:
             return self._answer(request, "privacy.html", await privacy_facts(self._party), "Privacy")
 
         @router.get("/partner")
-        async def other_server(request: Request) -> Response:
-            return self._answer(request, "partner.html", await partner.facts(), "Partner")
+        async def peer_page(request: Request) -> Response:
+            return self._answer(request, "peer.html", await peer.facts(), "Peer")
 
         @router.get("/capacity")
         async def capacity(request: Request) -> Response:
-            return self._answer(request, "capacity.html", await views.capacity(), "Capacity")
+            return self._answer(request, "capacity.html", await overview.capacity(), "Capacity")
 
         @router.get("/capacity/now")
         async def capacity_part(request: Request) -> Response:
-            return self._answer(request, "_capacity.html", await views.capacity())
+            return self._answer(request, "_capacity.html", await overview.capacity())
 
     def add_rounds(self, router: APIRouter) -> None:
         """Add the list of rounds and the page of one."""
-        views = self._views
+        overview = self._overview
 
         @router.get("/rounds")
         async def rounds(request: Request, before: Before = None, kind: Word = "", state: Word = "") -> Response:
-            facts = await views.rounds(before=before, kind=kind, state=state)
+            facts = await overview.rounds(before=before, kind=kind, state=state)
             return self._answer(request, "rounds.html", facts, "Rounds")
 
         @router.get("/rounds/{number}")
         async def one_round(request: Request, number: Which) -> Response:
-            record = await views.find_round(number)
+            record = await overview.find_round(number)
             if record is None:
                 raise UnknownRoundError("there is no round of this number")
             facts = {"one": await round_facts(self._party, record), "story": await round_story(self._party, record)}
@@ -140,9 +140,9 @@ class _Desk:
         async def confirm(request: Request, number: Which) -> Response:
             facts = await self._model_facts()
             if roll_back is None:
-                raise RollbackRefusedError("a rollback is decided at server 0; ask its operator")
+                raise RollbackRefusedError("a rollback starts at server 0; ask its operator")
             if number not in self._party.models.versions():
-                raise RollbackRefusedError("this version is no longer kept; choose one whose file is still here")
+                raise RollbackRefusedError("this version is no longer kept; choose one that still is")
             return self._answer(request, "rollback.html", facts | {"source": number}, "Model")
 
         @router.post("/model/{number}/rollback")
@@ -150,7 +150,7 @@ class _Desk:
             fields = await guard.form(request)
             seen = read_number(fields.get("seen", ""))
             if roll_back is None or fields.get("sure") != "yes" or seen is None:
-                raise RollbackRefusedError("tick the box to say that you are sure, at server 0")
+                raise RollbackRefusedError("tick the box to confirm the rollback, at server 0")
             await roll_back(number, seen)
             return RedirectResponse("/ui/model", 303)
 
@@ -164,7 +164,7 @@ class _Desk:
 
 
 def _asset_routes(assets: Assets, guard: Guard) -> APIRouter:
-    """Return scripts and styles, which anybody may have, and an end for all other addresses."""
+    """Return the public scripts and styles, and a page for all other paths."""
     router = APIRouter(prefix="/ui", route_class=guard.route_class())
 
     @router.get("/static/{edition}/{name:path}")

@@ -97,7 +97,7 @@ PAGES = (
     ("Rounds", "/ui/rounds"),
     ("Quality", "/ui/quality"),
     ("Privacy", "/ui/privacy"),
-    ("Partner", "/ui/partner"),
+    ("Peer", "/ui/partner"),
     ("Model", "/ui/model"),
     ("Capacity", "/ui/capacity"),
 )

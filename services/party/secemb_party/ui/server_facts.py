@@ -16,7 +16,7 @@ from secemb_party.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """Server 0 may ask the other server and may go back to an older model; server 1 can do neither."""
+    """Server 0 can ask the peer and can roll back the model; server 1 can do neither."""
 
     ask_standing: Callable[[], Awaitable[StandingMessage]] | None = None
     roll_back: Callable[[int, int], Awaitable[Rollback]] | None = None  # to which version, in place of which
@@ -35,7 +35,7 @@ class Certificate:
     fingerprint: str
 
     def days_left(self, now: float) -> int | None:
-        """Return how many whole days it is still valid for, or None if nobody knows."""
+        """Return how many whole days it is still valid for, or None if that is not known."""
         return None if self.ends_at is None else int((self.ends_at - now) // _SECONDS_A_DAY)
 
 
@@ -47,12 +47,12 @@ class Disk:
     whole: int
     models: int
     shares: int
-    ledger: int | None  # None: the ledger is in a database server
+    ledger: int | None  # None: the ledger is on a database server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """Where to look."""
+    """The files of one server that pages report on."""
 
     data_dir: Path | None = None
     certificate_files: tuple[tuple[str, Path], ...] = ()
@@ -60,13 +60,13 @@ class Surroundings:
 
     @classmethod
     def of(cls, settings: Settings) -> "Surroundings":
-        """Return what the settings name."""
+        """Return the files that the settings name."""
         files = [
-            ("this server, on the line to the other", settings.peer.cert),
-            ("the other server", settings.peer.peer_ca),
+            ("this server, to its peer", settings.peer.cert),
+            ("the peer", settings.peer.peer_ca),
         ]
         if settings.devices.tls_cert is not None:
-            files.append(("this server, towards devices", settings.devices.tls_cert))
+            files.append(("this server, to devices", settings.devices.tls_cert))
         return cls(
             data_dir=settings.data_dir,
             certificate_files=tuple(files),
@@ -74,11 +74,11 @@ class Surroundings:
         )
 
     def certificates(self) -> list[Certificate]:
-        """Return every certificate that is named."""
+        """Return every certificate that the settings name."""
         return [_read(name, path) for name, path in self.certificate_files]
 
     def disk(self) -> Disk | None:
-        """Return what is stored, and how much room there is."""
+        """Return what is stored and how much space is left."""
         if self.data_dir is None:
             return None
         usage = shutil.disk_usage(self.data_dir)

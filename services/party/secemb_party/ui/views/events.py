@@ -1,4 +1,4 @@
-"""What has happened, in words: rounds and models as they went on, and nothing about a single device."""
+"""What happened to rounds and models, in words; nothing about a single device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ KINDS = ("round", "result", "rollback")
 SHOWN = 20
 _FIGURES = {"rmse": "RMSE", "mae": "MAE", "hit_rate": "hit rate", "ndcg": "NDCG"}
 _STATES = {
-    "sealing": "takes nothing new; the two servers compare what they hold.",
-    "sealed": "is sealed: both servers add up the same sessions.",
-    "shared": "is added up here: this server's share is stored.",
-    "reconstructed": "is whole: the two shares were added.",
-    "aborted": "was given up; nothing of it counts.",
+    "sealing": "accepts nothing new; the two servers compare what they hold.",
+    "sealed": "is sealed: both servers add the same sessions.",
+    "shared": "is added: this server's share is stored.",
+    "reconstructed": "is reconstructed: the two shares were added.",
+    "aborted": "was aborted; none of it counts.",
 }
 
 
@@ -40,7 +40,7 @@ async def latest(party: Party) -> dict[str, Any]:
 
 
 def tell(event: Event, role: int) -> Told | None:
-    """Return an event in words, or None where it says nothing at this server."""
+    """Return an event in words, or None if it means nothing on this server."""
     match event.kind:
         case "round":
             words = _round(event.data, role)
@@ -57,22 +57,22 @@ def tell(event: Event, role: int) -> Told | None:
 def _round(data: Mapping[str, Any], role: int) -> str:
     state, words = data["state"], _STATES.get(data["state"], "")
     if state == "reconstructed" and role == 1:
-        return ""  # the sum is made at server 0; server 1 hears of it together with the end
+        return ""  # server 0 makes the sum; server 1 hears of it when the round ends
     if state == "published":
         made = data["kind"] == "train"
-        words = "is over: both servers show its model." if made else "is over; the model stays as it is."
+        words = "has ended: both servers publish its model." if made else "has ended; the model is unchanged."
     refused = sum(data.get("refused", {}).values())
-    return f"{words} Refused meanwhile: {refused}." if words and refused else words
+    return f"{words} Requests refused meanwhile: {refused}." if words and refused else words
 
 
 def _result(data: Mapping[str, Any]) -> str:
     if "mean_items" in data:
-        return f"asked the fleet: {data['mean_items']:.1f} items a device on average."
+        return f"surveyed the devices: {data['mean_items']:.1f} items per device on average."
     figures = [f"{name} {data[key]:.4f}" for key, name in _FIGURES.items() if key in data]
-    return f"measured the model: {', '.join(figures)}." if figures else "measured nothing: nobody held anything back."
+    return f"measured the model: {', '.join(figures)}." if figures else "measured nothing: no device held ratings back."
 
 
 def _rollback(data: Mapping[str, Any]) -> tuple[str, str, str]:
     if "version" in data:
         return f"Version {data['version']}", "/ui/model", f"has the numbers of version {data['source']} again."
-    return "The rollback", "/ui/model", f"to version {data['source']} was given up: {data['reason']}."
+    return "The rollback", "/ui/model", f"to version {data['source']} was abandoned: {data['reason']}."

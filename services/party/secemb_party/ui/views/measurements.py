@@ -1,4 +1,4 @@
-"""What this process has measured since its start, and how fast it is at the moment."""
+"""What this process has measured since its start, and its current rates."""
 
 import time
 from collections import deque
@@ -19,7 +19,7 @@ class Figures:
 
     @property
     def started_at(self) -> float | None:
-        """Return when this process was started, where the system tells."""
+        """Return when this process was started, if the system tells."""
         return self.one("process_start_time_seconds")
 
     def total(self, name: str, **labels: str) -> float:
@@ -27,7 +27,7 @@ class Figures:
         return sum(value for _, value in self._matching(name, labels))
 
     def one(self, name: str) -> float | None:
-        """Return a sample that stands alone, or None where the system does not tell it."""
+        """Return a sample that stands alone, or None if there is none."""
         return next((value for _, value in self._matching(name, {})), None)
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
@@ -47,7 +47,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How much happens in a second; over how many seconds that was measured."""
+    """How much happens per second, and over how many seconds that was measured."""
 
     requests: float
     updates: float
@@ -58,7 +58,7 @@ class Rates:
 
 
 class Throughput:
-    """Remembers the last few times that somebody looked: rates are differences."""
+    """Remembers the counts of the last few looks: rates are differences."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._started = clock, clock()

@@ -1,4 +1,4 @@
-"""The versions of the model: sizes, norms and digests. A version never changes, so it is measured once."""
+"""The versions of the model: sizes, norms and digests. A version never changes, so its norms are computed once."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from secemb_party.ledger import ModelVersion
 from secemb_party.service import Party
 from secemb_party.storage import Model
 
-SHOWN = 30  # versions; rounds have a page of their own
+SHOWN = 30  # versions; rounds have their own page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

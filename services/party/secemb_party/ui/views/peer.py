@@ -1,4 +1,4 @@
-"""How the two servers stand to each other, as far as each can know: server 0 asks, server 1 remembers being asked."""
+"""What each server knows about its peer: server 0 asks, server 1 remembers being asked."""
 
 import asyncio
 import time
@@ -13,48 +13,48 @@ from secemb_party.ui.server_facts import SOON_DAYS, Side, Surroundings
 from secemb_party.ui.views.measurements import Figures
 from secemb_shared.messages.spec import TRAIN
 
-PATIENCE = 5.0  # seconds that a page waits for the other server
-GRACE = 120.0  # seconds that server 0 may be late: it looks after its rounds once a minute at least
+PATIENCE = 5.0  # seconds that a page waits for the peer
+GRACE = 120.0  # seconds that server 0 may be late: it steps its rounds at least once a minute
 _ANSWERED = "200"
 # What server 0 asks for, by the last word of the route, in the order of a round.
 _ASKED = {
     "standing": "which model is published here",
-    "relay-key": "for the key that relayed devices seal to",
+    "relay-key": "for the key that relayed devices encrypt to",
     "announce": "to open a round",
     "relay": "to take relayed messages",
     "progress": "how many updates are here",
-    "prepare": "to close a round",
-    "commit": "to fix a list of sessions",
+    "prepare": "to prepare a list of sessions",
+    "commit": "to seal a list of sessions",
     "share": "for the share of a sum",
     "publish": "to end a round",
-    "abort": "to give up a round",
-    "rollback": "to go back to an older model",
+    "abort": "to abort a round",
+    "rollback": "to roll back the model",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What server 1 said when it was asked, or why it said nothing."""
+    """What server 1 answered, or why it did not."""
 
     standing: StandingMessage | None
     seconds: float | None
     problem: str
 
 
-class PartnerView:
-    """What one server knows about the other."""
+class PeerView:
+    """What one server knows about its peer."""
 
     def __init__(self, party: Party, side: Side, surroundings: Surroundings) -> None:
         self._party, self._side, self._surroundings = party, side, surroundings
 
     async def facts(self) -> dict[str, Any]:
-        """Return what the page about the other server shows."""
+        """Return what the page about the peer shows."""
         party, task_id = self._party, self._party.task.task_id
         asked, figures, now = await self._ask(), Figures(party.metrics), party.clock()
         rounds = await party.ledger.rounds(task_id, limit=50)
         newest = rounds[0] if rounds else None
         published = await party.ledger.published_version(task_id)
-        # Where the privacy budget is spent there are no more rounds to call for.
+        # When the privacy budget is spent, no more rounds call for the peer.
         rounds_there_are = party.task.rounds if await party.spending.affords(TRAIN) else 0
         heard_at, started_at = figures.one("secemb_peer_heard_seconds") or None, figures.started_at
         return {
@@ -82,11 +82,11 @@ class PartnerView:
         except (PeerUnavailableError, PeerRefusedError) as error:
             return Asked(None, None, str(error))
         except TimeoutError:
-            return Asked(None, None, f"server 1 has not answered for {PATIENCE:g} seconds")
+            return Asked(None, None, f"server 1 did not answer within {PATIENCE:g} seconds")
 
 
 def due_at(newest: RoundRecord | None, *, rounds: int, since: float) -> float | None:
-    """Return when server 0, last heard of at `since`, must have called server 1 again; None if it need not at all."""
+    """Return by when server 0, last heard at `since`, must call server 1 again; None if it has no reason to."""
     if newest is None:
         return since + GRACE
     if newest.state is RoundState.OPEN:
@@ -112,7 +112,7 @@ def agreed_at(published: ModelVersion | None, newest: RoundRecord | None) -> flo
 def _calls(figures: Figures, role: int) -> list[tuple[str, float]]:
     """Return how often the line was used: at server 0 by outcome, at server 1 by what was asked."""
     if role == 0:
-        words = {"ok": "answered", "refused": "refused", "unreachable": "without an answer"}
+        words = {"ok": "answered", "refused": "refused", "unreachable": "not answered"}
         return [(words[name], count) for name, count in figures.by("secemb_peer_calls_total", "outcome").items()]
     answered, everything = _peer_requests(figures, status=_ANSWERED), _peer_requests(figures)
     found = [(words, answered[last]) for last, words in _ASKED.items() if last in answered]

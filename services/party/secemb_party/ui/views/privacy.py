@@ -11,7 +11,7 @@ _POINTS = 24  # of a curve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """A budget line, and after so many rounds of it ε as accounted and ε to those who know who took part."""
+    """A budget line, and ε by number of rounds: as accounted, and against an attacker who knows who took part."""
 
     line: Line
     spent: Spent

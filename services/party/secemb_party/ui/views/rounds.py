@@ -1,4 +1,4 @@
-"""One round as the page shows it: how far it has come, how long each part took, and what it moved."""
+"""One round as the pages show it: how far it is, how long each phase took, and what it moved."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ _ORDER = [
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One station of a round's way."""
+    """One step of a round's progress."""
 
     name: str
     state: str
-    count: int | None = None  # sessions that came so far; None where that says nothing
+    count: int | None = None  # sessions that got this far; None where a count means nothing
     at: float | None = None
 
 
@@ -57,17 +57,17 @@ class RoundFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundStory:
-    """What one round's page tells besides."""
+    """What the page of one round shows besides."""
 
     phases: list[Phase]
-    refused: Mapping[str, int] | None  # None: nobody wrote it down
+    refused: Mapping[str, int] | None  # None: not recorded
     peer_share: str | None
     result: Mapping[str, float]
     digests: Mapping[str, bytes | None] = field(default_factory=dict)  # of the model before and after
 
 
 async def round_facts(party: Party, record: RoundRecord) -> RoundFacts:
-    """Return what is known about a round at a glance."""
+    """Return the counts and the progress of a round."""
     counts = await party.ledger.counts(record.round_id)
     sizes, spec = Sizes.of(party.task), RoundSpec.decode(record.spec, party.task)
     return RoundFacts(
@@ -80,7 +80,7 @@ async def round_facts(party: Party, record: RoundRecord) -> RoundFacts:
 
 
 async def round_story(party: Party, record: RoundRecord) -> RoundStory:
-    """Return everything that is written down about a round."""
+    """Return everything that is recorded about a round."""
     versions = {one.version: one.digest for one in await party.ledger.versions(party.task.task_id)}
     ended = await _told(party, record, record.ended_at)
     refused = party.refusals() if record.ended_at is None else ended.get("refused")
@@ -130,20 +130,20 @@ def _steps(record: RoundRecord, counts: Counts, role: int) -> list[Step]:
     ]
 
 
-def _progress(state: RoundState, station: RoundState) -> str:
-    """Return whether a round has passed a station, is on its way there, or has others before it."""
-    reached, wanted = _ORDER.index(state), _ORDER.index(station)
+def _progress(state: RoundState, step: RoundState) -> str:
+    """Return whether a round has passed a step, is on its way there, or has other steps before it."""
+    reached, wanted = _ORDER.index(state), _ORDER.index(step)
     if reached >= wanted:
         return DONE
     before = {RoundState.SEALED: RoundState.SEALING, RoundState.SHARED: RoundState.SEALED}
-    return NOW if reached >= _ORDER.index(before.get(station, RoundState.SHARED)) else AHEAD
+    return NOW if reached >= _ORDER.index(before.get(step, RoundState.SHARED)) else AHEAD
 
 
 def _phases(record: RoundRecord, role: int) -> list[Phase]:
-    entered = [("open", record.opened_at), ("sealing", record.sealing_at), ("adding up", record.sealed_at)]
+    entered = [("open", record.opened_at), ("sealing", record.sealing_at), ("adding", record.sealed_at)]
     if role == 0:
         entered += [("reconstructing", record.shared_at), ("publishing", record.reconstructed_at)]
-    else:  # the rest is done at server 0
+    else:  # server 0 does the rest
         entered += [("waiting for server 0", record.shared_at)]
     known = [(name, at) for name, at in entered if at is not None]
     ends: list[float | None] = [*(at for _, at in known[1:]), record.ended_at]

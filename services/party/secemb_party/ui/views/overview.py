@@ -1,9 +1,10 @@
-"""What each page shows, gathered from the ledger and the metrics."""
+"""What the live, rounds, quality and capacity pages show, from the ledger and the metrics."""
 
 import asyncio
-from typing import Any
+from typing import Any, get_args
 
 from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.metrics import Transport
 from secemb_party.service import Party
 from secemb_party.ui.server_facts import Surroundings
 from secemb_party.ui.views.measurements import Figures, Throughput
@@ -11,13 +12,12 @@ from secemb_party.ui.views.rounds import round_facts
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 KINDS = (TRAIN, SURVEY, EVALUATE)
-WAYS = ("direct", "relayed")
 PAGE = 25
 RESULTS = 2000
 
 
-class Views:
-    """The pages of one server."""
+class Overview:
+    """The facts of these pages, for one server."""
 
     def __init__(self, party: Party, surroundings: Surroundings) -> None:
         self._party, self._surroundings = party, surroundings
@@ -37,7 +37,10 @@ class Views:
             "published": await self._ledger.published_version(self._task_id),
             "waiting": await self._ledger.open_rollback(self._task_id),
             "rates": self._throughput.measure(figures),
-            "ways": {way: figures.total("secemb_sessions_total", phase="keys", transport=way) for way in WAYS},
+            "sessions": {
+                transport: figures.total("secemb_sessions_total", phase="keys", transport=transport)
+                for transport in get_args(Transport)
+            },
             "relays": self._party.task.relays,
             "started_at": figures.started_at,
             "cohort": self._party.task.cohort,

@@ -67,12 +67,12 @@ async def test_server_1_says_whether_it_hears_from_server_0(desk: Desk) -> None:
     assert "Server 0 called now." in text
     assert "server 0 named the same digest" in text
     assert desk.pair.parties[1].models.load(1).digest.hex() in text
-    assert "to fix a list of sessions 1" in text
+    assert "to seal a list of sessions 1" in text
     desk.pair.clock.now += GRACE - 1
-    assert "It should have by" not in await read(desk, 1, "/ui/partner")
+    assert "A call was due by" not in await read(desk, 1, "/ui/partner")
     desk.pair.clock.now += 2
     text = await read(desk, 1, "/ui/partner")
-    assert "Server 0 called 2 min 1 s ago. It should have by" in text
+    assert "Server 0 called 2 min 1 s ago. A call was due by" in text
     await desk.pair.step()  # opens the next round
     assert "Server 0 called now." in await read(desk, 1, "/ui/partner")
 
@@ -88,8 +88,8 @@ async def test_server_1_that_was_never_called_says_so() -> None:
 @pytest.mark.asyncio
 async def test_server_0_asks_and_compares(desk: Desk) -> None:
     text = await read(desk, 0, "/ui/partner")
-    assert "Server 1 answers, now within" in text
-    assert "Both servers show devices the same model." in text
+    assert "Server 1 answered within" in text
+    assert "Both servers publish the same model." in text
     assert text.count(desk.pair.parties[0].models.load(1).digest.hex()) == 2
     desk.pair.line.lose_requests = 1
     assert "Server 1 cannot be reached" in await read(desk, 0, "/ui/partner")
