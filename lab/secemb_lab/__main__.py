@@ -1,15 +1,15 @@
 """`python -m secemb_lab`: benchmarks, load tests, byte counts, reports and test vectors."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from secemb_lab.report import commands as report
 from secemb_tools.catalogues import PaperCatalogue, choose
 from secemb_tools.cli.options import REFUSED, AsJson, refusals
-from secemb_tools.errors import OperationError
+from secemb_tools.errors import DatasetError, OperationError
 from secemb_tools.output import show_json
 from secemb_tools.transport import Transport
 
@@ -20,17 +20,25 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,  # they may be keys
 )
-app.add_typer(report.app, name="report")
+report_app = typer.Typer(help="Measure what the documentation claims about accuracy and privacy.", no_args_is_help=True)
+app.add_typer(report_app, name="report")
 
 
 Names = Annotated[list[str] | None, typer.Option("--catalogue", help="Only this catalogue; may be repeated.")]
 
 
-def _chosen(names: Sequence[str]) -> list[PaperCatalogue]:
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Show an expected error as a usage error: what is wrong is on the command line."""
     try:
-        return choose(names)
-    except OperationError as error:
+        yield
+    except (OperationError, DatasetError) as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def _chosen(names: Sequence[str]) -> list[PaperCatalogue]:
+    with usage_errors():
+        return choose(names)
 
 
 @app.command()
@@ -97,6 +105,88 @@ def vectors(
         show_json({"directory": str(directory), "files": files})
     else:
         typer.echo(f"{len(files)} files of vectors in {directory}")
+
+
+@report_app.command()
+def utility(
+    path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
+    models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds for each model instead of the recipe's.")] = None,
+    private_rounds: Annotated[int | None, typer.Option(min=1, help="End the private run after these rounds.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
+    private: Annotated[bool, typer.Option("--private/--plain", help="Run privately as well, or plainly only.")] = True,
+    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; the curves go beside it.")] = Path(
+        "build/utility.json"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run 100 rounds, and only mf unless --models names others.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Train privately and plainly from the same seeds, and compare both with the paper and with a bias-only model."""
+    from secemb_lab.report.utility import UtilityOptions, run
+    from secemb_tools.simulation.recipes import REPORTED
+
+    options = UtilityOptions(
+        path=path,
+        models=models or ("mf" if quick else ",".join(REPORTED)),
+        rounds=rounds or (100 if quick else None),
+        private_rounds=(private_rounds if private else 0),
+        seed=seed,
+        out=out,
+        as_json=json,
+    )
+    with refusals(), usage_errors():
+        code = run(options)
+    raise typer.Exit(code)
+
+
+@report_app.command()
+def dp(
+    path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
+    models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
+    cohorts: Annotated[str, typer.Option(help="Average devices in a round, separated by commas.")] = "100,500",
+    budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
+    unit: Annotated[str, typer.Option(help="Unit of privacy: user, or record as in the paper.")] = "user",
+    delta: Annotated[float, typer.Option(help="δ of the privacy guarantee.")] = 1e-4,
+    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each run instead of the report's own.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
+    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; table and curves go beside it.")] = Path(
+        "build/dp.json"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run one budget, 10 rounds, and only mf unless --models names others.")
+    ] = False,
+    device_by_device: Annotated[
+        bool,
+        typer.Option("--device-by-device", help="Draw the noise of each device separately (slow)."),
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the runs in --out, and add those that are missing.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
+    from secemb_lab.report.dp import DpOptions, run
+    from secemb_tools.simulation.recipes import REPORTED
+
+    options = DpOptions(
+        path=path,
+        models=models or ("mf" if quick or unit == "record" else ",".join(REPORTED)),
+        cohorts=cohorts,
+        budgets=budgets or ("8" if quick else "1,2,4,8,16"),
+        unit=unit,
+        delta=delta,
+        rounds=rounds or (10 if quick else None),
+        seed=seed,
+        out=out,
+        device_by_device=device_by_device,
+        resume=resume,
+        as_json=json,
+    )
+    with refusals(), usage_errors():
+        code = run(options)
+    raise typer.Exit(code)
 
 
 if __name__ == "__main__":

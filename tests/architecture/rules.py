@@ -116,6 +116,12 @@ def randomness_from_elsewhere(module: str, source: str) -> list[str]:
     return [f"{module} draws from {name}" for name in names]
 
 
+def typer_outside_the_command_line(module: str, source: str) -> list[str]:
+    if _is_within(module, "secemb_tools.cli") or module == "secemb_lab.__main__":
+        return []
+    return [f"{module} imports {name}" for name in _imports(source) if _is_within(name, "typer")]
+
+
 def torch_outside_the_models(module: str, source: str) -> list[str]:
     if _is_within(module, "secemb_sdk.models"):
         return []
@@ -177,6 +183,7 @@ RULES: list[Rule] = [
     touches_of_the_outside_world,
     randomness_from_elsewhere,
     torch_outside_the_models,
+    typer_outside_the_command_line,
     cores_that_know_of_http,
     public_names_in_disorder,
     names_that_name_nothing,

@@ -137,6 +137,12 @@ def test_one_module_draws_from_secrets_and_from_nothing_else() -> None:
     assert len(rules.randomness_from_elsewhere("secemb_shared.randomness", "np.random.bytes(16)")) == 1
 
 
+def test_typer_is_found_outside_the_command_line() -> None:
+    assert len(rules.typer_outside_the_command_line("secemb_tools.catalogues", "def f():\n    import typer")) == 1
+    assert len(rules.typer_outside_the_command_line("secemb_lab.report.dp", "from typer import Exit")) == 1
+    assert rules.typer_outside_the_command_line("secemb_tools.cli.task", "import typer") == []
+
+
 def test_torch_is_found_outside_the_models() -> None:
     assert len(rules.torch_outside_the_models("secemb_sdk.device", "if flag:\n    from torch import nn")) == 1
     assert len(rules.torch_outside_the_models("secemb_sdk.models_zoo", "import torch")) == 1

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.unit.made_up_ratings import made_up_ratings
-from typer import BadParameter
 
 from secemb_lab.report import dp, dp_file
 from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
@@ -19,6 +18,7 @@ from secemb_party.evaluation import Share
 from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, Model, Ratings
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine, Privacy
 from secemb_tools.datasets import split
+from secemb_tools.errors import OperationError
 from secemb_tools.simulation import rounds
 from secemb_tools.simulation.devices import Devices
 from secemb_tools.simulation.engine import CENTRAL, LOCAL, NO_NOISE, Engine
@@ -327,7 +327,7 @@ def test_figures_of_something_else_are_not_gone_on_from(tmp_path: Path, change: 
     out = tmp_path / "dp.json"
     dp_file.write(out, SOURCE, [outcome(1.0)], control=0.9)
     assert dp_file.read(out, SOURCE) == [outcome(1.0)]
-    with pytest.raises(BadParameter, match="--resume"):
+    with pytest.raises(OperationError, match="--resume"):
         dp_file.read(out, replace(SOURCE, **change))
 
 
@@ -336,7 +336,7 @@ def test_a_file_without_figures_is_not_gone_on_from(tmp_path: Path, text: str) -
     out = tmp_path / "dp.json"
     assert dp_file.read(out, SOURCE) == []  # there is none yet
     out.write_text(text)
-    with pytest.raises(BadParameter, match="--resume"):
+    with pytest.raises(OperationError, match="--resume"):
         dp_file.read(out, SOURCE)
 
 
@@ -349,7 +349,7 @@ def test_a_file_without_figures_is_not_gone_on_from(tmp_path: Path, text: str) -
 )
 def test_what_cannot_be_planned_is_refused_before_anything_is_read(tmp_path: Path, change: dict[str, Any]) -> None:
     request = dp.DpOptions(path=tmp_path / "nowhere", out=tmp_path / "dp.json", **(PLANNED | change))
-    with pytest.raises(BadParameter, match=f"--{next(iter(change))}"):
+    with pytest.raises(OperationError, match=f"--{next(iter(change))}"):
         dp.run(request)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secemb_tools.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Points, line_chart
+from secemb_tools.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Points, bar_chart, line_chart
 
 NUMBER = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
 POINTS = st.lists(st.tuples(st.integers(1, 500).map(float), NUMBER), min_size=1, max_size=12)
@@ -55,3 +55,13 @@ def test_a_pair_has_one_colour_and_one_name() -> None:
 
 def test_nothing_measured_says_so() -> None:
     assert "nothing was measured" in line_chart({"a": []}, title="t", across="x")
+
+
+def test_names_are_text_and_not_markup() -> None:
+    for picture in (
+        line_chart({"<a>": [(1, 1.0)]}, title='<t>"', across="<x>", level=("<l>", 1.0)),
+        bar_chart({"<a>": 1.0}, title='<t>"', unit="<u>"),
+        line_chart({}, title="<t>", across="x"),
+    ):
+        assert "&lt;t&gt;" in picture
+        assert not re.findall(r"<[atxlu]>", picture)

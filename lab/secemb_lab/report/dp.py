@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
@@ -14,7 +13,8 @@ from rich.table import Table
 from secemb_lab.report import dp_file
 from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
-from secemb_tools.datasets import DatasetError, RatingSet, read_movielens, split
+from secemb_tools.datasets import read_movielens, split
+from secemb_tools.errors import OperationError
 from secemb_tools.output import show_json
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.processes import Processes, count_for
@@ -46,7 +46,7 @@ def run(options: DpOptions) -> int:
     """Train every plan, print the table, write figures, table and curves."""
     console = Console(stderr=options.as_json)
     wanted = _plans(options)
-    ratings = _read(options.path)
+    ratings = read_movielens(options.path)
     source = dp_file.Source(ratings=ratings.label, seed=options.seed, unit=options.unit)
     found = dp_file.read(options.out, source) if options.resume else []
     missing = [plan for plan in wanted if plan not in {one.plan for one in found}]
@@ -87,13 +87,13 @@ def table(found: Sequence[Outcome], control: float) -> Table:
 def _plans(options: DpOptions) -> list[Plan]:
     models = [name.strip() for name in options.models.split(",")]
     if options.unit not in (USER, RECORD):
-        raise typer.BadParameter("--unit must be user or record")
+        raise OperationError("--unit must be user or record")
     if options.unit == RECORD and "deepfm" in models:
-        raise typer.BadParameter("deepfm is too slow to simulate with --unit record; use --models mf,ncf,fm")
+        raise OperationError("deepfm is too slow to simulate with --unit record; use --models mf,ncf,fm")
     if unknown := set(models) - set(REPORTED):
-        raise typer.BadParameter(f"unknown model {min(unknown)!r}; choose among {', '.join(REPORTED)}")
+        raise OperationError(f"unknown model {min(unknown)!r}; choose among {', '.join(REPORTED)}")
     if not _SMALLEST_DELTA <= options.delta < 1:
-        raise typer.BadParameter(f"--delta must be {_SMALLEST_DELTA:g} or more, and below 1")
+        raise OperationError(f"--delta must be {_SMALLEST_DELTA:g} or more, and below 1")
     return list(
         plans(
             models=models,
@@ -110,7 +110,7 @@ def _whole(text: str) -> int:
     with suppress(ValueError):
         if 2 <= (found := int(text)) <= _LARGEST_COHORT:
             return found
-    raise typer.BadParameter(f"--cohorts are whole numbers, 2 to {_LARGEST_COHORT:,}, separated by commas: {text!r}")
+    raise OperationError(f"--cohorts are whole numbers, 2 to {_LARGEST_COHORT:,}, separated by commas: {text!r}")
 
 
 def _epsilon(text: str) -> float:
@@ -118,14 +118,7 @@ def _epsilon(text: str) -> float:
         if _SMALLEST_EPSILON <= (found := float(text)) <= LARGEST_EPSILON:
             return found
     between = f"{_SMALLEST_EPSILON:g} to {LARGEST_EPSILON:,}"
-    raise typer.BadParameter(f"--budgets are values of ε, {between}, separated by commas: {text!r}")
-
-
-def _read(path: Path) -> RatingSet:
-    try:
-        return read_movielens(path)
-    except DatasetError as error:
-        raise typer.BadParameter(str(error)) from error
+    raise OperationError(f"--budgets are values of ε, {between}, separated by commas: {text!r}")
 
 
 def _describe(plan: Plan) -> str:

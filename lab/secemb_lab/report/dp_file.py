@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from secemb_lab.report.dp_runs import Outcome, Plan
 from secemb_sdk.models import registry
 from secemb_tools.charts import line_chart
+from secemb_tools.errors import OperationError
 from secemb_tools.simulation.engine import CENTRAL, LOCAL
 from secemb_tools.simulation.recipes import REPORTED
 
@@ -51,9 +50,9 @@ def read(out: Path, source: Source) -> list[Outcome]:
         found = [_outcome(one) for one in known["runs"]]
         others = {Source(ratings=known["ratings"], seed=known["seed"], unit=one.plan.unit) for one in found} - {source}
     except (ValueError, KeyError, TypeError) as error:
-        raise typer.BadParameter(f"--resume: {out} holds no figures of this report; choose another --out") from error
+        raise OperationError(f"--resume: {out} holds no figures of this report; choose another --out") from error
     if others:
-        raise typer.BadParameter(f"--resume: {out} is of other ratings, another seed or unit; choose another --out")
+        raise OperationError(f"--resume: {out} is of other ratings, another seed or unit; choose another --out")
     return found
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from secemb_tools.charts import Points, line_chart
-from secemb_tools.datasets import DatasetError, RatingSet, Split, read_movielens, split
+from secemb_tools.datasets import RatingSet, Split, read_movielens, split
+from secemb_tools.errors import OperationError
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.processes import Processes, count_for
@@ -201,19 +201,16 @@ def run(options: UtilityOptions) -> int:
 
 def _read(console: Console, path: Path) -> RatingSet:
     with console.status("reading ratings"):
-        try:
-            return read_movielens(path)
-        except DatasetError as error:
-            raise typer.BadParameter(str(error)) from error
+        return read_movielens(path)
 
 
 def _recipe(name: str, ratings: RatingSet, rounds: int | None) -> Recipe:
     if ratings.layout not in RECIPES:
-        raise typer.BadParameter(f"no recipe for {ratings.label}; there are some for {' and '.join(RECIPES)}")
+        raise OperationError(f"no recipe for {ratings.label}; there are some for {' and '.join(RECIPES)}")
     try:
         return recipe_for(name.strip(), ratings.layout, rounds)
     except KeyError as error:
-        raise typer.BadParameter(f"no recipe for the model {name!r}; choose among {', '.join(REPORTED)}") from error
+        raise OperationError(f"no recipe for the model {name!r}; choose among {', '.join(REPORTED)}") from error
 
 
 def _write(options: UtilityOptions, data: Split, control: float, found: list[Figures]) -> None:

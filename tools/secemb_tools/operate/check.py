@@ -230,9 +230,10 @@ async def _check_ledger(settings: Settings) -> Finding:
 
 
 def _check_kernel() -> Finding:
+    words = describe().removeprefix("kernel: ")
     if native_available():
-        return ok("kernel", describe())
-    return warn("kernel", describe(), "install a C compiler and reinstall secemb")
+        return ok("kernel", words)
+    return warn("kernel", words, "install a C compiler and reinstall secemb")
 
 
 def _is_loopback(host: str) -> bool:
