@@ -186,7 +186,7 @@ CASES: dict[str, Case] = {
     "serve": Case(bad=nowhere, fix="secemb init"),
     "simulate": Case(
         good=lambda place: (*SMALL_RUN, "--runs", place.new()),
-        says="kept in",
+        says="saved in",
         bad=lambda _: ("--model", "svd"),
         fix="choose one of mf, ncf, fm, deepfm",
     ),
