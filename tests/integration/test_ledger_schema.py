@@ -120,7 +120,7 @@ async def test_tables_of_something_else_are_left_alone(tmp_path: Path, migrate: 
     with sqlite3.connect(path) as other:
         other.execute("CREATE TABLE sessions (cookie TEXT)")
     other.close()
-    with pytest.raises(SchemaForeignError, match="something else"):
+    with pytest.raises(SchemaForeignError, match="another program"):
         await Ledger.open(f"sqlite:///{path}", migrate=migrate)
 
 

@@ -81,7 +81,7 @@ def test_a_variable_is_stronger_than_the_file(server0: Path) -> None:
 def test_a_variable_may_name_the_role(server1: Path) -> None:
     text = server1.read_text(encoding="utf-8").replace("role = 1\n", "")
     server1.write_text(text, encoding="utf-8")
-    assert "role: this is needed" in complaint(server1, {})
+    assert "role: this setting is required" in complaint(server1, {})
     assert load_settings(server1, {"SECEMB_ROLE": "1"}).role == 1
 
 
@@ -117,18 +117,18 @@ def test_a_key_without_a_meaning_is_refused_at_every_level(server0: Path, line: 
 
 def test_each_role_is_told_what_it_needs_and_what_is_not_its_own(server0: Path, tmp_path: Path) -> None:
     text = complaint(server0, {"SECEMB_ROLE": "1"})
-    assert "peer.port: role 1 needs it; set it to" in text
-    assert "peer.url: this is for role 0; remove it" in text
-    assert "devices.open_enrolment: this is for role 0; remove it" in text
+    assert "peer.port: server 1 needs it; set it to" in text
+    assert "peer.url: only server 0 uses it; remove it" in text
+    assert "devices.open_enrolment: only server 0 uses it; remove it" in text
     text = complaint(install(1, tmp_path), {"SECEMB_ROLE": "0"})
-    assert "peer.url: role 0 needs it; set it to" in text
-    assert "task.ticket_public_file: this is for role 1; remove it" in text
+    assert "peer.url: server 0 needs it; set it to" in text
+    assert "task.ticket_public_file: only server 1 uses it; remove it" in text
 
 
 def test_tls_needs_both_its_files(server0: Path) -> None:
     text = re.sub(r"(?m)^tls_key.*\n", "", server0.read_text(encoding="utf-8"))
     server0.write_text(text, encoding="utf-8")
-    assert "devices.tls_cert and devices.tls_key: name both" in complaint(server0, {})
+    assert "devices.tls_cert and devices.tls_key: set both" in complaint(server0, {})
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_tls_needs_both_its_files(server0: Path) -> None:
         ("SECEMB_PEER__URL", f"https://me:{SECRET}@there", "peer.url: write https://host:port"),
         ("SECEMB_PEER__URL", "http://there:1", "peer.url: write https://host:port"),
         ("SECEMB_PEER__TOKEN_FILE", SECRET, "peer.token_file: there is no such file"),
-        ("SECEMB_LEDGER__URL", f"postgresql://me:{SECRET}@there/db", "ledger.url: holds a password"),
+        ("SECEMB_LEDGER__URL", f"postgresql://me:{SECRET}@there/db", "ledger.url: contains a password"),
         ("SECEMB_LEDGER__URL", "nonsense", "ledger.url: the ledger's URL is not one"),
         ("SECEMB_LEDGER__PASSWORD_FILE", "secrets/peer.key", "ledger.password_file: set ledger.url as well"),
-        ("SECEMB_TASK__FILE", "other.json", "task.file: there is no file"),
+        ("SECEMB_TASK__FILE", "other.json", "does not exist"),
         ("SECEMB_LOGS__LEVEL", SECRET, "logs.level: "),
     ],
 )
@@ -157,7 +157,7 @@ def test_all_faults_are_told_at_once(server0: Path) -> None:
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None:
-    assert "`secemb init` makes one" in complaint(tmp_path / "none.toml", {})
+    assert "`secemb init` makes a settings file" in complaint(tmp_path / "none.toml", {})
     broken = tmp_path / "broken.toml"
     broken.write_text("role = ", encoding="utf-8")
     assert "is not TOML" in complaint(broken, {})
@@ -192,7 +192,7 @@ def test_no_secret_is_shown(server0: Path) -> None:
 def test_a_secret_that_others_can_reach_is_refused_with_the_command_that_helps(server0: Path, mode: int) -> None:
     key = server0.parent / "secrets" / "peer.key"
     key.chmod(mode)
-    assert f"peer.key: {key} is open to others than its owner; run: chmod 600 {key}" in complaint(server0, {})
+    assert f"peer.key: {key} can be read or written by other users; run: chmod 600 {key}" in complaint(server0, {})
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o640, 0o440])
@@ -208,7 +208,7 @@ def test_a_file_that_cannot_hold_a_secret_is_refused(tmp_path: Path, content: by
     file = tmp_path / "secret"
     file.write_bytes(content)
     file.chmod(0o600)
-    with pytest.raises(ValueError, match="empty or far too long"):
+    with pytest.raises(ValueError, match="empty, or too long"):
         SecretFile(file)
 
 

@@ -1,10 +1,11 @@
-"""ε after so many rounds, for a multiplier and a δ: by privacy loss distributions, with Rényi divergence to compare.
+"""ε by number of rounds, for a multiplier and a δ: by privacy loss distributions, with Rényi divergence to compare.
 
     fixed cohort     nothing is assumed about who takes part. Gaussians compose to a Gaussian of multiplier z/√n, whose
                      ε(δ) is known in closed form (Balle and Wang 2018).
-    Poisson rate q   each device takes part in a round with probability q, on its own, and whoever attacks does not
-                     know which did: the loss of one sampled round, composed n times. Who knows, as server 0 does where
-                     devices show it enrolment tokens, is bounded by `epsilon_known`: the same rounds without chance.
+    Poisson rate q   each device takes part in a round independently with probability q, and the attacker does not
+                     know which did: the loss of one sampled round, composed n times. An attacker who knows, as
+                     server 0 does if devices show it enrolment tokens, is bounded by `epsilon_known`: the same
+                     rounds without sampling.
 
 Neighbours differ by one unit that is there or not. Rounds are counted, never composed one by one: ε is a function of
 how many there were, so two servers with the same count have the same ε. The library is imported when it is first
@@ -51,7 +52,7 @@ class Terms:
 
 @lru_cache(maxsize=4096)
 def epsilon(terms: Terms, rounds: int) -> float:
-    """Return what so many rounds have cost together."""
+    """Return the ε of this number of rounds together."""
     if not 0 <= rounds <= MOST_ROUNDS:
         raise AccountingError(f"rounds must be 0 to {MOST_ROUNDS:,}")
     if rounds == 0:
@@ -65,7 +66,7 @@ def epsilon(terms: Terms, rounds: int) -> float:
 
 
 def epsilon_known(terms: Terms, rounds: int) -> float:
-    """Return what so many rounds have cost against somebody who knows who took part: chance then hides nothing."""
+    """Return the ε against an attacker who knows who took part: sampling then hides nothing."""
     return epsilon(replace(terms, sampling_rate=None), rounds)
 
 
@@ -97,13 +98,13 @@ def rounds_within(terms: Terms, budget: float, most: int = MOST_ROUNDS) -> int:
 
 
 def solve_multiplier(*, budget: float, delta: float, rounds: int, sampling_rate: float | None = None) -> Decimal:
-    """Return the smallest multiplier, to three digits behind the point, for which so many rounds keep to the budget."""
+    """Return the smallest multiplier, to three decimal places, for which the rounds stay within the budget."""
     terms = Terms(multiplier=1.0, delta=delta, sampling_rate=sampling_rate)
     enough = 1.0
     while epsilon(replace(terms, multiplier=enough), rounds) > budget:
         enough *= 2
         if enough > LARGEST_MULTIPLIER:
-            raise AccountingError("no noise is enough for this budget; allow a larger ε or fewer rounds")
+            raise AccountingError("no amount of noise meets this budget; allow a larger ε or fewer rounds")
     least, high = round(1000 * SMALLEST_MULTIPLIER), round(1000 * enough)
     low = least if enough == 1.0 else high // 2
     while high - low > 1:

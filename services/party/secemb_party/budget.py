@@ -32,8 +32,8 @@ class Spent:
 
     kind: str
     shares: int
-    epsilon: float  # with a rate: against whoever does not know who took part
-    epsilon_known: float  # against whoever knows, as server 0 does where devices show it enrolment tokens
+    epsilon: float  # with a sampling rate: against an attacker who does not know who took part
+    epsilon_known: float  # against one who knows, as server 0 does if devices show it enrolment tokens
     delta: float
     budget: float  # of `epsilon`
     projected: float  # ε when all rounds that may still come have been
@@ -43,7 +43,7 @@ class Spent:
 
 
 def spent(line: Line, given: int, *, ahead: int = MOST_ROUNDS) -> Spent:
-    """Return where a line stands after so many shares, with so many rounds of the task ahead."""
+    """Return where a line stands after `given` shares, with `ahead` rounds of the task left."""
     room = max(0, line.rounds() - given)
     remaining = min(room, ahead)
     return Spent(
@@ -97,7 +97,7 @@ class Spending:
         self._lines = lines_of(task)
 
     async def standing(self) -> list[Spent]:
-        """Return where every line stands, and show it to whoever watches."""
+        """Return where every line stands, and set the metrics."""
         if not self._lines:
             return []
         shares = await self._ledger.shares_by_kind(self._task.task_id)
@@ -125,4 +125,4 @@ class Spending:
     async def require(self, kind: str) -> None:
         """Raise unless there may be one more round of a kind."""
         if not await self.affords(kind):
-            raise BudgetSpentError("the privacy budget has no room for another round of this kind; make a new task")
+            raise BudgetSpentError("the privacy budget has no room for another round of this kind; create a new task")

@@ -9,7 +9,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 _LARGEST = 1 << 16
-_OTHERS = stat.S_IRWXO | stat.S_IWGRP  # the group may read: that is how a service gets a file of root's
+_OTHERS = stat.S_IRWXO | stat.S_IWGRP  # the group may read: so a service can use a file that root owns
 
 
 class SecretFile:
@@ -49,21 +49,21 @@ class SecretFile:
             return value
         if isinstance(value, str | Path):
             return cls(Path(value))
-        raise ValueError("this is the path of a file")
+        raise ValueError("give the path of a file")
 
 
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            # Asked of the open file: another cannot take its place in between.
+            # Of the open file: another cannot take its place in between.
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(_LARGEST + 1)
     except PermissionError:
-        raise ValueError(f"{path} cannot be read; make the service its owner") from None
+        raise ValueError(f"{path} cannot be read; make it readable for the user of the service") from None
     except (OSError, ValueError):  # the path is not repeated: it may be the secret itself, in the wrong place
         raise ValueError("there is no such file; name one that holds the secret") from None
     if mode & _OTHERS:
-        raise ValueError(f"{path} is open to others than its owner; run: chmod 600 {path}")
+        raise ValueError(f"{path} can be read or written by other users; run: chmod 600 {path}")
     if not content.strip() or len(content) > _LARGEST:
-        raise ValueError(f"{path} is empty or far too long for a secret")
+        raise ValueError(f"{path} is empty, or too long for a secret")
     return content

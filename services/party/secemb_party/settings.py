@@ -1,28 +1,18 @@
-"""Settings of a server: one TOML file, `SECEMB_` variables over it, and nothing that is not known.
+"""Settings of a server: one TOML file, and `SECEMB_` variables that override it. Unknown settings are refused.
 
 A variable is named after its key: `SECEMB_PEER__URL` is `url` in `[peer]`. Secrets are files, named in the settings and
-read when the server starts. Relative paths start at the directory of the settings file.
+read when the server starts. Relative paths are relative to the directory of the settings file.
 """
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
-from tomllib import TOMLDecodeError
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import (
-    BaseSettings,
-    EnvSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
-from pydantic_settings import (
-    SettingsError as SourceError,
-)
 from sqlalchemy import make_url
 
 from secemb_party.errors import SettingsError
@@ -42,7 +32,7 @@ def _locate(path: Path) -> Path:
 
 def _find(path: Path) -> Path:
     if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+        raise ValueError(f"{path} does not exist or is not a file")
     return path
 
 
@@ -54,7 +44,7 @@ def _check_address(url: str) -> str:
 
 def _check_database(url: str) -> str:
     if parse(url).password is not None:
-        raise ValueError("holds a password; put it into a file and name that as ledger.password_file")
+        raise ValueError("contains a password; put it in a file and set ledger.password_file")
     return url
 
 
@@ -86,7 +76,7 @@ class Devices(Section):
 
 
 class Peer(Section):
-    """The channel to the other server: server 0 calls, server 1 listens."""
+    """The channel to the peer: server 0 calls, server 1 listens."""
 
     url: Annotated[str, AfterValidator(_check_address)] | None = None
     token_file: Secret | None = None
@@ -130,7 +120,7 @@ class Work(Section):
 
 
 class Operator(Section):
-    """The operator's interface; without a token there is none."""
+    """The operator interface; without a token it is off."""
 
     token_hash_file: Secret | None = None
 
@@ -150,7 +140,7 @@ class Logs(Section):
     format: Format = "json"
 
 
-# By role: what must be there, and what belongs to the other server.
+# By role: what is required, and what belongs to the other server.
 _NEEDED = {
     0: {
         "peer.url": "set it to the address of server 1's peer listener, https://host:port",
@@ -164,17 +154,15 @@ _NEEDED = {
         "task.ticket_public_file": "name the file with server 0's public ticket key",
     },
 }
-_FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": "this is needed"}
+_FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": "this setting is required"}
 _ONLY_FOR: dict[int, tuple[str, ...]] = {
     0: ("devices.open_enrolment", "rounds.evaluate_every", "rounds.survey_first"),
     1: ("relay.identity_file",),
 }
 
 
-class Settings(BaseSettings):
+class Settings(Section):
     """Everything an operator decides."""
-
-    model_config = SettingsConfigDict(extra="forbid", frozen=True, env_prefix=PREFIX, env_nested_delimiter=DELIMITER)
 
     role: Role
     data_dir: Location
@@ -188,23 +176,11 @@ class Settings(BaseSettings):
     rounds: Rounds = Rounds()
     logs: Logs = Logs()
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take nothing from the process behind the caller's back; `load_settings` names the sources."""
-        return (init_settings,)
-
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         faults = [*self._missing(), *self._misplaced()]
         if (self.devices.tls_cert is None) != (self.devices.tls_key is None):
-            faults.append("devices.tls_cert and devices.tls_key: name both, or neither behind a proxy that ends TLS")
+            faults.append("devices.tls_cert and devices.tls_key: set both, or neither behind a TLS proxy")
         if self.ledger.password_file is not None and self.ledger.url is None:
             faults.append("ledger.password_file: set ledger.url as well, or remove it")
         if faults:
@@ -214,13 +190,13 @@ class Settings(BaseSettings):
     def _missing(self) -> Iterator[str]:
         for key, fix in _NEEDED[self.role].items():
             if self._get(key) is None:
-                yield f"{key}: role {self.role} needs it; {fix}"
+                yield f"{key}: server {self.role} needs it; {fix}"
 
     def _misplaced(self) -> Iterator[str]:
         other = 1 - self.role
         for key in (*_NEEDED[other], *_ONLY_FOR[other]):
             if self._is_set(key):
-                yield f"{key}: this is for role {other}; remove it"
+                yield f"{key}: only server {other} uses it; remove it"
 
     def _get(self, key: str) -> object:
         section, _, name = key.partition(".")
@@ -231,7 +207,7 @@ class Settings(BaseSettings):
         return name in getattr(self, section).model_fields_set
 
     def ledger_url(self) -> str:
-        """Return the database's URL, with its password: not to be shown."""
+        """Return the database URL, with its password: do not show it."""
         if self.ledger.url is None:
             return f"sqlite:///{self.data_dir.absolute() / 'ledger.db'}"
         if self.ledger.password_file is None:
@@ -243,15 +219,15 @@ class Settings(BaseSettings):
 def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     """Return the settings in a file with the variables over them, or raise `SettingsError` with every fault."""
     if not path.is_file():
-        raise SettingsError(f"there is no settings file {path}; `secemb init` makes one")
-    _refuse_unknown_variables(environ)
+        raise SettingsError(f"{path} does not exist; `secemb init` makes a settings file")
+    variables = _read_variables(environ)
     token = _directory.set(path.parent.absolute())
     try:
-        return Settings(**_merge(TomlConfigSettingsSource(Settings, path)(), _Variables(Settings, environ)()))
-    except TOMLDecodeError as error:
+        return Settings(**_merge(tomllib.loads(path.read_text("utf-8")), variables))
+    except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not TOML: {error}") from None
-    except (OSError, UnicodeDecodeError, SourceError):
-        raise SettingsError(f"{path} or a {PREFIX} variable cannot be read") from None
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"{path} cannot be read; check that it is a UTF-8 file that this user may read") from None
     except ValidationError as error:
         raise SettingsError("\n".join([f"{path}, with {PREFIX} variables:", *_describe(error)])) from None
     finally:
@@ -260,29 +236,30 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
 
 def known_variables() -> list[str]:
     """Return the name of every variable that has a meaning."""
-    names: list[str] = []
+    return list(_keys())
+
+
+def _keys() -> dict[str, list[str]]:
+    """Return where each variable belongs in the settings, by its name."""
+    found: dict[str, list[str]] = {}
     for name, field in Settings.model_fields.items():
-        keys = list(getattr(field.annotation, "model_fields", ()))  # none: the setting is no section
-        names += [f"{PREFIX}{name}{DELIMITER}{key}" for key in keys] or [f"{PREFIX}{name}"]
-    return [name.upper() for name in names]
+        keys = list(getattr(field.annotation, "model_fields", ()))  # none: the setting is not a section
+        for place in [[name, key] for key in keys] or [[name]]:
+            found[f"{PREFIX}{DELIMITER.join(place)}".upper()] = place
+    return found
 
 
-class _Variables(EnvSettingsSource):
-    """Variables from a mapping instead of the process."""
-
-    def __init__(self, settings_cls: type[BaseSettings], environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        super().__init__(settings_cls)
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        return {name.lower(): value for name, value in self._environ.items()}
-
-
-def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    known = known_variables()
-    unknown = [name for name in environ if name.upper().startswith(PREFIX) and name.upper() not in known]
-    if unknown:
-        raise SettingsError("\n".join(_suggest(name, known) for name in sorted(unknown)))
+def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings in the variables, as the file would nest them; refuse names that have no meaning."""
+    keys = _keys()
+    ours = {name: value for name, value in environ.items() if name.upper().startswith(PREFIX)}
+    if unknown := [name for name in ours if name.upper() not in keys]:
+        raise SettingsError("\n".join(_suggest(name, list(keys)) for name in sorted(unknown)))
+    found: dict[str, Any] = {}
+    for name, value in ours.items():
+        *section, key = keys[name.upper()]
+        (found.setdefault(section[0], {}) if section else found)[key] = value
+    return found
 
 
 def _suggest(name: str, known: list[str]) -> str:
@@ -302,8 +279,5 @@ def _describe(error: ValidationError) -> Iterator[str]:
     """Yield a line for each fault, without the value: it may be a secret in the wrong place."""
     for fault in error.errors(include_input=False, include_url=False, include_context=False):
         key = ".".join(map(str, fault["loc"]))
-        text = {"extra_forbidden": "there is no such setting; remove it", "missing": "this is needed"}.get(
-            fault["type"]
-        )
-        text = text or fault["msg"].removeprefix("Value error, ")
+        text = _FAULTS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")
         yield f"{key}: {text}" if key else text

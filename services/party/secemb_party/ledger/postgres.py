@@ -17,12 +17,12 @@ _CONNECT_SECONDS = 10
 _SETTINGS = {
     "application_name": "secemb",
     "lock_timeout": "20s",
-    "idle_in_transaction_session_timeout": "60s",  # a frozen process must not hold a round for ever
+    "idle_in_transaction_session_timeout": "60s",  # a frozen process must not lock a round forever
 }
 
 
 class PostgresDatabase:
-    """A ledger in a PostgreSQL database of its own."""
+    """A ledger in its own PostgreSQL database."""
 
     def __init__(self, url: URL) -> None:
         self._engine = _make_engine(url)
@@ -46,7 +46,7 @@ class PostgresDatabase:
         await self._engine.dispose()
 
     async def _connect(self, stack: AsyncExitStack) -> AsyncConnection:
-        if self._closed:  # the pool would quietly begin anew
+        if self._closed:  # the pool would quietly reconnect
             raise LedgerUnavailableError("the ledger is closed")
         try:
             return await stack.enter_async_context(self._engine.connect())

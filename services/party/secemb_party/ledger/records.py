@@ -15,8 +15,8 @@ class RoundState(StrEnum):
     SEALED = "sealed"  # the list of sessions is fixed
     SHARED = "shared"  # this server's share of the sum is stored
     RECONSTRUCTED = "reconstructed"  # the sum is known and the next model is made
-    PUBLISHED = "published"  # devices may see the result; the round is over
-    ABORTED = "aborted"  # no sum is ever opened; the round is over
+    PUBLISHED = "published"  # devices may see the result; the round has ended
+    ABORTED = "aborted"  # no sum is ever opened; the round has ended
 
 
 TRANSITIONS: Mapping[RoundState, frozenset[RoundState]] = MappingProxyType(
@@ -71,10 +71,10 @@ class ModelVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """The operator's wish that devices read the numbers of an older version again, and what became of it."""
+    """The operator's request that devices read the numbers of an older version again, and its outcome."""
 
     task_id: bytes  # (32,)
-    seen: int  # the version that was published when it was wished for
+    seen: int  # the version that was published at the time of the request
     source: int  # the version whose numbers are wanted
     wished_at: float
     ended_at: float | None = None
@@ -83,7 +83,7 @@ class Rollback:
 
     @property
     def ended(self) -> bool:
-        """Return whether it was carried out or given up."""
+        """Return whether it was carried out or abandoned."""
         return self.ended_at is not None
 
 
@@ -125,7 +125,7 @@ class RoundRecord(NewRound):
 
 
 class Admission(StrEnum):
-    """What became of a device's wish to take part."""
+    """The outcome of a device's request to join."""
 
     ADMITTED = "admitted"
     ALREADY = "already"  # the same device asks again with the same session

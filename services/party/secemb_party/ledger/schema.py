@@ -35,7 +35,7 @@ from secemb_party.ledger.statements import Turn, take_turn
 
 
 class FixedBytes(TypeDecorator[bytes]):
-    """Exactly so many bytes: a digest is 32, a session id 16."""
+    """Bytes of a fixed length: 32 for a digest, 16 for a session id."""
 
     impl = LargeBinary
     cache_ok = True
@@ -52,7 +52,7 @@ class FixedBytes(TypeDecorator[bytes]):
 
 
 class ShortText(TypeDecorator[str]):
-    """A name or a reason of at least one character and at most so many; SQLite itself would take any length."""
+    """A name or a reason, from one character to a limit; SQLite itself would take any length."""
 
     impl = String
     cache_ok = True
@@ -154,13 +154,13 @@ Index(
     postgresql_where=rounds.c.ended_at.is_(None),
 )
 
-# Rows stay for ever: a session id that was used once is used.
+# Rows stay forever: a session id is used once.
 sessions: Table = Table(
     "sessions",
     METADATA,
     Column("session_id", _SESSION_ID, primary_key=True),
     Column("round_id", _DIGEST, ForeignKey("rounds.round_id"), nullable=False),
-    Column("device", _DIGEST),  # empty on server 1, where nobody joins
+    Column("device", _DIGEST),  # empty on server 1, where devices do not join
     Column("admitted_at", Double, nullable=False),
     Column("keys_digest", _DIGEST),
     Column("keys_public", _DIGEST),
@@ -171,7 +171,7 @@ sessions: Table = Table(
     UniqueConstraint("round_id", "device"),  # one session a device and round; also the way to a round's sessions
 )
 
-# Apart from their sessions, so that an update does not write the keys anew and forgetting leaves the digests.
+# Apart from their sessions, so that an update does not rewrite the keys and forgetting leaves the digests.
 bodies: Table = Table(
     "bodies",
     METADATA,
@@ -237,7 +237,7 @@ def _check(tx: Connection, scripts: ScriptDirectory) -> None:
     found, head = _context(tx).get_current_revision(), scripts.get_current_head()
     if found is None:
         if set(inspect(tx).get_table_names()) & set(METADATA.tables):
-            raise SchemaForeignError("the database holds tables of something else: give the ledger one of its own")
+            raise SchemaForeignError("the database holds tables of another program; give the ledger its own database")
         raise SchemaMissingError(f"the ledger's database is empty: {_FIX}")
     if found not in {script.revision for script in scripts.walk_revisions()}:
         raise SchemaNewerError(

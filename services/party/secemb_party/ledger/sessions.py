@@ -84,7 +84,7 @@ def put_keys(
 ) -> Stored:
     """Record a session's keys, and store their body in the same transaction.
 
-    Server 0 admits sessions first. On server 1 nobody joins, so that without `require_admission` the keys make the
+    Server 0 admits sessions first. Devices do not join at server 1, so without `require_admission` the keys make the
     session, of which a round has at most `limit`.
     """
     seen = _look(tx, upload.round_id, upload.session_id)

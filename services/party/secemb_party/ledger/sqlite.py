@@ -72,7 +72,7 @@ class Writer:
         self._thread.start()
 
     async def submit(self, work: Work[T]) -> T:
-        """Get in line, and wait."""
+        """Queue a call and wait for its result."""
         if self._closed:
             raise LedgerUnavailableError("the ledger is closed")
         call = _Call(work)
@@ -80,7 +80,7 @@ class Writer:
         return await call.answer
 
     def close(self) -> None:
-        """Serve who is in line, then end."""
+        """Serve the calls in the queue, then end."""
         self._closed = True
         self._line.put(None)
         self._thread.join()
@@ -101,7 +101,7 @@ class Writer:
         self._held.close()
 
     def _next_with(self, first: _Call[Any]) -> tuple[list[_Call[Any]], bool]:
-        """Return those who wait by now, and whether the line is closed behind them."""
+        """Return the calls that wait, and whether the queue is closed behind them."""
         calls = [first]
         while len(calls) < _MOST:
             try:
@@ -114,12 +114,12 @@ class Writer:
         return calls, False
 
     def _commit_together(self, calls: list[_Call[Any]]) -> list[Outcome] | None:
-        """Return what each call is answered, or None if one of them failed and nothing has happened."""
+        """Return the outcome of each call, or None if one failed and the transaction was rolled back."""
         try:
             with translated(), self._held.begin() as tx:
                 results = [call.work(tx) for call in calls]
         except LedgerUnavailableError as error:
-            # Nobody's fault, and nobody would fare better alone: they would wait for a locked file one by one.
+            # No single call is at fault, and none would succeed alone: each would wait for the locked file in turn.
             return [_failure(call, LedgerUnavailableError(str(error))) for call in calls]
         except Exception:
             return None
@@ -135,7 +135,7 @@ class Writer:
 
 
 def _success(call: _Call[T], result: T) -> Outcome:
-    # Who was cancelled does not wait any more.
+    # A cancelled caller no longer waits.
     return lambda: None if call.answer.done() else call.answer.set_result(result)
 
 
@@ -190,7 +190,7 @@ class SqliteDatabase:
             return work(tx)
 
     async def write(self, work: Work[T]) -> T:
-        """Run a function as one transaction. Who is cancelled stops waiting; what has begun still ends as a whole."""
+        """Run a function as one transaction. A cancelled caller stops waiting; the transaction still completes."""
         return await self._writer.submit(work)
 
     async def close(self) -> None:
@@ -252,7 +252,7 @@ def _make_file(path: Path, create: bool) -> None:
 
 
 def _configure(connection: DBAPIConnection, _record: Any) -> None:
-    # Without this the driver opens transactions by itself, and only before it writes.
+    # Without this the driver opens transactions itself, and only before it writes.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA page_size = {_PAGE}")  # of a file that is made now; an older one keeps its own

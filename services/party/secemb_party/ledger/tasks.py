@@ -114,7 +114,7 @@ _NEWEST = _OF_TASK.order_by(rollbacks_table.c.wished_at.desc(), rollbacks_table.
 
 
 def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, now: float) -> Rollback:
-    """Remember that an older version is wanted; the same wish again returns what became of it."""
+    """Record a request to go back to an older version; the same request again returns its outcome."""
     lock_task(tx, task_id)
     if (held := _find(tx, task_id, seen=seen, source=source)) is not None:
         return held
@@ -127,24 +127,24 @@ def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, 
 
 
 def open_rollback(tx: Connection, task_id: bytes) -> Rollback | None:
-    """Return the wish that nothing has become of yet, or None."""
+    """Return the request that is still open, or None."""
     row = tx.execute(_OPEN, {"task": task_id}).one_or_none()
     return None if row is None else _record(row)
 
 
 def finish_rollback(tx: Connection, rollback: Rollback, *, made: int, now: float) -> Rollback:
-    """Publish the version that was made of the old numbers; with that the wish is fulfilled."""
+    """Publish the version with the old numbers; this completes the request."""
     publish_version(tx, rollback.task_id, made, now)
     return _end(tx, rollback, {"made": made, "ended_at": now})
 
 
 def give_up_rollback(tx: Connection, rollback: Rollback, *, reason: str, now: float) -> Rollback:
-    """End a wish that cannot be fulfilled; the model stays as it is."""
+    """Abandon a request that cannot be carried out; the model is unchanged."""
     return _end(tx, rollback, {"reason": reason, "ended_at": now})
 
 
 def rollbacks(tx: Connection, task_id: bytes, *, limit: int = 20) -> list[Rollback]:
-    """Return what was wished for, the newest first."""
+    """Return the requests, newest first."""
     return [_record(row) for row in tx.execute(_NEWEST.limit(limit), {"task": task_id})]
 
 

@@ -76,7 +76,7 @@ class Shape:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """One version of a task's model. The arrays are handed over: from here on nobody may write to them."""
+    """One version of a task's model. The arrays are handed over and become read-only."""
 
     task_id: bytes = field(repr=False)
     version: int
@@ -165,7 +165,7 @@ def initial_model(
 
     The numbers are float32 normals of NumPy's PCG64 generator with this seed, first the rows in C order without the
     bias column, then the dense part unless its scale is zero. Both servers draw for themselves and compare digests.
-    NumPy promises the bits of PCG64 for ever but not what `standard_normal` makes of them: servers whose digests
+    NumPy guarantees the bits of PCG64 but not what `standard_normal` makes of them: servers whose digests
     differ have different versions of NumPy, and one imports what the other has exported.
     A dense part with hidden layers needs a scale or imported weights: layers of zeros do not learn.
     """

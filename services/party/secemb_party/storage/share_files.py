@@ -38,7 +38,9 @@ class ShareFiles:
         if path is None:
             return None
         if path.name != f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}":
-            raise DamagedShareError("the stored share is over another list of sessions: the ledger is older than it")
+            raise DamagedShareError(
+                "the stored share is of another list of sessions: the ledger is older than the share"
+            )
         return path.read_bytes()
 
     def load(self, round_id: bytes, digest: bytes) -> bytes:

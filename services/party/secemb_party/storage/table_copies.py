@@ -1,7 +1,7 @@
 """What devices copy of published models: the table, what changed in it since, and the dense part.
 
 Each is encoded once and then read from a file by however many devices ask for it. The files have no names: the system
-removes one when nobody reads it any more, after a crash as well, and nothing in the data directory can be taken for a
+removes one when no one reads it, after a crash as well, and nothing in the data directory can be mistaken for a
 copy that is not what this process has written.
 """
 
@@ -117,7 +117,7 @@ def _spans(shape: CopyShape) -> Iterator[tuple[int, int]]:
 
 
 def _store(folder: Path, parts: Iterable[bytes | memoryview], origin: Model | Body) -> Body:
-    """Write parts to a file of their own and return it."""
+    """Write parts to a new file without a name and return it."""
     hashed = hashlib.sha256()
     with tempfile.TemporaryFile(dir=folder) as file:
         for part in parts:
