@@ -155,7 +155,7 @@ def test_a_device_that_cannot_be_is_refused(pair: Pair, homes: list[Path], tmp_p
     assert "secemb device join" in refused("device", "recommend", tmp_path / "none")
     assert "already" in refused("device", "join", homes[0], *to(pair))
     other = tmp_path / "other"
-    assert "ask the operator" in refused("device", "join", other, *to(pair)[:-1], "0" * 64)
+    assert "check the task's id" in refused("device", "join", other, *to(pair)[:-1], "0" * 64)
     assert "64" in refused("device", "join", other, *to(pair)[:-1], "x")
     assert "https://" in refused("device", "join", other, "--server0", "http://a.example", *to(pair)[2:])
     (tmp_path / "bad.csv").write_text("1,5\n2,five\n")
