@@ -133,7 +133,7 @@ def test_check_passes_a_server_that_can_start(pair: Servers) -> None:
 @pytest.mark.parametrize(
     ("harm", "words"),
     [
-        (lambda home: (home / "tls" / "server1.crt").unlink(), "peer.peer_ca: there is no file"),
+        (lambda home: (home / "tls" / "server1.crt").unlink(), "peer.peer_ca: no such file"),
         (lambda home: (home / "secrets" / "peer.key").chmod(0o644), "chmod 600"),
         (lambda home: (home / "task" / "task.json").write_text("{}"), "secemb task create wrote"),
         (lambda home: (home / "task" / "ticket.key").write_text("no key"), "`secemb task create` makes one"),

@@ -32,7 +32,7 @@ def _locate(path: Path) -> Path:
 
 def _find(path: Path) -> Path:
     if not path.is_file():
-        raise ValueError(f"{path} does not exist or is not a file")
+        raise ValueError(f"no such file: {path}")
     return path
 
 
