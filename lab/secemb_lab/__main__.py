@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from secemb_sdk.models.registry import names
 from secemb_tools.catalogues import PaperCatalogue, choose
 from secemb_tools.cli.options import REFUSED, AsJson, refusals
 from secemb_tools.errors import DatasetError, OperationError
@@ -110,7 +111,7 @@ def vectors(
 @report_app.command()
 def utility(
     path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
-    models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
+    models: Annotated[str, typer.Option(help=f"Which of {', '.join(names())}; separated by commas.")] = "",
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds for each model instead of the recipe's.")] = None,
     private_rounds: Annotated[int | None, typer.Option(min=1, help="End the private run after these rounds.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
@@ -144,7 +145,7 @@ def utility(
 @report_app.command()
 def dp(
     path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
-    models: Annotated[str, typer.Option(help="Which of mf, ncf, fm, deepfm; separated by commas.")] = "",
+    models: Annotated[str, typer.Option(help=f"Which of {', '.join(names())}; separated by commas.")] = "",
     cohorts: Annotated[str, typer.Option(help="Average devices in a round, separated by commas.")] = "100,500",
     budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
     unit: Annotated[str, typer.Option(help="Unit of privacy: user, or record as in the paper.")] = "user",

@@ -39,21 +39,7 @@ OUTSIDE_WORLD = NETWORK | FRAMEWORKS | FILES | CLOCKS | CONCURRENCY | {"random"}
 OUTSIDE_CALLS = {"breakpoint", "input", "open", "print"}
 NAMELESS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 # Words of the field that happen to end like an activity.
-NOUNS = {
-    "finding",
-    "sharing",
-    "accounting",
-    "logging",
-    "pairing",
-    "rating",
-    "reading",
-    "ring",
-    "routing",
-    "setting",
-    "string",
-    "training",
-    "writing",
-}
+NOUNS = {"finding", "pairing", "rating", "reading", "ring", "sharing", "writing"}
 # A name that several modules have, and the one sense in which all of them have it.
 SENSES = {
     "app": "a FastAPI application put together",

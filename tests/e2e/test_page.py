@@ -23,7 +23,7 @@ from secemb_party.ledger import Ledger
 pytestmark = [needs_browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
-PAGES = ["/ui", "/ui/rounds", "/ui/rounds/0", "/ui/quality", "/ui/privacy", "/ui/partner", "/ui/model", "/ui/capacity"]
+PAGES = ["/ui", "/ui/rounds", "/ui/rounds/0", "/ui/quality", "/ui/privacy", "/ui/peer", "/ui/model", "/ui/capacity"]
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +293,7 @@ async def test_a_server_that_stops_is_noticed_and_a_session_that_is_over_leads_t
         one.send(signal.SIGKILL)
         await expect(visit.page.locator("#offline")).to_be_visible()
         await visit.keep("server-down")
-        await other.go("/ui/partner")
+        await other.go("/ui/peer")
         await see(other.page, "Server 1 cannot be reached")
         await other.keep("peer-down")
         assert one.process is not None

@@ -1,7 +1,9 @@
 """Bodies of sessions: read in batches and in order, forgotten without their digests."""
 
+import hashlib
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection
@@ -10,7 +12,7 @@ from tests.integration.databases import NOW, TASK, complete_session, end_round, 
 from secemb_party.errors import LedgerFormatError, NotRecordedError
 from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import Ledger, Stored
-from secemb_party.storage.interfaces import Step
+from secemb_party.storage.interfaces import BodyNames, Step
 
 NAMES = [name(f"session {number}", 16) for number in range(10)]
 
@@ -39,7 +41,7 @@ async def test_bodies_come_in_the_order_asked_for_and_in_batches(ledger: Ledger,
     for session_id in NAMES:
         await complete_session(ledger, round_id, session_id)
     wanted = random.Random(batch).sample(NAMES, 8)
-    batches = [found async for found in ledger.bodies.read(round_id, wanted, batch=batch)]
+    batches = [found async for found in ledger.read_bodies(round_id, wanted, batch=batch)]
     assert all(len(found) == batch for found in batches[:-1])
     found = [session for some in batches for session in some]
     assert found == [
@@ -53,7 +55,7 @@ async def test_bodies_of_a_session_that_is_not_complete_or_of_another_round_are_
     await complete_session(ledger, second, NAMES[1])
     for session_id in NAMES[:3]:
         with pytest.raises(NotRecordedError, match="not complete here"):
-            await anext(ledger.bodies.read(first, [session_id], batch=32))
+            await anext(ledger.read_bodies(first, [session_id], batch=32))
     assert await keys_body(ledger, first, NAMES[1]) is None
 
 
@@ -72,7 +74,7 @@ async def test_forgetting_removes_bodies_and_keeps_digests(ledger: Ledger) -> No
     assert await ledger.forget_bodies() == 2
     assert await keys_body(ledger, round_id, NAMES[0]) is None
     with pytest.raises(NotRecordedError, match="forgotten"):
-        await anext(ledger.bodies.read(round_id, NAMES[:1], batch=32))
+        await anext(ledger.read_bodies(round_id, NAMES[:1], batch=32))
     assert (await ledger.session_summaries(round_id), await ledger.counts(round_id)) == before
     for body, answer in ((b"keys of " + NAMES[0], Stored.SAME), (b"other", Stored.DIFFERENT)):
         assert await ledger.put_keys(upload(round_id, NAMES[0], body), NOW, require_admission=False, limit=9) is answer
@@ -124,20 +126,24 @@ class Shelf:
     """A store of bodies outside the database, as an object store would be."""
 
     def __init__(self) -> None:
-        self.held: dict[tuple[bytes, bytes, str], list[bytes]] = {}
+        self.held: dict[tuple[bytes, bytes, str, bytes], bytes] = {}
 
-    async def stage(self, round_id: bytes, session_id: bytes, part: str, body: bytes) -> Step:
-        self.held.setdefault((round_id, session_id, part), []).append(body)
+    async def stage(self, round_id: bytes, session_id: bytes, part: str, digest: bytes, body: bytes) -> Step:
+        self.held[round_id, session_id, part, digest] = body
         return lambda tx: None
 
-    async def read(
-        self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int
-    ) -> AsyncIterator[list[SessionBodies]]:
-        for one in session_ids:
-            yield [SessionBodies(one, *(self.held[round_id, one, part][0] for part in ("keys", "update")))]
+    async def read(self, round_id: bytes, names: Sequence[BodyNames]) -> list[SessionBodies]:
+        return [
+            SessionBodies(
+                one.session_id,
+                self.held[round_id, one.session_id, "keys", one.keys],
+                self.held[round_id, one.session_id, "update", one.update],
+            )
+            for one in names
+        ]
 
     async def rounds(self) -> list[bytes]:
-        return sorted({round_id for round_id, _, _ in self.held})
+        return sorted({key[0] for key in self.held})
 
     async def drop(self, round_id: bytes) -> int:
         gone = [key for key in self.held if key[0] == round_id]
@@ -151,7 +157,7 @@ async def test_bodies_can_be_kept_outside_the_database(ledger: Ledger) -> None:
         await complete_session(elsewhere, round_id, name(f"{round_id.hex()}", 16))
     wanted = [name(first.hex(), 16)]
     assert await keys_body(elsewhere, first, wanted[0]) is None
-    assert [found async for found in elsewhere.bodies.read(first, wanted, batch=1)] == [
+    assert [found async for found in elsewhere.read_bodies(first, wanted, batch=1)] == [
         [SessionBodies(wanted[0], b"keys of " + wanted[0], b"update of " + wanted[0])]
     ]
     await end_round(elsewhere, first)
@@ -159,9 +165,24 @@ async def test_bodies_can_be_kept_outside_the_database(ledger: Ledger) -> None:
     assert await elsewhere.bodies.rounds() == [second]
 
 
+async def test_a_store_elsewhere_gives_the_body_that_was_recorded_and_not_one_that_was_refused(ledger: Ledger) -> None:
+    shelf, (session_id, *_) = Shelf(), NAMES
+    elsewhere, round_id = Ledger(ledger._database, shelf), await open_round(ledger)
+    for part in ("keys", "update"):  # staged, and then the ledger never heard of it
+        await shelf.stage(round_id, session_id, part, name("other digest"), b"of an upload that was cut short")
+    await complete_session(elsewhere, round_id, session_id)
+    for body in (b"another", b"one more"):
+        late = replace(upload(round_id, session_id), body=body, body_digest=hashlib.sha256(body).digest())
+        stored = await elsewhere.put_keys(late, NOW, require_admission=False, limit=9)
+        assert stored is Stored.DIFFERENT
+    assert [found async for found in elsewhere.read_bodies(round_id, [session_id], batch=1)] == [
+        [SessionBodies(session_id, b"keys of " + session_id, b"update of " + session_id)]
+    ]
+
+
 async def test_a_body_that_cannot_be_stored_is_not_recorded(ledger: Ledger) -> None:
     class Full(Shelf):
-        async def stage(self, round_id: bytes, session_id: bytes, part: str, body: bytes) -> Step:
+        async def stage(self, round_id: bytes, session_id: bytes, part: str, digest: bytes, body: bytes) -> Step:
             def fail(tx: Connection) -> None:
                 raise LedgerFormatError("planted")
 

@@ -90,7 +90,7 @@ async def test_of_different_bodies_for_one_session_exactly_one_is_stored(
         ]
         # Each body comes twice: the one that is stored is once the same, the seven others are twice different.
         assert Counter(await together(calls)) == {Stored.STORED: 1, Stored.SAME: 1, Stored.DIFFERENT: 14}
-    (found,) = [batch async for batch in ledger.bodies.read(round_id, [S], batch=32)]
+    (found,) = [batch async for batch in ledger.read_bodies(round_id, [S], batch=32)]
     assert (
         await ledger.put_keys(upload(round_id, S, found[0].keys), NOW, require_admission=admission, limit=7)
     ) == "same"

@@ -42,7 +42,7 @@ UPLOADS_FOR_EVER = f"""
 ENDS_INSIDE_A_TRANSACTION = """
     from secemb_party.ledger import sessions
     session_id = name("session", 16)
-    store = await ledger.bodies.stage(round_id, session_id, "keys", b"body")
+    store = await ledger.bodies.stage(round_id, session_id, "keys", bytes(32), b"body")
     def dies(tx):
         sessions.put_keys(tx, upload(round_id, session_id), store, NOW, require_admission=False, limit=9)
         os._exit(7)

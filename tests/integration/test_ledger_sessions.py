@@ -100,7 +100,7 @@ async def test_the_same_bytes_again_are_the_same_and_others_are_different(ledger
         assert await put_keys(ledger, round_id, body) is answer
     for body, answer in ((b"update", Stored.STORED), (b"update", Stored.SAME), (b"other", Stored.DIFFERENT)):
         assert await put_update(ledger, round_id, body) is answer
-    (bodies,) = [batch async for batch in ledger.bodies.read(round_id, [S], batch=32)]
+    (bodies,) = [batch async for batch in ledger.read_bodies(round_id, [S], batch=32)]
     assert (bodies[0].keys, bodies[0].update) == (b"keys", b"update")
 
 

@@ -63,36 +63,36 @@ async def test_server_1_knows_when_server_0_last_named_the_digest_of_its_model(d
 
 @pytest.mark.asyncio
 async def test_server_1_says_whether_it_hears_from_server_0(desk: Desk) -> None:
-    text = await read(desk, 1, "/ui/partner")
+    text = await read(desk, 1, "/ui/peer")
     assert "Server 0 called now." in text
     assert "server 0 named the same digest" in text
     assert desk.pair.parties[1].models.load(1).digest.hex() in text
     assert "to seal a list of sessions 1" in text
     desk.pair.clock.now += GRACE - 1
-    assert "A call was due by" not in await read(desk, 1, "/ui/partner")
+    assert "A call was due by" not in await read(desk, 1, "/ui/peer")
     desk.pair.clock.now += 2
-    text = await read(desk, 1, "/ui/partner")
+    text = await read(desk, 1, "/ui/peer")
     assert "Server 0 called 2 min 1 s ago. A call was due by" in text
     await desk.pair.step()  # opens the next round
-    assert "Server 0 called now." in await read(desk, 1, "/ui/partner")
+    assert "Server 0 called now." in await read(desk, 1, "/ui/peer")
 
 
 @pytest.mark.asyncio
 async def test_server_1_that_was_never_called_says_so() -> None:
     async with a_pair() as pair:
-        text = await read(Desk(pair), 1, "/ui/partner")
+        text = await read(Desk(pair), 1, "/ui/peer")
         assert "Server 0 has not called since this process started." in text
         assert "not compared with server 0 yet" in text
 
 
 @pytest.mark.asyncio
 async def test_server_0_asks_and_compares(desk: Desk) -> None:
-    text = await read(desk, 0, "/ui/partner")
+    text = await read(desk, 0, "/ui/peer")
     assert "Server 1 answered within" in text
     assert "Both servers publish the same model." in text
     assert text.count(desk.pair.parties[0].models.load(1).digest.hex()) == 2
     desk.pair.line.lose_requests = 1
-    assert "Server 1 cannot be reached" in await read(desk, 0, "/ui/partner")
+    assert "Server 1 cannot be reached" in await read(desk, 0, "/ui/peer")
 
 
 @pytest.mark.asyncio

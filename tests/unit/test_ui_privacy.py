@@ -53,7 +53,7 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
             f"1 {spent.epsilon:.4f} {spent.budget:.4f} {spent.epsilon_known:.4f} here" in text
         )  # in the chart as well
         assert "Evaluations Spent ε 0.000" in text
-        assert "all that its privacy budget allows" in await read(desk, 1, "/ui/partner")
+        assert "all that its privacy budget allows" in await read(desk, 1, "/ui/peer")
 
 
 @pytest.mark.parametrize("role", [0, 1])
@@ -70,4 +70,4 @@ async def test_the_live_page_promises_no_round_that_the_budget_does_not_allow(ro
 async def test_a_task_without_noise_says_so() -> None:
     async with a_desk() as desk:
         assert "its sums are exact" in await read(desk, 0, "/ui/privacy")
-        assert "privacy budget" not in await read(desk, 1, "/ui/partner")
+        assert "privacy budget" not in await read(desk, 1, "/ui/peer")

@@ -259,7 +259,7 @@ class Party:
             digest = record.share_digest
             return await self.workers.run(lambda: self._shares.load(round_id, digest))
         if record.state is not RoundState.SEALED or record.sealed_sessions is None:
-            raise SessionError("this round is not sealed, so that its sum is not computed")
+            raise SessionError("this round is not sealed yet; its sum is computed after the seal")
         async with self._spend:  # the budget is checked and spent together, whichever rounds are asked for
             await self.spending.require(spec.kind)
             data, digest = await self._stored_share(record, spec)
@@ -279,7 +279,7 @@ class Party:
     async def _compute_share(self, record: RoundRecord) -> bytes:
         total = (await self.prepared(record.round_id)).sum()
         sessions = record.sealed_sessions or ()
-        async for batch in self.ledger.bodies.read(record.round_id, sessions, batch=self._compute.batch):
+        async for batch in self.ledger.read_bodies(record.round_id, sessions, batch=self._compute.batch):
             await total.add(batch)
         return await total.share()
 

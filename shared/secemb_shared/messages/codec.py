@@ -144,7 +144,7 @@ def encode_update(
 ) -> bytes:
     """Return the UPDATE message for one party; only party 0 gets an explicit dense share."""
     if (dense_share is not None) != (party == EXPLICIT_PARTY):
-        raise SpecError("the explicit dense share goes to party 0 and to nobody else")
+        raise SpecError("only party 0 gets the explicit dense share")
     head = envelope(round_, session_id, Kind.UPDATE, party)
     return b"".join((head, _little(words), b"" if dense_share is None else _little(dense_share)))
 

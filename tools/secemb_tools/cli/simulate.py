@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from secemb_sdk.models.registry import names
 from secemb_tools import output
 from secemb_tools.cli.options import REFUSED, AsJson, TransportOption, refusals
 from secemb_tools.transport import Transport
 
-Model = Annotated[str, typer.Option(help="mf, or with torch: ncf, fm or deepfm.")]
+Model = Annotated[str, typer.Option(help=f"One of {', '.join(names())}; all but mf need torch.")]
 Data = Annotated[
     Path | None,
     typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),
@@ -79,7 +80,7 @@ def simulate(
     save_every: Annotated[int, typer.Option(min=1, help="Save the state every this many rounds.")] = 10,
     json: AsJson = False,
 ) -> None:
-    """Run the protocol in this process, for thousands of devices; repeat the command to resume an unfinished run."""
+    """Run the protocol without HTTP, for thousands of devices; repeat the command to resume an unfinished run."""
     from secemb_tools.simulation.scenario import make_world
     from secemb_tools.simulation.view import run_with_progress
 

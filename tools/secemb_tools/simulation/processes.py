@@ -13,6 +13,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
+from secemb_shared.errors import SecEmbError
 from secemb_tools.errors import WorkerError
 from secemb_tools.simulation.devices import Devices
 from secemb_tools.simulation.rounds import Outcome, Part, take_part
@@ -52,6 +53,13 @@ class Processes:
             return take_part(devices, part)
         if not self._workers:
             self._workers = [_Worker() for _ in range(self.count)]
+        try:
+            return self._divide(devices, part)
+        except BaseException:
+            self.close()  # what the others have still to say is about this round, and not about the next
+            raise
+
+    def _divide(self, devices: Devices, part: Part) -> Outcome:
         for number, worker in enumerate(self._workers):
             people = dict(list(part.people.items())[number :: self.count])
             worker.begin(devices.world, Part(way=part.way, number=part.number, model=part.model, people=people))
@@ -62,7 +70,8 @@ class Processes:
 
     def close(self) -> None:
         """End the processes."""
-        for worker in self._workers:
+        workers, self._workers = self._workers, []
+        for worker in workers:
             worker.close()
 
 
@@ -94,7 +103,7 @@ class _Worker:
             raise WorkerError("a process of the simulation has ended; run the same command again") from None
         if isinstance(found, Outcome):
             return found
-        raise WorkerError(found)
+        raise found if isinstance(found, SecEmbError) else WorkerError(found)
 
     def close(self) -> None:
         """End the process after what it is doing."""
@@ -115,5 +124,7 @@ def _serve(connection: Connection) -> None:
                 if devices is None:
                     raise WorkerError("work came before a world")
                 connection.send(take_part(devices, part))
+            except SecEmbError as error:  # raised on purpose: it says what to do
+                connection.send(error)
             except Exception:
                 connection.send(traceback.format_exc())

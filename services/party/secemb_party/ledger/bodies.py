@@ -1,6 +1,6 @@
 """The bodies of sessions as rows of the ledger's own database: stored in the transaction that records their digests."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
@@ -9,7 +9,7 @@ from secemb_party.errors import NotRecordedError
 from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger.database import Database
 from secemb_party.ledger.schema import bodies, sessions
-from secemb_party.storage.interfaces import KEYS, UPDATE, Step
+from secemb_party.storage.interfaces import KEYS, UPDATE, BodyNames, Step
 
 DROP_AT_ONCE = 64  # bodies a transaction: other writers wait for one batch, not for the whole round
 
@@ -40,8 +40,8 @@ class DatabaseBodies:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def stage(self, round_id: bytes, session_id: bytes, part: str, body: bytes) -> Step:
-        """Return the step that stores a body."""
+    async def stage(self, round_id: bytes, session_id: bytes, part: str, digest: bytes, body: bytes) -> Step:
+        """Return the step that stores a body; it runs only if this is the body that the ledger records."""
         row = {"session_id": session_id, "part": part, "body": body}
 
         def store(tx: Connection) -> None:
@@ -49,13 +49,9 @@ class DatabaseBodies:
 
         return store
 
-    async def read(
-        self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int
-    ) -> AsyncIterator[list[SessionBodies]]:
-        """Yield the bodies of these complete sessions in this order, `batch` at a time."""
-        for first in range(0, len(session_ids), batch):
-            some = session_ids[first : first + batch]
-            yield await self._database.read(partial(_read, round_id, some))
+    async def read(self, round_id: bytes, names: Sequence[BodyNames]) -> list[SessionBodies]:
+        """Return these bodies in this order; there is one of each part, stored with its digest."""
+        return await self._database.read(partial(_read, round_id, [one.session_id for one in names]))
 
     async def rounds(self) -> list[bytes]:
         """Return the rounds that still have bodies."""
@@ -76,4 +72,4 @@ def _read(round_id: bytes, session_ids: Sequence[bytes], tx: Connection) -> list
     try:
         return [SessionBodies(name, found[name, KEYS], found[name, UPDATE]) for name in session_ids]
     except KeyError:
-        raise NotRecordedError("a session on the list is not complete here, or its bodies are forgotten") from None
+        raise NotRecordedError("the bodies of a session on the list are no longer here") from None

@@ -1,12 +1,13 @@
 """The ledger itself: every call in one place, each made of a function that runs inside a transaction."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerSettingError
+from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, parse
@@ -49,15 +50,18 @@ class Ledger:
         self.bodies: BodyStore = bodies or DatabaseBodies(database)
 
     @classmethod
-    async def open(cls, url: str, *, migrate: bool) -> Self:
-        """Open the ledger at sqlite:////path or postgresql://…; only with `migrate` are tables made or upgraded."""
+    async def open(cls, url: str, *, migrate: bool, bodies: BodyStore | None = None) -> Self:
+        """Open the ledger at sqlite:////path or postgresql://…; only with `migrate` are tables made or upgraded.
+
+        Bodies of sessions are kept in the same database, or in `bodies`.
+        """
         database = await _open_database(url, create=migrate)
         try:
             await database.write(schema.upgrade if migrate else schema.check)
         except BaseException:
             await database.close()
             raise
-        return cls(database)
+        return cls(database, bodies)
 
     async def close(self) -> None:
         """Let what is running end, then close the database."""
@@ -105,6 +109,7 @@ class Ledger:
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
     keys_digest = _reads(sessions.keys_digest)
+    _body_names = _reads(sessions.body_names)
     _put_keys = _writes(sessions.put_keys)
     _put_update = _writes(sessions.put_update)
 
@@ -123,13 +128,21 @@ class Ledger:
 
     async def put_keys(self, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
         """Record a session's keys and store their body; see `sessions.put_keys`."""
-        store = await self.bodies.stage(upload.round_id, upload.session_id, KEYS, upload.body)
+        store = await self.bodies.stage(upload.round_id, upload.session_id, KEYS, upload.body_digest, upload.body)
         return await self._put_keys(upload, store, now, require_admission=require_admission, limit=limit)
 
     async def put_update(self, upload: Upload, now: float) -> Stored:
         """Record a session's update and store its body; see `sessions.put_update`."""
-        store = await self.bodies.stage(upload.round_id, upload.session_id, UPDATE, upload.body)
+        store = await self.bodies.stage(upload.round_id, upload.session_id, UPDATE, upload.body_digest, upload.body)
         return await self._put_update(upload, store, now)
+
+    async def read_bodies(
+        self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int
+    ) -> AsyncIterator[list[SessionBodies]]:
+        """Yield the bodies of complete sessions in this order, `batch` at a time: a round need not fit in memory."""
+        for first in range(0, len(session_ids), batch):
+            names = await self._body_names(round_id, session_ids[first : first + batch])
+            yield await self.bodies.read(round_id, names)
 
     async def forget_bodies(self, *, ended_before: float | None = None, keep_last_rounds: int = 0) -> int:
         """Remove the bodies of ended rounds, except the last few of each task; return how many were removed.

@@ -1,5 +1,6 @@
 """Sessions: who takes part in a round, and the digests of what they uploaded."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from secemb_party.ledger.rounds import lock_round
 from secemb_party.ledger.schema import rounds
 from secemb_party.ledger.schema import sessions as sessions_table
 from secemb_party.ledger.statements import insert_new
-from secemb_party.storage.interfaces import KEYS, UPDATE, Step
+from secemb_party.storage.interfaces import KEYS, UPDATE, BodyNames, Step
 
 _IN_ROUND = sessions_table.c.round_id == bindparam("round")
 _LOOK = (
@@ -38,6 +39,11 @@ _SUMMARIES = (
 _KNOWN = select(sessions_table.c.session_id).where(sessions_table.c.session_id == bindparam("session"))
 _KEYS_DIGEST = select(sessions_table.c.keys_digest).where(
     _IN_ROUND, sessions_table.c.session_id == bindparam("session")
+)
+_BODY_NAMES = select(sessions_table.c.session_id, sessions_table.c.keys_digest, sessions_table.c.update_digest).where(
+    _IN_ROUND,
+    sessions_table.c.session_id.in_(bindparam("session_ids", expanding=True)),
+    sessions_table.c.update_digest.is_not(None),
 )
 _UPDATED = _KNOWN.where(_IN_ROUND, sessions_table.c.update_digest.is_not(None))
 _SET = {
@@ -127,6 +133,16 @@ def keys_digest(tx: Connection, round_id: bytes, session_id: bytes) -> bytes | N
     """Return the digest of a session's keys, or None where they have not come in this round."""
     digest: bytes | None = tx.execute(_KEYS_DIGEST, {"round": round_id, "session": session_id}).scalar_one_or_none()
     return digest
+
+
+def body_names(tx: Connection, round_id: bytes, session_ids: Sequence[bytes]) -> list[BodyNames]:
+    """Return which bodies are recorded for these sessions, in this order; raise unless each of them is complete."""
+    rows = tx.execute(_BODY_NAMES, {"round": round_id, "session_ids": list(session_ids)})
+    found = {row.session_id: BodyNames(*row) for row in rows}
+    try:
+        return [found[session_id] for session_id in session_ids]
+    except KeyError:
+        raise NotRecordedError("a session on the list is not complete here") from None
 
 
 def has_update(tx: Connection, round_id: bytes, session_id: bytes) -> bool:

@@ -4,7 +4,8 @@ The ledger decides and holds digests; these hold bytes. Whatever implements one 
 returns, and never shows a part of it. Methods that are not `async` may block and are called in worker threads.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlalchemy import Connection
@@ -16,22 +17,31 @@ KEYS, UPDATE = "keys", "update"
 Step = Callable[[Connection], None]
 
 
-class BodyStore(Protocol):
-    """The bodies of sessions, from their upload until their round no longer needs them."""
+@dataclass(frozen=True, slots=True)
+class BodyNames:
+    """The bodies that the ledger has recorded for a session, by their SHA-256."""
 
-    async def stage(self, round_id: bytes, session_id: bytes, part: str, body: bytes) -> Step:
+    session_id: bytes
+    keys: bytes
+    update: bytes
+
+
+class BodyStore(Protocol):
+    """The bodies of sessions, from their upload until their round no longer needs them.
+
+    A body is named by its round, its session, its part and its digest: a store elsewhere may hold several bodies of one
+    part, because the ledger may refuse an upload after it was staged. Only what the ledger recorded is ever read.
+    """
+
+    async def stage(self, round_id: bytes, session_id: bytes, part: str, digest: bytes, body: bytes) -> Step:
         """Bring a body so far that it is durable once the ledger has run the returned step.
 
         The step runs in the transaction that records the body's digest. A store inside the ledger's database does all
-        its work there. A store elsewhere does it here, under a name that no other bytes can have (the ledger may refuse
-        the upload afterwards), and returns a step that does nothing.
+        its work there. A store elsewhere does it here and returns a step that does nothing.
         """
 
-    def read(self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int) -> AsyncIterator[list[SessionBodies]]:
-        """Yield the bodies of these complete sessions in this order, `batch` at a time: a round need not fit in memory.
-
-        Raise NotRecordedError if one of them is not complete here.
-        """
+    async def read(self, round_id: bytes, names: Sequence[BodyNames]) -> list[SessionBodies]:
+        """Return exactly these bodies, in this order. Raise NotRecordedError if one of them is not here."""
 
     async def rounds(self) -> list[bytes]:
         """Return the rounds that still have bodies here."""

@@ -25,7 +25,7 @@ _NAME = re.compile(r"v(\d{6,})\.safetensors")
 _STATE_NAME = "optimiser.safetensors"
 _STATE_TENSORS = 8  # for each number of the model an optimiser may keep a few; this bounds what is read
 _RESTORE = "remove it and put in its place the other server's file of this name, or a backup"
-_RESTORE_STATE = "remove it and put a backup in its place; without one the optimiser starts afresh"
+_RESTORE_STATE = "remove it and put a backup in its place; without one the optimiser starts from zero"
 
 
 class ModelFiles:

@@ -89,7 +89,7 @@ class _Desk:
         async def privacy(request: Request) -> Response:
             return self._answer(request, "privacy.html", await privacy_facts(self._party), "Privacy")
 
-        @router.get("/partner")
+        @router.get("/peer")
         async def peer_page(request: Request) -> Response:
             return self._answer(request, "peer.html", await peer.facts(), "Peer")
 

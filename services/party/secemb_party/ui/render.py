@@ -97,7 +97,7 @@ PAGES = (
     ("Rounds", "/ui/rounds"),
     ("Quality", "/ui/quality"),
     ("Privacy", "/ui/privacy"),
-    ("Peer", "/ui/partner"),
+    ("Peer", "/ui/peer"),
     ("Model", "/ui/model"),
     ("Capacity", "/ui/capacity"),
 )
