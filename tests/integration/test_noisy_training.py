@@ -257,7 +257,7 @@ def test_the_report_writes_a_table_and_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uploads: list[Share]
 ) -> None:
     monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
-    monkeypatch.setattr(dp, "_read", lambda _: made_up_ratings(people=60, items=300, count=1500))
+    monkeypatch.setattr(dp, "read_movielens", lambda _: made_up_ratings(people=60, items=300, count=1500))
     request = dp.DpOptions(
         path=tmp_path,
         models="mf",
@@ -300,7 +300,7 @@ def test_a_report_goes_on_from_what_was_measured_before(tmp_path: Path, monkeypa
         return outcome(1.25, **{name: getattr(plan, name) for name in ("model", "where", "budget", "rounds")})
 
     monkeypatch.setattr(dp, "carry_out", carry)
-    monkeypatch.setattr(dp, "_read", lambda _: made_up_ratings(people=60, items=300, count=1500))
+    monkeypatch.setattr(dp, "read_movielens", lambda _: made_up_ratings(people=60, items=300, count=1500))
     out = tmp_path / "dp.json"
     before = [outcome(1.0), outcome(0.875, model="deepfm", rounds=2)]
     dp_file.write(out, replace(SOURCE, ratings=DATA.train.name), before, control=0.9)
