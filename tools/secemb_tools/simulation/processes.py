@@ -103,7 +103,7 @@ class _Worker:
             raise WorkerError("a process of the simulation has ended; run the same command again") from None
         if isinstance(found, Outcome):
             return found
-        raise found if isinstance(found, SecEmbError) else WorkerError(found)
+        raise WorkerError(found)
 
     def close(self) -> None:
         """End the process after what it is doing."""
@@ -124,7 +124,7 @@ def _serve(connection: Connection) -> None:
                 if devices is None:
                     raise WorkerError("work came before a world")
                 connection.send(take_part(devices, part))
-            except SecEmbError as error:  # raised on purpose: it says what to do
-                connection.send(error)
+            except SecEmbError as error:  # raised on purpose: its message says what to do
+                connection.send(str(error))
             except Exception:
                 connection.send(traceback.format_exc())
