@@ -59,7 +59,7 @@ _PIECE = 1 << 16
 
 
 class Download(StreamingResponse):
-    """Sends an open file and closes it; whoever asks for a part of it gets the whole."""
+    """Sends an open file and closes it; a request for a part of it gets the whole."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
