@@ -203,7 +203,12 @@ async def test_a_survey_adds_up_how_many_items_devices_have() -> None:
         tastes: list[dict[int, float]] = [{}, {3: 1.0}, dict.fromkeys(range(24), 2.0), {5: 1.0, 99: 1.0}]
         receipts = [await contributed(with_taste(pair, number, taste)) for number, taste in enumerate(tastes)]
         await pair.finish()
-        assert await result(pair) == {"round": 0, "mean_items": 26 / 4, "suggested_capacity": 13}
+        assert await result(pair) == {
+            "round": 0,
+            "mean_items": 26 / 4,
+            "suggested_capacity": 24,  # 27 keep nine tenths of 26, which is more than there are items
+            "mean_rating": pytest.approx(4 / 3, abs=1e-4),
+        }
         assert {one.kind for one in receipts} == {"survey"}
         assert len({one.sent for one in receipts}) == 1
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from sqlalchemy import delete
 from tests.devices.scripted import KEYS, UPDATE, Device, a_device, flipped
@@ -13,6 +14,7 @@ from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.ledger.schema import rounds
 from secemb_party.tickets import issue_ticket
+from secemb_sdk.round.upload import survey
 from secemb_server0.conductor import Abort, Advance, Finished, Open, Wait
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -349,8 +351,11 @@ async def test_rounds_long_past_are_closed_and_not_broken() -> None:
 
 async def test_a_survey_says_how_many_items_devices_have() -> None:
     async with a_pair(choose_kind=lambda number: SURVEY if number == 0 else TRAIN) as pair:
-        await self_reports(pair, [[3.0], [5.0], [10.0]])
-        assert await results(pair) == [{"round": 0, "mean_items": 6.0, "suggested_capacity": 12.0}]
+        devices = [survey(np.full(count, rating, np.float32)) for count, rating in ((3, 4.0), (5, 3.0), (10, 2.0))]
+        await self_reports(pair, [one.tolist() for one in devices])
+        # 8 keep 3 + 5 + 8 of the 18, 16 keep all: nine tenths, 16.2, are a tenth of the way from 16 to 18
+        expected = {"round": 0, "mean_items": 6.0, "suggested_capacity": 9.0, "mean_rating": 3.0}
+        assert await results(pair) == [expected]
         await pair.step()
         assert (await last(pair, 1)).kind == TRAIN
 

@@ -15,7 +15,7 @@ import pytest
 from secemb_party.errors import GradientError, OptimiserError, StateError
 from secemb_party.storage import Model, ModelFiles, OptimiserState, Shape, initial_model
 from secemb_server0 import optimiser as optimiser_module
-from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
+from secemb_server0.optimiser import OPTIMISERS, Adam, Gradient, Optimiser, Rates
 from secemb_shared.ring import Ring
 
 Array = npt.NDArray[Any]
@@ -24,7 +24,7 @@ TASK = bytes(range(32))
 SHAPE = Shape(items=60, width=5, dense=40)
 LONG = Shape(items=7001, width=5, dense=16385)  # more than one block, and no whole number of them
 ROW_RATE, DENSE_RATE = 0.025, 0.002
-KINDS = ["adam", "sgd"]
+KINDS = ["adam", "momentum", "sgd"]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def torch() -> ModuleType:
 
 
 def make(kind: str) -> Optimiser:
-    return (Adam if kind == "adam" else Sgd)(row_rate=ROW_RATE, dense_rate=DENSE_RATE)
+    return OPTIMISERS[kind](Rates(rows=ROW_RATE, dense=DENSE_RATE))
 
 
 def first_model(shape: Shape = SHAPE) -> Model:
@@ -67,7 +67,8 @@ def run_torch(torch: ModuleType, kind: str, model: Model, steps: list[Gradient])
     """Return rows and dense part after these steps of torch.optim in float32, and torch's optimiser."""
     parts = [torch.tensor(values, requires_grad=True) for values in (model.rows, model.dense)]
     groups = [{"params": [part], "lr": rate} for part, rate in zip(parts, (ROW_RATE, DENSE_RATE), strict=True)]
-    optimiser = (torch.optim.Adam if kind == "adam" else torch.optim.SGD)(groups)
+    momentum = {"momentum": 0.9} if kind == "momentum" else {}
+    optimiser = (torch.optim.Adam if kind == "adam" else torch.optim.SGD)(groups, **momentum)
     for gradient in steps:
         for part, slope in zip(parts, (gradient.rows, gradient.dense), strict=True):
             part.grad = torch.tensor(slope, dtype=torch.float32)
@@ -145,7 +146,7 @@ def test_each_part_has_its_own_rate(kind: str) -> None:
 
 def test_a_rate_of_zero_leaves_its_part_alone() -> None:
     before = first_model()
-    after = Adam(row_rate=0.1, dense_rate=0).step(before, next(gradients()))
+    after = Adam(Rates(rows=0.1, dense=0)).step(before, next(gradients()))
     assert np.array_equal(after.dense, before.dense)
     assert not np.array_equal(after.rows, before.rows)
 
@@ -308,11 +309,11 @@ def with_tensor(name: str, values: Array | None) -> OptimiserState:
     [
         (adam_state(kind="sgd"), "of the optimiser"),
         (adam_state(steps=0), "at least one step"),
-        (with_tensor("rows_first", None), "first and a second moment"),
+        (with_tensor("rows_first", None), "other moments"),
         (with_tensor("rows_first", np.zeros((3, 3), np.float32)), "one shape"),
         (with_tensor("dense_second", np.zeros(SHAPE.dense)), "float32"),
         (with_tensor("dense_first", np.full(SHAPE.dense, np.nan, np.float32)), "finite"),
-        (with_tensor("dense_second", np.full(SHAPE.dense, -1, np.float32)), "not negative"),
+        (with_tensor("dense_second", np.full(SHAPE.dense, -1, np.float32)), "must not be negative"),
     ],
 )
 def test_a_state_that_is_not_in_order_is_refused_and_changes_nothing(state: OptimiserState, reason: str) -> None:
@@ -335,7 +336,7 @@ def test_a_state_for_another_shape_is_refused() -> None:
 
 
 def test_plain_gradient_descent_refuses_moments() -> None:
-    with pytest.raises(StateError, match="remembers nothing"):
+    with pytest.raises(StateError, match="other moments"):
         make("sgd").restore(adam_state(kind="sgd"))
 
 
@@ -346,11 +347,10 @@ def test_there_is_no_state_before_the_first_step() -> None:
 
 @pytest.mark.parametrize("rate", [-0.1, float("nan"), float("inf"), 1e7])
 def test_a_rate_that_cannot_be_is_refused(rate: float) -> None:
-    for kind in (Adam, Sgd):
+    good: dict[str, Any] = {"rows": 0.1, "dense": 0.1, "biases": 0.1, "row_decay": 0.1, "bias_decay": 0.1}
+    for name in good:
         with pytest.raises(OptimiserError, match="rate"):
-            kind(row_rate=rate, dense_rate=0.1)
-        with pytest.raises(OptimiserError, match="rate"):
-            kind(row_rate=0.1, dense_rate=rate)
+            Rates(**good | {name: rate})
 
 
 @pytest.mark.parametrize(
@@ -358,4 +358,34 @@ def test_a_rate_that_cannot_be_is_refused(rate: float) -> None:
 )
 def test_betas_and_eps_that_cannot_be_are_refused(betas: tuple[float, float], eps: float) -> None:
     with pytest.raises(OptimiserError, match="betas"):
-        Adam(row_rate=0.1, dense_rate=0.1, betas=betas, eps=eps)
+        Adam(Rates(rows=0.1, dense=0.1), betas=betas, eps=eps)
+
+
+DECAYING = Rates(rows=0.02, dense=0.01, biases=0.1, row_decay=0.3, bias_decay=0.2, centre=3.5, rounds=40)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [SHAPE, LONG])
+def test_biases_decay_and_schedule_are_those_of_torch(torch: ModuleType, kind: str, shape: Shape) -> None:
+    steps, model = list(islice(gradients(shape), 10)), first_model(shape)
+    ours = run(OPTIMISERS[kind](DECAYING), model, steps)
+    parts = [torch.tensor(part) for part in (model.rows[:, :-1], model.rows[:, -1], model.dense)]
+    rates = [0.02, 0.1, 0.01]
+    groups = [{"params": [part], "lr": rate} for part, rate in zip(parts, rates, strict=True)]
+    settings = {"momentum": 0.9} if kind == "momentum" else {}
+    theirs = (torch.optim.Adam if kind == "adam" else torch.optim.SGD)(groups, **settings)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=40)
+    for gradient in steps:
+        parts[0].grad = torch.tensor(gradient.rows[:, :-1], dtype=torch.float32) + 0.3 * parts[0]
+        parts[1].grad = torch.tensor(gradient.rows[:, -1], dtype=torch.float32) + 0.2 * (parts[1] - 3.5)
+        parts[2].grad = torch.tensor(gradient.dense, dtype=torch.float32)
+        theirs.step()
+        schedule.step()
+    for mine, other in zip((ours.rows[:, :-1], ours.rows[:, -1], ours.dense), parts, strict=True):
+        assert np.abs(mine - other.numpy()).max() <= 1e-5 * np.abs(other.numpy()).max()
+
+
+def test_rates_fall_to_nothing_after_the_last_round_and_stay_there() -> None:
+    shares = [DECAYING.share(steps) for steps in (0, 20, 40, 50)]
+    assert shares == pytest.approx([1, 0.5, 0, 0])
+    assert replace(DECAYING, rounds=None).share(1000) == 1

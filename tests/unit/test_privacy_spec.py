@@ -179,9 +179,9 @@ def test_each_kind_of_round_has_its_own_line() -> None:
     assert [PRIVACY.line(kind) for kind in (TRAIN, SURVEY, EVALUATE)] == [TRAINING, None, SUMS]
 
 
-def test_one_rating_can_move_an_evaluation_by_more_than_the_clip_and_gets_more_noise() -> None:
+def test_one_rating_can_move_a_secure_sum_by_more_than_the_clip_and_gets_more_noise() -> None:
     user, record = replace(PRIVACY, survey=SUMS), replace(PRIVACY, survey=SUMS, unit="record")
     for privacy, parts in ((user, 1), (record, 2)):
         noises = privacy.sums(SURVEY), privacy.sums(EVALUATE)
-        assert [noise.variance for noise in noises if noise] == [(150 << 16) ** 2, parts * (150 << 16) ** 2]
+        assert [noise.variance for noise in noises if noise] == [parts * (150 << 16) ** 2] * 2
     assert PRIVACY.sums(SURVEY) is None

@@ -34,15 +34,22 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "rounds": 101,
     "join_seconds": 61,
     "upload_seconds": 601,
+    "loss": "bpr",
     "optimiser": "sgd",
     "row_rate": "0.026",
+    "bias_rate": "0.2",
     "dense_rate": "0.002",
+    "row_decay": "0.1",
+    "bias_decay": "0.1",
+    "schedule": "constant",
     "seed": 1,
     "initial_scale": "0.02",
+    "centre": "3.5",
+    "catalogue": "cd" * 32,
     "relay_key": "ab" * 32,
     "privacy": PRIVACY,
 }
-RATES = ("row_rate", "dense_rate", "initial_scale")
+RATES = ("row_rate", "bias_rate", "dense_rate", "row_decay", "bias_decay", "initial_scale", "centre")
 DECIMALS = {
     "0": 0.0,
     "1": 1.0,
@@ -101,10 +108,11 @@ Decode = Callable[[bytes], object]
 
 def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
-        b'{"bins":4,"bound":1048576,"capacity":6,"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,'
-        b'"initial_scale":"0.01","items":23,"join_seconds":60,"min_cohort":2,"name":"films","optimiser":"adam",'
-        b'"privacy":{},"protocol":"secemb/1","relay_key":"","ring_bits":32,"rounds":100,"row_rate":"0.025","row_width":5,"seed":0,"tables":3,'
-        b'"upload_seconds":600}'
+        b'{"bias_decay":"0","bias_rate":"0.1","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
+        b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"initial_scale":"0.05","items":23,'
+        b'"join_seconds":60,"loss":"squared","min_cohort":2,"name":"films","optimiser":"adam","privacy":{},'
+        b'"protocol":"secemb/1","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'
+        b'"row_width":5,"schedule":"cosine","seed":0,"tables":3,"upload_seconds":600}'
     )
     assert TASK.encode() == expected
     assert TASK.task_id == hashlib.sha256(expected).digest()
@@ -422,7 +430,7 @@ def test_a_round_that_says_something_impossible_is_refused(changes: dict[str, An
         decode_round(written(document(ROUND.encode()) | changes))
 
 
-@pytest.mark.parametrize(("kind", "size"), [(TRAIN, 0), (SURVEY, 1), (EVALUATE, 6)])
+@pytest.mark.parametrize(("kind", "size"), [(TRAIN, 0), (SURVEY, 13), (EVALUATE, 6)])
 def test_the_kind_of_a_round_says_how_many_numbers_it_adds_up(kind: str, size: int) -> None:
     assert replace(ROUND, kind=kind).sum_size == size
 

@@ -80,6 +80,10 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("uploads of more than 30 days", {"upload_seconds": 30 * 86_400 + 1}),
     ("optimiser unknown", {"optimiser": "adagrad"}),
     ("optimiser in capitals", {"optimiser": "Adam"}),
+    ("loss unknown", {"loss": "hinge"}),
+    ("schedule unknown", {"schedule": "linear"}),
+    ("catalogue of 63 digits", {"catalogue": "0" * 63}),
+    ("catalogue in capitals", {"catalogue": "F" * 64}),
     ("relay key cut", {"relay_key": "ab" * 31}),
     ("relay key too long", {"relay_key": "ab" * 33}),
     ("relay key in capitals", {"relay_key": "AB" * 32}),
@@ -97,7 +101,7 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("an unknown field", {"colour": 1}),
     ("an unknown field that sorts last", {"zero": 0}),
 ]
-_RATES = ("row_rate", "dense_rate", "initial_scale")
+_RATES = ("row_rate", "bias_rate", "dense_rate", "row_decay", "bias_decay", "initial_scale", "centre")
 _NOT_DECIMAL = {
     "empty": "",
     "with a zero at the end": "0.0250",
@@ -122,6 +126,9 @@ _BORDERS: list[dict[str, Any]] = [
     {"rounds": 1, "seed": 2**53 - 1, "join_seconds": 1, "upload_seconds": 1, "optimiser": "sgd"},
     {"relay_key": ""},
     {"relay_key": "0" * 64},
+    {"catalogue": "f" * 64},
+    {"loss": "bpr", "optimiser": "momentum", "schedule": "constant"},
+    {"loss": "softmax", "bias_rate": "0", "row_decay": "0.5", "bias_decay": "1", "centre": "3.5"},
     {"privacy": _PRIVACY},
     {"privacy": {**_PRIVACY, "survey": {}, "sampling_rate": "1", "delta": "0.999999999999", "unit": "record"}},
     {"privacy": {**_PRIVACY, "train": {**_LINE, "multiplier": "900"}}},

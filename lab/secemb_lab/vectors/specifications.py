@@ -50,7 +50,7 @@ def specs() -> Json:
     """Tasks of every shape, each with the rounds that follow from it."""
     source = Source("specs")
     largest: dict[str, int | str] = {"bound": 2**53 - 1, "cohort": 2**10 - 1, "ring_bits": 64, "fraction_bits": 62}
-    rates = dict.fromkeys(("row_rate", "dense_rate", "initial_scale"), "999999999.999999999999")
+    rates = dict.fromkeys(("row_rate", "bias_rate", "dense_rate", "initial_scale", "centre"), "999999999.999999999999")
     times = {"rounds": 2**32, "seed": 2**53 - 1, "join_seconds": 30 * 86_400, "upload_seconds": 30 * 86_400}
     tasks = [
         binned(),
@@ -60,6 +60,9 @@ def specs() -> Json:
         binned(name="two tables with one bin", tables=2, bins=1, capacity=2),
         binned(name="~largest numbers!", **largest, **rates, **times),
         binned(name="another optimiser", optimiser="sgd", rounds=1, row_rate="0", dense_rate="1", initial_scale="0.5"),
+        binned(
+            name="ranked", loss="bpr", schedule="constant", row_decay="0.02", catalogue=Source("specs list")(32).hex()
+        ),
         binned(name="relayed", relay_key=Source("specs relay")(32).hex()),
         binned(name="noisy", privacy=_PRIVACY),
         binned(name="noisy, cut apart, by chance", privacy=_CUT_APART),

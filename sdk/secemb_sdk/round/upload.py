@@ -16,10 +16,17 @@ from secemb_sdk.round.session import DeviceSession, Messages, generator_seed
 from secemb_shared.errors import MessageError, RowTagError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import RECORD
-from secemb_shared.messages.spec import SURVEY, TRAIN
+from secemb_shared.messages.spec import SURVEY, SURVEY_CAPACITIES, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes
 
 FIRST_PLACES = 10  # k of the hit rate and of the gain
+
+
+def survey(values: Floats) -> npt.NDArray[np.float64]:
+    """Return how many items a device has, whether it has any, its mean rating, and what each capacity would keep."""
+    count = values.size
+    kept = [min(count, capacity) for capacity in SURVEY_CAPACITIES]
+    return np.array([count, count > 0, max(values.mean(), 0.0) if count else 0.0, *kept], dtype=np.float64)
 
 
 def measure(
@@ -80,7 +87,7 @@ def _make(
 ) -> Upload:
     round_ = session.round
     if round_.kind == SURVEY:
-        return session.write_sums(_clip_sums(round_, np.array([float(selection.items.size)]))), None, None
+        return session.write_sums(_clip_sums(round_, survey(selection.values))), None, None
     items, rows = read_rows()
     if dense is None:
         raise CopyError("the two servers publish different dense parts")

@@ -32,12 +32,11 @@ from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
 from secemb_party.ledger import Ledger, RoundRecord, RoundState, Stored, Upload
 from secemb_party.ledger.records import ENDED
 from secemb_party.metrics import Metrics, Transport
-from secemb_party.storage import Model, ModelStore, Shape, ShareStore, initial_model
+from secemb_party.storage import Model, ModelStore, ShareStore, first_model
 from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
-from secemb_shared.messages.canonical import decimal
 
 Clock = Callable[[], float]
 Message = TypeVar("Message")
@@ -107,9 +106,7 @@ class Party:
     def _first_model(self) -> Model:
         if self.models.versions():
             return self.models.load(0)  # imported before the first start
-        task = self.task
-        shape, scale = Shape.of(task), decimal(task.initial_scale)
-        return initial_model(task.task_id, shape, seed=task.seed, scale=scale, bias_column=True, dense_scale=scale)
+        return first_model(self.task)
 
     async def readiness(self) -> list[Check]:
         """Return what must hold before devices are sent here, and what to do if it does not."""

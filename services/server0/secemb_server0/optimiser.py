@@ -1,4 +1,4 @@
-"""Adam and SGD over the whole model as in torch.optim, with one rate for the rows and one for the dense part.
+"""Adam and SGD over the whole model as in torch.optim, with rates for vectors, biases and the dense part.
 
 A step takes the mean gradient of a round and returns the next version of the model; the old one stays as it is. Only
 single operations of float32 are used, each rounded as IEEE 754 says: a step that is repeated gives the same bits.
@@ -8,8 +8,9 @@ OptimiserError (a SecEmbError)
 └── StateError             a state of another optimiser, task or version, or none after a step was cut short
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -19,6 +20,8 @@ import numpy.typing as npt
 from secemb_party.errors import GradientError, OptimiserError, StateError
 from secemb_party.storage import Floats, Model, OptimiserState
 from secemb_shared.dpf import RingArray
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.canonical import decimal
 from secemb_shared.ring import Ring
 
 Doubles = npt.NDArray[np.float64]
@@ -54,15 +57,71 @@ class Gradient:
         return cls(rows=row_means, dense=dense_means)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rates:
+    """How fast each part of a model moves. The last number of a row is the bias of its item, the others its vector."""
+
+    rows: float
+    dense: float
+    biases: float | None = None  # None: as fast as the vectors
+    row_decay: float = 0.0  # this times a vector is added to its gradient
+    bias_decay: float = 0.0  # the same for a bias, by how far it is from the centre
+    centre: float = 0.0
+    rounds: int | None = None  # until which all rates fall to nothing, along a cosine; None: they stay
+
+    def __post_init__(self) -> None:
+        numbers = (self.rows, self.dense, self.bias_rate, self.row_decay, self.bias_decay)
+        if not all(0 <= number <= _LARGEST_RATE for number in numbers):
+            raise OptimiserError("a rate must be a number from 0 to 1,000,000")
+
+    @classmethod
+    def of(cls, task: TaskSpec) -> Self:
+        """Return the rates of a task."""
+        return cls(
+            rows=decimal(task.row_rate),
+            dense=decimal(task.dense_rate),
+            biases=decimal(task.bias_rate),
+            row_decay=decimal(task.row_decay),
+            bias_decay=decimal(task.bias_decay),
+            centre=decimal(task.centre),
+            rounds=task.rounds if task.schedule == "cosine" else None,
+        )
+
+    @property
+    def bias_rate(self) -> float:
+        """Return the rate of the biases."""
+        return self.rows if self.biases is None else self.biases
+
+    def share(self, steps: int) -> float:
+        """Return what is left of the rates after this many steps."""
+        if self.rounds is None:
+            return 1.0
+        return (1 + math.cos(math.pi * min(steps / self.rounds, 1.0))) / 2
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _Pace:
+    """What a step does to a block of whole rows, number by number; a block of the dense part is one row of vectors."""
+
+    rates: Floats  # (block,)
+    decays: Floats | None  # (block,), or None where nothing decays
+    centres: Floats
+
+    def add_decay(self, g: Floats, values: Floats, scratch: Floats) -> None:
+        """Add the pull towards the centre to a gradient, in place."""
+        if self.decays is not None:
+            np.subtract(values, self.centres[: g.size], out=scratch)
+            np.multiply(scratch, self.decays[: g.size], out=scratch)
+            np.add(g, scratch, out=g)
+
+
 class Optimiser(ABC):
     """Moves a model by the mean gradient of a round."""
 
     kind: ClassVar[str]
 
-    def __init__(self, *, row_rate: float, dense_rate: float) -> None:
-        if not (0 <= row_rate <= _LARGEST_RATE and 0 <= dense_rate <= _LARGEST_RATE):
-            raise OptimiserError("a rate must be a number from 0 to 1,000,000")
-        self._row_rate, self._dense_rate = row_rate, dense_rate
+    def __init__(self, rates: Rates) -> None:
+        self._rates = rates
         self._steps = 0
         self._reached: tuple[bytes, int] | None = None  # task and version that the last step led to
         self._whole = True  # false while a step is under way
@@ -71,13 +130,26 @@ class Optimiser(ABC):
         """Return the next version of the model. What is refused is refused before anything changes."""
         self._check(model, gradient)
         self._whole = False
-        rows = self._move("rows", model.rows, gradient.rows, self._row_rate)
-        dense = self._move("dense", model.dense, gradient.dense, self._dense_rate)
+        rows = self._move("rows", model.rows, gradient.rows, self._row_pace(model.rows.shape[1]))
+        dense = self._move("dense", model.dense, gradient.dense, self._dense_pace())
         moved = replace(model, version=model.version + 1, rows=rows, dense=dense)
         self._steps += 1
         self._reached = moved.task_id, moved.version
         self._whole = True
         return moved
+
+    def _row_pace(self, width: int) -> _Pace:
+        rates, share, count = self._rates, self._rates.share(self._steps), max(1, _BLOCK // width)
+
+        def each(vector: float, bias: float) -> Floats:
+            return np.tile(np.array([vector] * (width - 1) + [bias], dtype=np.float32), count)
+
+        decays = each(rates.row_decay, rates.bias_decay) if rates.row_decay or rates.bias_decay else None
+        return _Pace(each(rates.rows * share, rates.bias_rate * share), decays, each(0.0, rates.centre))
+
+    def _dense_pace(self) -> _Pace:
+        rate = np.full(_BLOCK, self._rates.dense * self._rates.share(self._steps), dtype=np.float32)
+        return _Pace(rate, None, np.zeros(0, dtype=np.float32))
 
     def state(self) -> OptimiserState:
         """Return a copy of what must be kept for a restart."""
@@ -108,7 +180,7 @@ class Optimiser(ABC):
                 raise GradientError("a mean gradient must be finite; abort the round and look at the task's clip")
 
     @abstractmethod
-    def _move(self, part: str, values: Floats, slope: Doubles, rate: float) -> Floats:
+    def _move(self, part: str, values: Floats, slope: Doubles, pace: _Pace) -> Floats:
         """Return the moved numbers of one part of the model."""
 
     @abstractmethod
@@ -120,28 +192,57 @@ class Optimiser(ABC):
         """Remember this from now on, or refuse it."""
 
 
-class Sgd(Optimiser):
+class Momentum(Optimiser):
+    """Gradient descent with momentum, as torch.optim.SGD has it: v ← β · v + g, w ← w − rate · v."""
+
+    kind = "momentum"
+    beta: ClassVar[float] = 0.9
+
+    def __init__(self, rates: Rates) -> None:
+        super().__init__(rates)
+        self._moments: dict[str, Floats] = {}
+
+    def _check(self, model: Model, gradient: Gradient) -> None:
+        super()._check(model, gradient)
+        self._moments = _begun(self._moments, model, self._names)
+
+    def _move(self, part: str, values: Floats, slope: Doubles, pace: _Pace) -> Floats:
+        moved, moments = np.empty_like(values), self._moments.get(f"{part}_first")
+        old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
+        scratch = np.empty((2, min(pace.rates.size, old.size)), dtype=np.float32)
+        for block in _blocks(old.size, pace.rates.size):
+            g, other = scratch[:, : old[block].size]
+            np.copyto(g, slopes[block], casting="same_kind")
+            pace.add_decay(g, old[block], other)
+            if moments is not None:
+                m = moments.reshape(-1)[block]
+                np.multiply(m, np.float32(self.beta), out=m)
+                np.add(m, g, out=m)
+                np.copyto(g, m)
+            np.multiply(g, pace.rates[: g.size], out=g)
+            np.subtract(old[block], g, out=new[block])
+        return moved
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ("first",)
+
+    def _tensors(self) -> Mapping[str, Floats]:
+        return self._moments
+
+    def _take(self, tensors: dict[str, Floats]) -> None:
+        _check_moments(tensors, self._names)
+        self._moments = tensors
+
+
+class Sgd(Momentum):
     """Plain gradient descent: w ← w − rate · g."""
 
     kind = "sgd"
 
-    def _move(self, part: str, values: Floats, slope: Doubles, rate: float) -> Floats:
-        moved = np.empty_like(values)
-        old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
-        scratch = np.empty(min(_BLOCK, old.size), dtype=np.float32)
-        for block in _blocks(old.size):
-            g = scratch[: old[block].size]
-            np.copyto(g, slopes[block], casting="same_kind")
-            np.multiply(g, np.float32(rate), out=g)
-            np.subtract(old[block], g, out=new[block])
-        return moved
-
-    def _tensors(self) -> Mapping[str, Floats]:
-        return {}
-
-    def _take(self, tensors: dict[str, Floats]) -> None:
-        if tensors:
-            raise StateError("plain gradient descent remembers nothing but its steps")
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return ()
 
 
 class Adam(Optimiser):
@@ -149,10 +250,8 @@ class Adam(Optimiser):
 
     kind = "adam"
 
-    def __init__(
-        self, *, row_rate: float, dense_rate: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
-    ) -> None:
-        super().__init__(row_rate=row_rate, dense_rate=dense_rate)
+    def __init__(self, rates: Rates, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
+        super().__init__(rates)
         if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1 and _SMALLEST_EPS <= eps <= 1):
             raise OptimiserError(f"betas must be numbers from 0 to below 1, eps from {_SMALLEST_EPS} to 1")
         self._betas, self._eps = betas, eps
@@ -160,26 +259,22 @@ class Adam(Optimiser):
 
     def _check(self, model: Model, gradient: Gradient) -> None:
         super()._check(model, gradient)
-        if not self._moments:
-            parts = zip(_PARTS, (model.rows, model.dense), strict=True)
-            self._moments = {f"{part}_{moment}": np.zeros_like(w) for part, w in parts for moment in _MOMENTS}
-        shapes = tuple(self._moments[f"{part}_first"].shape for part in _PARTS)
-        if shapes != (model.rows.shape, model.dense.shape):
-            raise StateError("the restored state is of a model with another shape")
+        self._moments = _begun(self._moments, model, _MOMENTS)
 
-    def _move(self, part: str, values: Floats, slope: Doubles, rate: float) -> Floats:
+    def _move(self, part: str, values: Floats, slope: Doubles, pace: _Pace) -> Floats:
         moved = np.empty_like(values)
         first, second = (self._moments[f"{part}_{moment}"].reshape(-1) for moment in _MOMENTS)
         old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
-        scratch = np.empty((2, min(_BLOCK, old.size)), dtype=np.float32)
+        scratch = np.empty((2, min(pace.rates.size, old.size)), dtype=np.float32)
         steps = self._steps + 1
         # rate/c₁ · m / (√v/√c₂ + eps), with √c₂ taken out of the denominator: one operation less for each number
         c1, root_c2 = 1 - self._betas[0] ** steps, float(np.sqrt(1 - self._betas[1] ** steps))
-        factor, eps = np.float32(rate * root_c2 / c1), np.float32(self._eps * root_c2)
-        for block in _blocks(old.size):
+        factors, eps = pace.rates * np.float32(root_c2 / c1), np.float32(self._eps * root_c2)
+        for block in _blocks(old.size, pace.rates.size):
             m, v = first[block], second[block]
             g, quotient = scratch[:, : m.size]
             np.copyto(g, slopes[block], casting="same_kind")
+            pace.add_decay(g, old[block], quotient)
             self._blend(m, v, g, quotient)
             if steps % _SWEEP == 0:
                 m[np.abs(m) < _TINY_FIRST] = 0
@@ -187,7 +282,7 @@ class Adam(Optimiser):
             np.sqrt(v, out=quotient)
             np.add(quotient, eps, out=quotient)
             np.divide(m, quotient, out=quotient)
-            np.multiply(quotient, factor, out=quotient)
+            np.multiply(quotient, factors[: m.size], out=quotient)
             np.subtract(old[block], quotient, out=new[block])
         return moved
 
@@ -205,15 +300,34 @@ class Adam(Optimiser):
         return self._moments
 
     def _take(self, tensors: dict[str, Floats]) -> None:
-        if set(tensors) != {f"{part}_{moment}" for part in _PARTS for moment in _MOMENTS}:
-            raise StateError("the state of Adam is a first and a second moment for rows and dense part")
-        for part in _PARTS:
-            first, second = tensors[f"{part}_first"], tensors[f"{part}_second"]
-            if first.shape != second.shape or first.dtype != np.float32 or second.dtype != np.float32:
-                raise StateError("the moments of a state must be float32 and of one shape")
-            if not (np.isfinite(first).all() and np.isfinite(second).all() and (second >= 0).all()):
-                raise StateError("the moments of a state must be finite, and the second ones not negative")
+        _check_moments(tensors, _MOMENTS)
+        if not all((tensors[f"{part}_second"] >= 0).all() for part in _PARTS):
+            raise StateError("the second moments of a state must not be negative")
         self._moments = tensors
+
+
+OPTIMISERS: dict[str, type[Optimiser]] = {one.kind: one for one in (Adam, Momentum, Sgd)}
+
+
+def _begun(moments: dict[str, Floats], model: Model, names: Sequence[str]) -> dict[str, Floats]:
+    """Return the moments of a model, zeros before the first step."""
+    parts = dict(zip(_PARTS, (model.rows, model.dense), strict=True))
+    if not moments:
+        return {f"{part}_{name}": np.zeros_like(values) for part, values in parts.items() for name in names}
+    if any(moments[f"{part}_{name}"].shape != values.shape for part, values in parts.items() for name in names):
+        raise StateError("the restored state is of a model with another shape")
+    return moments
+
+
+def _check_moments(tensors: Mapping[str, Floats], names: Sequence[str]) -> None:
+    if set(tensors) != {f"{part}_{name}" for part in _PARTS for name in names}:
+        raise StateError("the state of this optimiser has other moments for rows and dense part")
+    for part in _PARTS:
+        found = [tensors[f"{part}_{name}"] for name in names]
+        if any(one.shape != found[0].shape or one.dtype != np.float32 for one in found):
+            raise StateError("the moments of a state must be float32 and of one shape")
+        if not all(np.isfinite(one).all() for one in found):
+            raise StateError("the moments of a state must be finite")
 
 
 def _square(values: Doubles) -> float:

@@ -1,6 +1,8 @@
 """From two shares to a round's result: the plain sum, then the optimiser's step, or the figures of the fleet."""
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -8,14 +10,13 @@ from secemb_party.errors import GradientError, PeerRefusedError
 from secemb_party.evaluation import Share
 from secemb_party.logs import get_logger
 from secemb_party.storage import Model, ModelStore
-from secemb_server0.optimiser import Adam, Gradient, Optimiser, Sgd
+from secemb_server0.optimiser import OPTIMISERS, Gradient, Optimiser, Rates
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.messages.canonical import decimal
-from secemb_shared.messages.spec import SURVEY
+from secemb_shared.messages.spec import SURVEY, SURVEY_CAPACITIES
 from secemb_shared.secure_sum import SUM_RING
 
-DEFAULT_ALPHA = 2.0  # of the paper's m' = α · mean
+KEPT_SHARE = 0.9  # of all items that devices have: what the suggested m' has room for
 
 
 def add_shares(spec: RoundSpec, own: bytes, other: bytes) -> Share:
@@ -45,8 +46,7 @@ def next_model(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) 
 
 def make_optimiser(task: TaskSpec) -> Optimiser:
     """Return the task's optimiser with its rates."""
-    kinds: dict[str, type[Adam] | type[Sgd]] = {"adam": Adam, "sgd": Sgd}
-    return kinds[task.optimiser](row_rate=decimal(task.row_rate), dense_rate=decimal(task.dense_rate))
+    return OPTIMISERS[task.optimiser](Rates.of(task))
 
 
 def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share, sessions: int) -> Model:
@@ -64,8 +64,7 @@ def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float
     """Return the fleet's figures; a figure without contributions is left out."""
     sums = [float(value) for value in SUM_RING.decode(total.sums)]
     if spec.kind == SURVEY:
-        mean = sums[0] / sessions
-        return {"mean_items": mean, "suggested_capacity": float(suggest_capacity(mean, spec.task.items))}
+        return _read_survey(sums, sessions, spec.task.items)
     predictions, squared, absolute, rankings, hits, gains = sums
     found: dict[str, float] = {}
     if predictions > 0:
@@ -75,6 +74,23 @@ def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float
     return found
 
 
-def suggest_capacity(mean_items: float, items: int, alpha: float = DEFAULT_ALPHA) -> int:
-    """Return m' = α · mean, rounded up, at least 1 and at most the whole catalogue."""
-    return max(1, min(items, math.ceil(alpha * mean_items)))
+def _read_survey(sums: list[float], sessions: int, items: int) -> dict[str, float]:
+    total, people, means, *kept = sums
+    found = {"mean_items": total / sessions, "suggested_capacity": float(suggest_capacity(total, kept, items))}
+    if people > 0:
+        found["mean_rating"] = means / people
+    return found
+
+
+def suggest_capacity(total: float, kept: Sequence[float], items: int, share: float = KEPT_SHARE) -> int:
+    """Return the smallest m' that keeps this share of all items, at least 1 and at most the whole catalogue.
+
+    What a capacity keeps is known for `SURVEY_CAPACITIES`. Between two of them it is more than a straight line says, so
+    that what the line asks for is enough.
+    """
+    wanted = share * total
+    points: list[tuple[int, float]] = [(0, 0.0), *zip(SURVEY_CAPACITIES, kept, strict=True)]
+    for (low, less), (high, more) in pairwise(points):
+        if more >= wanted > less:
+            return min(items, low + math.ceil((high - low) * (wanted - less) / (more - less)))
+    return min(items, SURVEY_CAPACITIES[-1]) if wanted > 0 else 1

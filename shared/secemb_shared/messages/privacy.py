@@ -76,13 +76,13 @@ class Privacy:
     def sums(self, kind: str) -> Mechanism | None:
         """Return the noise on the secure sum of a survey or an evaluation; None where there are no such rounds.
 
-        What a device says in an evaluation is cut as a whole. One rating more turns one such vector into another, and
-        two vectors of numbers that are not negative are up to √2 clips apart. In a survey it adds one to a count.
+        What a device says is cut as a whole. One rating more turns one such vector into another, and two vectors of
+        numbers that are not negative are up to √2 clips apart.
         """
         line = self.line(kind)
         if line is None:
             return None
-        return line.mechanism(line.clip, parts=2 if kind == "evaluate" and self.unit == RECORD else 1)
+        return line.mechanism(line.clip, parts=2 if self.unit == RECORD else 1)
 
     @property
     def _parts(self) -> int:

@@ -15,11 +15,16 @@ from secemb_shared.ring import Ring
 from secemb_shared.secure_sum import SUM_RING
 
 SMALLEST_COHORT = 2  # a sum over one session is that session
-OPTIMISERS = ("adam", "sgd")
+OPTIMISERS = ("adam", "momentum", "sgd")
+SCHEDULES = ("constant", "cosine")  # of the rates over a task's rounds
+SQUARED, BPR, SOFTMAX = "squared", "bpr", "softmax"
+LOSSES = (SQUARED, BPR, SOFTMAX)  # of ratings; of pairs of an item and a stranger; of an item among strangers
 TRAIN, SURVEY, EVALUATE = "train", "survey", "evaluate"
-# How many numbers a round of this kind adds up in its secure sum: nothing; how many items a device has;
+SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey says what each of them would keep
+# How many numbers a round of this kind adds up in its secure sum: nothing; a device's items, whether it has any, its
+# mean rating, and how many of its items each capacity would keep;
 # predictions, their squared and absolute errors, rankings, hits and gains among the first k.
-SUM_SIZES = {TRAIN: 0, SURVEY: 1, EVALUATE: 6}
+SUM_SIZES = {TRAIN: 0, SURVEY: 3 + len(SURVEY_CAPACITIES), EVALUATE: 6}
 LARGEST_SUM = (
     2**23 - 1
 )  # sessions that a secure sum takes without wrapping around: what its ring and bound leave room for
@@ -45,11 +50,18 @@ class TaskSpec:
     rounds: int = 100
     join_seconds: int = 60  # how long a round takes sessions in
     upload_seconds: int = 600  # how long after its opening updates may come
+    loss: str = SQUARED  # what devices minimise
     optimiser: str = "adam"
-    row_rate: str = "0.025"
+    row_rate: str = "0.02"  # of all numbers of a row but the last
+    bias_rate: str = "0.1"  # of the last number of a row: the bias of its item
     dense_rate: str = "0.001"
+    row_decay: str = "0"  # of each step: this times a row is added to its mean gradient
+    bias_decay: str = "0"  # the same for a bias, by how far it is from the centre
+    schedule: str = "cosine"  # of all rates, down to nothing after the last round; or constant
     seed: int = 0  # of the first weights
-    initial_scale: str = "0.01"  # standard deviation of the first weights
+    initial_scale: str = "0.05"  # standard deviation of the first weights
+    centre: str = "0"  # the first value of every bias, such as the mean rating that a survey has found
+    catalogue: str = ""  # SHA-256 of the file that names the items; empty where there is none
     relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty where devices must talk to both servers
     privacy: Privacy | None = None  # noise on the sums; none: devices are protected by the cohort alone
 
@@ -140,8 +152,13 @@ class TaskSpec:
             raise SpecError("join_seconds must be at least 1, and upload_seconds at least that and at most 30 days")
         if self.optimiser not in OPTIMISERS:
             raise SpecError(f"the optimiser must be one of {', '.join(OPTIMISERS)}")
-        for rate in (self.row_rate, self.dense_rate, self.initial_scale):
-            canonical.decimal(rate)
+        if self.schedule not in SCHEDULES or self.loss not in LOSSES:
+            raise SpecError(f"the schedule is one of {', '.join(SCHEDULES)}, the loss one of {', '.join(LOSSES)}")
+        rates = self.row_rate, self.bias_rate, self.dense_rate, self.row_decay, self.bias_decay, self.initial_scale
+        for number in (*rates, self.centre):
+            canonical.decimal(number)
+        if self.catalogue and not _is_hex(self.catalogue, 32):
+            raise SpecError("catalogue must be 64 lower-case hexadecimal digits, or empty")
         if self.relay_key and not _is_hex(self.relay_key, 32):
             raise SpecError("relay_key must be 64 lower-case hexadecimal digits, or empty")
 

@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from secemb_party.evaluation import Share, blur
-from secemb_party.storage import Model, Shape, initial_model
+from secemb_party.storage import Model, first_model
 from secemb_sdk.models import Floats, PrivateState
 from secemb_server0.reconstruct import make_optimiser, move_model, read_result
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import RatingSet
@@ -65,13 +64,11 @@ class Engine:
         device_by_device: bool = False,  # local noise without the shortcut
         processes: Processes | None = None,
     ) -> None:
-        task, scale = world.task, decimal(world.task.initial_scale)
+        task = world.task
         if noise == LOCAL and (way != PLAIN or task.privacy is None):
             raise ValueError("local noise needs a plain run of a task with a privacy budget")
         self.world, self.way, self.rounds, self.counts = world, way, 0, Counts()
-        self.model: Model = initial_model(
-            task.task_id, Shape.of(task), seed=task.seed, scale=scale, bias_column=True, dense_scale=scale
-        )
+        self.model: Model = first_model(task)
         self.optimiser = make_optimiser(task)
         self.privates: dict[int, PrivateState] = {}  # of everybody who has trained
         self._noise, self._device_by_device = noise, device_by_device

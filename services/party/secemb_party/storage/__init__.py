@@ -1,7 +1,7 @@
 """Models, shares and session bodies: small interfaces, and the files that implement them."""
 
 from secemb_party.storage.interfaces import BodyStore, ModelStore, ShareStore
-from secemb_party.storage.model import Floats, Model, OptimiserState, Shape, check_scale, initial_model
+from secemb_party.storage.model import Floats, Model, OptimiserState, Shape, check_scale, first_model, initial_model
 from secemb_party.storage.model_files import ModelFiles
 from secemb_party.storage.share_files import ShareFiles
 
@@ -16,5 +16,6 @@ __all__ = [
     "ShareFiles",
     "ShareStore",
     "check_scale",
+    "first_model",
     "initial_model",
 ]

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from secemb_party.errors import WeightsError
 from secemb_shared.messages import TaskSpec, canonical
-from secemb_shared.messages.canonical import LARGEST_NUMBER
+from secemb_shared.messages.canonical import LARGEST_NUMBER, decimal
 from secemb_shared.messages.table import model_digest
 
 _DOMAIN = b"secemb/1 optimiser"
@@ -159,9 +159,16 @@ def _settled(values: Floats, *, axes: int) -> Floats:
 
 
 def initial_model(
-    task_id: bytes, shape: Shape, *, seed: int, scale: float, bias_column: bool, dense_scale: float = 0.0
+    task_id: bytes,
+    shape: Shape,
+    *,
+    seed: int,
+    scale: float,
+    bias_column: bool,
+    dense_scale: float = 0.0,
+    centre: float = 0.0,
 ) -> Model:
-    """Return version 0: rows from N(0, scale²), zeros in the last column if it is a bias, N(0, dense_scale²) elsewhere.
+    """Return version 0: rows from N(0, scale²), the centre in the last column if it is a bias, N(0, dense_scale²) else.
 
     The numbers are float32 normals of NumPy's PCG64 generator with this seed, first the rows in C order without the
     bias column, then the dense part unless its scale is zero. Both servers draw for themselves and compare digests.
@@ -172,13 +179,27 @@ def initial_model(
     if seed < 0:
         raise WeightsError("the seed of the initial weights must be a whole number from 0 up")
     normals = np.random.Generator(np.random.PCG64(seed))
-    rows = np.zeros((shape.items, shape.width), dtype=np.float32)
+    rows = np.full((shape.items, shape.width), centre, dtype=np.float32)
     drawn = shape.width - bias_column
     rows[:, :drawn] = _scaled(normals.standard_normal((shape.items, drawn), dtype=np.float32), scale)
     dense = np.zeros(shape.dense, dtype=np.float32)
     if dense_scale:
         dense = _scaled(normals.standard_normal(shape.dense, dtype=np.float32), dense_scale)
     return Model(task_id=task_id, version=0, rows=rows, dense=dense)
+
+
+def first_model(task: TaskSpec) -> Model:
+    """Return version 0 as a task says."""
+    scale = decimal(task.initial_scale)
+    return initial_model(
+        task.task_id,
+        Shape.of(task),
+        seed=task.seed,
+        scale=scale,
+        bias_column=True,
+        dense_scale=scale,
+        centre=decimal(task.centre),
+    )
 
 
 def check_scale(scale: float) -> None:
