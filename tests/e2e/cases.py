@@ -55,6 +55,7 @@ CASES: dict[str, Case] = {
         fix="not overwritten",
     ),
     "demo": Case(bad=lambda _: ("--devices", 6, "--cohort", 7), fix="at most the number of devices"),
+    "dev": Case(bad=lambda _: ("--model", "svd"), fix="choose one of mf, ncf, fm, deepfm"),
     "device join": Case(
         good=lambda place: (place.new(), *place.task, "--ratings", place.own_ratings()),
         says="bytes per round",
@@ -237,6 +238,7 @@ CASES: dict[str, Case] = {
 
 # What needs more than one line: a process of its own, or two devices at once.
 _DEMO = "tests/e2e/test_demo.py"
+_DEV = "tests/e2e/test_dev.py"
 _SERVERS = "tests/e2e/test_cli_servers.py::test_devices_take_part_and_the_model_goes_on_and_back"
 _BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_prints"
 _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
@@ -249,6 +251,8 @@ ELSEWHERE: dict[tuple[str, str], str] = {
         SUCCESS,
     ): f"{_DEMO}::test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report",
     ("demo", JSON): f"{_DEMO}::test_over_http_and_in_process_the_same_seed_gives_the_same_table",
+    ("dev", SUCCESS): f"{_DEV}::test_the_printed_program_and_the_printed_commands_work_as_they_are",
+    ("dev", JSON): f"{_DEV}::test_one_device_takes_part_in_round_after_round_with_what_is_printed_as_json",
     **{(f"device {name}", kind): _SERVERS for name in ("loop", "once") for kind in (SUCCESS, JSON)},
     **{("loadtest", kind): _LOADTEST for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},

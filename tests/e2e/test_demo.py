@@ -3,12 +3,8 @@
 import os
 import re
 import signal
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.e2e.commands import check_shape, read_json, refused
+from tests.e2e.foreground import OWN, Running
 
 from secemb_shared.messages import Sizes
 from secemb_tools import simulate
@@ -26,82 +23,19 @@ ROUND_LINE = re.compile(
     r"round (\d) \(\d/4\) (train|evaluate): 3 retrieved, 3 uploaded, 3 matched, 0 dropped, [\d.]+ s, "
     r"fleet RMSE ([\d.]+|-), \d+ kB per device, model (\d), digests equal"
 )
-OWN = {"temporary", "output.txt", "errors.txt"}  # what a test makes around a demonstration
-
-
-@dataclass
-class Demo:
-    """A demonstration that runs, with its own place for temporary files."""
-
-    process: subprocess.Popen[str]
-    folder: Path
-    output: Path
-
-    def text(self) -> str:
-        return self.output.read_text()
-
-    @property
-    def report(self) -> Path:
-        return self.output.with_name("demo.html")
-
-    def wait_until(self, holds: Callable[["Demo"], bool], *, may_end: bool = False) -> None:
-        end = time.monotonic() + 60
-        while not holds(self):
-            if may_end and self.process.poll() == 0:
-                return
-            assert self.process.poll() is None, self.text()
-            assert time.monotonic() < end, self.text()
-            time.sleep(0.005)
-
-    def services(self) -> list[int]:
-        """Return the processes that serve something below this demonstration's folder."""
-        return [pid for pid, words in command_lines() if str(self.folder) in words]
-
-    def files(self) -> list[Path]:
-        """Return what lies where this demonstration keeps its files."""
-        return list(self.folder.iterdir())
-
-    def ports(self) -> list[int]:
-        """Return those of its ports that somebody listens on."""
-        named = {int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", self.text())}
-        return [port for port in named if listens(port)]
-
-    def check_that_nothing_is_left(self) -> None:
-        assert (self.files(), self.services(), self.ports()) == ([], [], [])
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def command_lines() -> Iterator[tuple[int, str]]:
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            yield int(path.parent.name), path.read_bytes().decode(errors="replace")
-        except OSError:
-            continue
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
-    started: list[Demo] = []
+def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
 
-    def begin(*words: str) -> Demo:
-        folder, output = tmp_path / "temporary", tmp_path / "output.txt"
-        folder.mkdir()
-        command = [sys.executable, "-m", "secemb_tools", "demo", *SMALL, "--out", str(tmp_path / "demo.html"), *words]
-        with output.open("w") as file, (tmp_path / "errors.txt").open("w") as errors:
-            variables = os.environ | {"TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"}
-            process = subprocess.Popen(command, stdout=file, stderr=errors, text=True, env=variables)
-        started.append(Demo(process, folder, output))
+    def begin(*words: str) -> Running:
+        started.append(Running.start(tmp_path, "demo", *SMALL, "--out", str(tmp_path / "demo.html"), *words))
         return started[-1]
 
     yield begin
     for demo in started:
-        if demo.process.poll() is None:
-            demo.process.kill()
-            demo.process.wait()
+        demo.end()
 
 
 class Page(HTMLParser):
@@ -118,13 +52,14 @@ class Page(HTMLParser):
 
 
 def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
-    start: Callable[..., Demo], tmp_path: Path
+    start: Callable[..., Running], tmp_path: Path
 ) -> None:
     demo = start("--keep")
     demo.wait_until(lambda one: "keep running until Ctrl-C" in one.text())
     shown = demo.text()
     for url in set(re.findall(r"http://127\.0\.0\.1:\d+", shown)):
         assert httpx.get(f"{url}/healthz", trust_env=False).status_code == 200
+    check_that_the_printed_program_takes_part(demo)
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(timeout=60) == 0
     kinds = [found[:2] for found in ROUND_LINE.findall(shown)]
@@ -141,11 +76,20 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     assert (page.tags.count("svg"), page.tags.count("table")) == (3, 3)
 
 
+def check_that_the_printed_program_takes_part(demo: Running) -> None:
+    """The task has rounds to go: a device takes part in the next one, and the demonstration's devices fill it."""
+    printed = demo.run_printed_program()
+    assert "round=4, kind='train'" in printed
+    assert len(re.findall(r"\(\d+, \d+\.\d+\)", printed)) == 5, "recommendations with scores"
+    demo.wait_until(lambda one: "round 4 train: 1 of yours, 2 helpers" in one.text())
+    assert "version 4 published" in demo.text()
+
+
 @pytest.mark.parametrize(
     ("model", "transport", "seed"), [("mf", "relayed", 7), ("mf", "direct", 7), ("ncf", "relayed", 3)]
 )
 def test_over_http_and_in_process_the_same_seed_gives_the_same_table(
-    model: str, transport: str, seed: int, start: Callable[..., Demo]
+    model: str, transport: str, seed: int, start: Callable[..., Running]
 ) -> None:
     demo = start("--json", "--seed", str(seed), "--model", model, "--transport", transport)
     assert demo.process.wait(timeout=120) == 0
@@ -178,7 +122,7 @@ def check_evidence(found: dict[str, Any]) -> None:
     assert fewest < most, "devices that differ are what the equal lengths are about"
 
 
-def test_ratings_of_ones_own_are_shown_in_a_demo(start: Callable[..., Demo], tmp_path: Path) -> None:
+def test_ratings_of_ones_own_are_shown_in_a_demo(start: Callable[..., Running], tmp_path: Path) -> None:
     table = tmp_path / "mine.csv"
     rows = [f"{person},{item},{(person * item) % 5 + 1}" for person in range(8) for item in range(person, person + 12)]
     table.write_text("\n".join(["user,item,rating", *rows]) + "\n")
@@ -191,7 +135,7 @@ def test_ratings_of_ones_own_are_shown_in_a_demo(start: Callable[..., Demo], tmp
 
 
 # In the order in which they come: what is under way is another thing each time.
-MOMENTS: dict[str, Callable[[Demo], bool]] = {
+MOMENTS: dict[str, Callable[[Running], bool]] = {
     "it is being loaded": lambda _: True,
     "it has said what comes": lambda demo: "must not collude" in demo.text(),
     "its folder is made": lambda demo: any(demo.folder.iterdir()),
@@ -210,7 +154,9 @@ AT_THE_END = ("the last round has ended", "the tables are printed", "the report 
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_ctrl_c_cleans_up_and_a_second_one_does_not_disturb_that_when(moment: str, start: Callable[..., Demo]) -> None:
+def test_ctrl_c_cleans_up_and_a_second_one_does_not_disturb_that_when(
+    moment: str, start: Callable[..., Running]
+) -> None:
     demo = start()
     demo.wait_until(MOMENTS[moment], may_end=moment in AT_THE_END)
     for _ in range(3):
@@ -227,7 +173,7 @@ def test_ctrl_c_cleans_up_and_a_second_one_does_not_disturb_that_when(moment: st
     assert demo.report.exists() == ("report in" in demo.text() or moment == "the report is being written")
 
 
-def test_what_is_left_behind_would_be_noticed(start: Callable[..., Demo]) -> None:
+def test_what_is_left_behind_would_be_noticed(start: Callable[..., Running]) -> None:
     """The check itself: while a demonstration runs there is a folder, a process and a port."""
     demo = start("--keep")
     demo.wait_until(lambda one: "keep running until Ctrl-C" in one.text())
@@ -235,7 +181,7 @@ def test_what_is_left_behind_would_be_noticed(start: Callable[..., Demo]) -> Non
         assert leftover()
 
 
-def test_services_do_not_outlive_a_demo_that_is_killed(start: Callable[..., Demo]) -> None:
+def test_services_do_not_outlive_a_demo_that_is_killed(start: Callable[..., Running]) -> None:
     demo = start()
     demo.wait_until(MOMENTS["both servers are up"])
     assert len(demo.services()) == 2
@@ -247,7 +193,7 @@ def test_services_do_not_outlive_a_demo_that_is_killed(start: Callable[..., Demo
         time.sleep(0.05)
 
 
-def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..., Demo], tmp_path: Path) -> None:
+def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..., Running], tmp_path: Path) -> None:
     demo = start()
     demo.wait_until(MOMENTS["a round has ended"])
     os.kill(demo.services()[0], signal.SIGKILL)

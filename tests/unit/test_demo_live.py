@@ -6,7 +6,7 @@ from io import StringIO
 from rich.console import Console
 
 from secemb_tools.demo.live import LINES, LiveView
-from secemb_tools.demo.rounds import RoundRecord
+from secemb_tools.local.rounds import RoundRecord
 
 RECORD = RoundRecord(
     round=0,

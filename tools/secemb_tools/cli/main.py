@@ -31,6 +31,7 @@ def kernel(json: AsJson = False) -> None:
 
 for command in (
     simulate.demo,
+    simulate.dev,
     simulate.simulate,
     task.plan,
     server.init,

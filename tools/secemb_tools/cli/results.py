@@ -12,7 +12,8 @@ from typing_extensions import TypedDict
 from secemb_tools import device, kernel, plan
 from secemb_tools.datasets import splits, summary
 from secemb_tools.demo import evidence
-from secemb_tools.demo.rounds import RoundRecord
+from secemb_tools.dev import connection
+from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.operate import (
     directory,
     finding,
@@ -153,6 +154,7 @@ RESULTS: dict[str, Any] = {
     "data show": summary.DatasetSummary,
     "data split": splits.SplitSummary,
     "demo": Demo,
+    "dev": connection.Facts,
     "device join": device.Joined,
     "device loop": Outcome,  # one per line
     "device once": Outcome,

@@ -1,4 +1,4 @@
-"""`secemb demo`, `secemb simulate` and `secemb run`: the protocol on this machine."""
+"""`secemb demo`, `secemb dev`, `secemb simulate` and `secemb run`: the protocol on this machine."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -42,7 +42,9 @@ def demo(
     model: Model = "mf",
     seed: Seed = 1,
     transport: TransportOption = Transport.RELAYED,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep both servers running until Ctrl-C.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Then keep both servers running for a device of yours, until Ctrl-C.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The report to write.")] = Path("build/demo.html"),
     json: AsJson = False,
 ) -> None:
@@ -56,6 +58,34 @@ def demo(
                 devices=devices, rounds=rounds, items=items, cohort=cohort, data=data, model=model, seed=seed
             )
         code = run(DemoOptions(world=world, out=out, transport=transport, keep=keep, as_json=json))
+    raise typer.Exit(code)
+
+
+def dev(
+    model: Model = "mf",
+    items: Items = 500,
+    data: Data = None,
+    cohort: Annotated[int, typer.Option(min=2, help="Devices in a round: yours, the others are helpers.")] = 5,
+    warm_up: Annotated[int, typer.Option(min=0, help="Rounds that helpers run alone at the start.")] = 20,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65533, help="Port of server 0; uses the two after it too; default: free ones."),
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Serve devices over HTTPS, with a certificate to trust.")] = False,
+    seed: Seed = 1,
+    json: AsJson = False,
+) -> None:
+    """For app developers: run both servers, with helper devices that let one real device finish a round.
+
+    Prints the addresses, the task's id, a token and a program that uses them. Ends at Ctrl-C, with exit code 0.
+    """
+    from secemb_tools.dev.dev import DevOptions, run
+    from secemb_tools.simulation.scenario import make_world
+
+    with refusals():
+        with output.busy("reading ratings"):
+            world = make_world(items=items, cohort=cohort, data=data, model=model, seed=seed, evaluate_every=5)
+        code = run(DevOptions(world=world, warm_up=warm_up, port=port, tls=tls, as_json=json))
     raise typer.Exit(code)
 
 

@@ -2,16 +2,11 @@
 
 import asyncio
 import json
-import os
-import shutil
-import signal
 import tempfile
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 from rich.console import Console
 
@@ -20,15 +15,15 @@ from secemb_tools.demo.live import LiveView
 from secemb_tools.demo.report import render_report
 from secemb_tools.demo.result import DemoResult, show
 from secemb_tools.demo.run import DemoRun
+from secemb_tools.dev.connection import PAGE, Connection
+from secemb_tools.dev.helper_devices import Helpers, with_rounds_to_go
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
+from secemb_tools.local.foreground import stopped_by_signals, workspace
 from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.transport import Transport
 
 INTERRUPTED = 130
-PAGE = "/ui"  # the operator's page on each server
-_MEMORY = Path("/dev/shm")  # noqa: S108 (the directory made in it has an unguessable name)
-_ROOM = 1 << 29
 _PREFIX = "secemb-demo-"
 
 
@@ -49,7 +44,7 @@ def run(options: DemoOptions) -> int:
     console = Console(stderr=options.as_json, highlight=False)
     _check_writable(options.out)
     try:
-        result = asyncio.run(_stopped_by_signals(_demonstrate(console, options)))
+        result = asyncio.run(stopped_by_signals(_demonstrate(console, options)))
     except asyncio.CancelledError:
         console.print("Stopped. Both servers have ended and all files are removed.")
         return INTERRUPTED
@@ -57,7 +52,7 @@ def run(options: DemoOptions) -> int:
 
 
 def _check_writable(out: Path) -> None:
-    """Check that the report can be written before spresult a minute on it."""
+    """Check that the report can be written before spending a minute on it."""
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out.parent):
@@ -68,25 +63,19 @@ def _check_writable(out: Path) -> None:
         raise OperationError(f"{out} is a directory; name a file in it with --out")
 
 
-async def _stopped_by_signals(demonstration: Coroutine[Any, Any, DemoResult]) -> DemoResult:
-    """Let a signal cancel the demonstration at its next wait; a second one does not interrupt the clean-up."""
-    task, loop = asyncio.ensure_future(demonstration), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
-    return await task
-
-
 async def _demonstrate(console: Console, options: DemoOptions) -> DemoResult:
     started, world = perf_counter(), options.world
+    if options.keep:
+        world = replace(world, task=with_rounds_to_go(world.task))
     _introduce(console, options)
-    with _workspace() as folder:
+    with workspace(_PREFIX) as folder:
         every, identity = world.scenario.evaluate_every, world.relay_identity
         running = DemoRun(world, Pair(folder, world.task, evaluate_every=every, identity=identity), options.transport)
         try:
             result = await _run(console, running, folder, started)
             _report(console, options, result)
             if options.keep:
-                await _stay_up(console, running.pair)
+                await _stay_up(console, running, folder)
         finally:
             running.pair.stop()
     return result
@@ -135,28 +124,22 @@ def _report(console: Console, options: DemoOptions, result: DemoResult) -> None:
         print(json.dumps(result.as_json(), indent=2), flush=True)
 
 
-async def _stay_up(console: Console, pair: Pair) -> None:
-    _show_addresses(console, pair)
-    console.print("Both servers keep running until Ctrl-C.")
+async def _stay_up(console: Console, running: DemoRun, folder: Path) -> None:
+    """Let real devices take part until Ctrl-C; the demonstration's devices fill their rounds."""
+    world, pair = running.world, running.pair
+    connection = Connection(world=world, pair=pair, folder=folder)
+    connection.write_files()
+    console.print("\n[bold]The task has rounds to go, for a device of yours.[/bold]")
+    connection.show(console)
+    cohort = world.task.cohort
+    console.print(
+        f"\nBoth servers keep running until Ctrl-C. A round needs {cohort} devices: as soon as yours has joined, "
+        f"{cohort - 1} of the demonstration's devices join too."
+    )
+    helpers = Helpers(world=world, pair=pair, folder=folder / "devices", transport=running.transport)
     with suppress(asyncio.CancelledError):
-        await asyncio.Event().wait()
+        await pair.supervise(helpers.help(lambda words: console.print(words, soft_wrap=True)))
 
 
 def _ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
-
-
-@contextmanager
-def _workspace() -> Iterator[Path]:
-    """Make a directory for the length of a demonstration: in memory if there is room, or where TMPDIR says."""
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_memory()))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _memory() -> Path | None:
-    if "TMPDIR" in os.environ or not _MEMORY.is_dir() or not os.access(_MEMORY, os.W_OK):
-        return None
-    return _MEMORY if shutil.disk_usage(_MEMORY).free >= _ROOM else None

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from secemb_tools.demo.rounds import RoundRecord
+from secemb_tools.local.rounds import RoundRecord
 
 LINES = 12  # rounds shown at a time
 _COLUMNS = ("round", "", "retrieved", "uploaded", "matched", "dropped", "seconds", "fleet RMSE", "kB/device", "model")

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from secemb_tools.demo.evidence import ServerView, Total, Traffic
-from secemb_tools.demo.rounds import RoundRecord
+from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.simulation.run import Run, last_rmse
 from secemb_tools.transport import Transport
 

@@ -7,18 +7,16 @@ from time import perf_counter
 
 from secemb_sdk.home.receipts import Receipt
 from secemb_tools.demo.evidence import ServerView, total_of, traffic_of, view_of
-from secemb_tools.demo.fleet import Fleet, fleet_of
 from secemb_tools.demo.live import LiveView
 from secemb_tools.demo.result import DemoResult
-from secemb_tools.demo.rounds import RoundRecord, RoundWatcher
 from secemb_tools.local import Pair, Service
+from secemb_tools.local.fleet import Fleet, fleet_of
+from secemb_tools.local.rounds import RoundRecord, RoundWatcher
 from secemb_tools.simulation.engine import Engine, Row
 from secemb_tools.simulation.rounds import PLAIN
 from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.transport import Transport
-
-_CHECK_SECONDS = 0.5  # between two checks that both servers are still running
 
 
 @dataclass(slots=True)
@@ -35,20 +33,12 @@ class DemoRun:
 
     async def run(self, view: LiveView, folder: Path) -> None:
         """Run all rounds; the servers must be running, and keep running."""
-        all_rounds = asyncio.ensure_future(self._run_all(view, folder))
-        try:
-            while not all_rounds.done():
-                await asyncio.wait({all_rounds}, timeout=_CHECK_SECONDS)
-                self.pair.check()
-            all_rounds.result()
-        finally:
-            all_rounds.cancel()
-            await asyncio.wait({all_rounds})
+        await self.pair.supervise(self._run_all(view, folder))
 
     async def _run_all(self, view: LiveView, folder: Path) -> None:
         watcher = RoundWatcher(self.pair)
         try:
-            async with fleet_of(self.world, self.pair.urls, folder, self.transport) as fleet:
+            async with fleet_of(self.world, self.pair, folder, self.transport) as fleet:
                 for number in range(self.world.scenario.rounds):
                     await self._run_one(number, fleet, watcher, view)
         finally:
@@ -56,7 +46,7 @@ class DemoRun:
 
     async def _run_one(self, number: int, fleet: Fleet, watcher: RoundWatcher, view: LiveView) -> None:
         await watcher.until_open(number)
-        part = await fleet.take_part(number)
+        part = await fleet.take_part(self.world.schedule.people_of(number).tolist())
         record = await watcher.until_ended(number)
         self.rounds.append(record)
         self.rows.append(row_of(record))

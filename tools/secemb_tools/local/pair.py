@@ -1,11 +1,13 @@
 """Two servers for one task: set up as in docs/operating.md, started and stopped together."""
 
+import asyncio
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -13,19 +15,21 @@ from secemb_party.storage.files import write_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import StartError
 from secemb_tools.local.process import HERE, Service, free_ports
+from secemb_tools.operate.certificate import make_identity
 from secemb_tools.operate.directory import SECRET, Addresses, ServerDirectory, install, private_pem
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.tasks import write_task
 
 START_SECONDS = 60.0
 _PAUSE = 0.05
+_CHECK_SECONDS = 0.5  # between two checks that both servers are still running
 
 
 class Pair:
-    """Two servers, each with its directory, mutual TLS between them, SQLite, and open enrolment.
+    """Two servers, each with its directory, mutual TLS between them, SQLite, and open enrolment unless it is closed.
 
     With `relayed` the task becomes one whose devices may send everything through server 0; for a task that is one
-    already, give server 1's `identity`, whose public half it contains.
+    already, give server 1's `identity`, whose public half it contains. With `tls` devices connect over HTTPS too.
     """
 
     def __init__(
@@ -36,11 +40,18 @@ class Pair:
         evaluate_every: int = 0,
         relayed: bool = False,
         identity: Ed25519PrivateKey | None = None,
+        ports: Sequence[int] = (),  # of server 0, server 1 and the peer channel; none: free ones
+        open_enrolment: bool = True,
+        tls: bool = False,
     ) -> None:
-        ports = free_ports(3)
+        ports = ports or free_ports(3)
         self.task = task
-        self.servers = (Service(0, folder / "server0", ports[0]), Service(1, folder / "server1", ports[1]))
-        self._folder, self._evaluate_every = folder, evaluate_every
+        self.trust = folder / "devices.pem" if tls else None  # the certificate that devices trust
+        self.servers = (
+            Service(0, folder / "server0", ports[0], trust=self.trust),
+            Service(1, folder / "server1", ports[1], trust=self.trust),
+        )
+        self._folder, self._evaluate_every, self._open_enrolment = folder, evaluate_every, open_enrolment
         self.peer_port = ports[2]
         self.peer_via: int | None = None  # a port of this machine that forwards there, for measurements in between
         self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
@@ -77,6 +88,18 @@ class Pair:
             if server.has_ended():
                 raise StartError(f"server {server.role} stopped unexpectedly: {server.failure()}")
 
+    async def supervise(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do some work while both servers run; raise if one of them stops by itself."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=_CHECK_SECONDS)
+                self.check()
+            task.result()
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
     def stop(self) -> None:
         """Stop both processes cleanly."""
         for server in self.servers:
@@ -85,10 +108,16 @@ class Pair:
             server.wait()
 
     def _variables(self, role: int) -> dict[str, str]:
+        variables: dict[str, str] = {}
+        if self.trust is not None:
+            variables |= {
+                "SECEMB_DEVICES__TLS_CERT": "tls/devices.crt",
+                "SECEMB_DEVICES__TLS_KEY": "secrets/devices.key",
+            }
         if role == 1:
-            return {}
-        variables = {
-            "SECEMB_DEVICES__OPEN_ENROLMENT": "true",
+            return variables
+        variables |= {
+            "SECEMB_DEVICES__OPEN_ENROLMENT": "true" if self._open_enrolment else "false",
             "SECEMB_ROUNDS__EVALUATE_EVERY": str(self._evaluate_every),
         }
         if self.peer_via is not None:
@@ -100,6 +129,8 @@ class Pair:
         for server in self.servers:
             at = Addresses(host=HERE, bind=HERE, port=server.port, peer_bind=HERE, peer_port=peer_port)
             server.operator_token = install(server.folder, server.role, at).operator_token
+        if self.trust is not None:
+            self._add_certificate(self.trust)
         if identity is not None:
             write_file(ServerDirectory(second.folder).relay_identity, private_pem(identity), mode=SECRET)
         if relayed:
@@ -111,3 +142,11 @@ class Pair:
             path = self._folder / f"{mine.role}.pair.json"
             path.write_text(dump(export_pair(mine.folder)))
             import_pair(other.folder, path, replace=False)
+
+    def _add_certificate(self, trust: Path) -> None:
+        """Give both servers one certificate for this machine, and write it to the file that devices trust."""
+        identity = make_identity(HERE)
+        write_file(trust, identity.certificate)
+        for server in self.servers:
+            write_file(server.folder / "tls" / "devices.crt", identity.certificate)
+            write_file(server.folder / "secrets" / "devices.key", identity.key, mode=SECRET)

@@ -3,10 +3,12 @@
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from random import SystemRandom
@@ -21,10 +23,11 @@ _FOR_SERVICES = range(15_000, 32_000)
 
 def free_ports(count: int, among: Sequence[int] = _FOR_SERVICES) -> list[int]:
     """Return different free ports, in random order."""
-    return list(islice(filter(_is_free, SystemRandom().sample(among, len(among))), count))
+    return list(islice(filter(is_free, SystemRandom().sample(among, len(among))), count))
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
+    """Tell whether a server can listen on this port."""
     with socket.socket() as probe:
         # As servers do: closed connections do not block a port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -59,9 +62,9 @@ def processor_seconds(pid: int) -> float:
 class Service:
     """One server and its process."""
 
-    def __init__(self, role: int, folder: Path, port: int) -> None:
-        self.role, self.folder, self.port = role, folder, port
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(self, role: int, folder: Path, port: int, *, trust: Path | None = None) -> None:
+        self.role, self.folder, self.port, self._trust = role, folder, port, trust
+        self.url = f"{'http' if trust is None else 'https'}://{HERE}:{port}"
         self.operator_token = ""
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -76,6 +79,11 @@ class Service:
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid
+
+    @cached_property
+    def verify(self) -> ssl.SSLContext | bool:
+        """Return what an HTTP client checks this server's certificate with."""
+        return True if self._trust is None else ssl.create_default_context(cafile=self._trust)
 
     def launch(self, variables: dict[str, str]) -> None:
         """Start the process in its own session: Ctrl-C at the terminal does not reach it, the parent stops it."""
@@ -100,7 +108,7 @@ class Service:
     def answers(self, path: str) -> bool:
         """Tell whether the server answers 200 at this path."""
         try:
-            return httpx.get(self.url + path, timeout=5, trust_env=False).status_code == 200
+            return httpx.get(self.url + path, timeout=5, trust_env=False, verify=self.verify).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -123,12 +131,13 @@ class Service:
     def ask(self, path: str) -> Any:
         """Return an answer of the operator API."""
         headers = {"authorization": f"Bearer {self.operator_token}"}
-        answer = httpx.get(f"{self.url}/v1/operator/{path}", headers=headers, timeout=_ASK_SECONDS, trust_env=False)
+        url = f"{self.url}/v1/operator/{path}"
+        answer = httpx.get(url, headers=headers, timeout=_ASK_SECONDS, trust_env=False, verify=self.verify)
         return answer.raise_for_status().json()
 
     def usage(self) -> Usage:
         """Read the process's statistics and its metrics; needs /proc."""
-        text = httpx.get(f"{self.url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
+        text = httpx.get(f"{self.url}/metrics", timeout=_ASK_SECONDS, trust_env=False, verify=self.verify).text
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
         operations = {name: float(seconds) for name, seconds in kernel}

@@ -1,4 +1,4 @@
-"""The rounds of a demonstration as both operators see them: counts, times and digests, nothing about a device."""
+"""The rounds of a local pair as both operators see them: counts, times and digests, nothing about a device."""
 
 import asyncio
 import json
@@ -45,6 +45,7 @@ class RoundWatcher:
                 base_url=f"{server.url}/v1",
                 headers={"authorization": f"Bearer {server.operator_token}"},
                 trust_env=False,
+                verify=server.verify,
                 timeout=30.0,
             )
             for server in pair.servers
@@ -54,6 +55,15 @@ class RoundWatcher:
         """Close the connections."""
         for client in self._clients:
             await client.aclose()
+
+    async def newest(self) -> dict[str, Any] | None:
+        """Return server 0's newest round, if it has one."""
+        try:
+            answer = await self._clients[0].get("/operator/rounds", params={"limit": 1})
+        except httpx.TransportError:
+            return None
+        found: list[dict[str, Any]] = answer.raise_for_status().json()
+        return found[0] if found else None
 
     async def until_open(self, number: int) -> None:
         """Wait until both servers announce this round."""

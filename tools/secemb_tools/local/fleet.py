@@ -1,23 +1,24 @@
-"""Simulated devices over HTTP: the SDK as an app uses it, a few hundred times in one process."""
+"""Simulated devices over HTTP: the SDK as an app uses it, up to a few hundred times in one process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secemb_sdk import Contributed, Device, Dropped, Policy
+from secemb_sdk import Contributed, Device, Dropped, Outcome, Policy
 from secemb_sdk.context import Context
 from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
+from secemb_tools.local.pair import Pair
 from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
 
 _LONGEST_PAUSE = 0.3  # seconds before a refused device retries
-# Devices of a demonstration have no timing to hide, and someone is waiting.
+# Simulated devices have no timing to hide, and someone is waiting.
 _POLICY = Policy(pace_seconds=0.0, seconds=60.0)
 
 
@@ -33,36 +34,33 @@ class Participation:
 class Fleet:
     """All devices; each has its own home, which is open while the device takes part."""
 
-    def __init__(
-        self, world: World, urls: tuple[str, str], folder: Path, connections: list[HttpTransport], way: Transport
-    ) -> None:
-        self._world, self._urls, self._folder, self._connections, self._way = world, urls, folder, connections, way
+    def __init__(self, world: World, pair: Pair, folder: Path, *, way: Transport, seats: Sequence["Seat"]) -> None:
+        self._world, self._urls, self._folder, self._way, self._seats = world, pair.urls, folder, way, seats
 
-    async def take_part(self, number: int) -> Participation:
-        """Let every device of this round's cohort take part, all at once."""
+    async def take_part(self, people: Sequence[int], *, patient: bool = True) -> Participation:
+        """Let these people's devices take part, all at once; a patient device retries until a round admits it."""
         found = Participation()
-        people = self._world.schedule.people_of(number).tolist()
         try:
             async with asyncio.TaskGroup() as group:
-                for person, connection in zip(people, self._connections, strict=True):
-                    group.create_task(self._one(person, connection, found))
+                for person, seat in zip(people, self._seats, strict=False):
+                    group.create_task(self._one(person, seat, found, patient=patient))
         except ExceptionGroup as several:
             raise several.exceptions[0] from None  # the others have the same cause
         return found
 
-    async def _one(self, person: int, connection: HttpTransport, found: Participation) -> None:
-        context = await asyncio.to_thread(self._open, person)
+    async def _one(self, person: int, seat: "Seat", found: Participation, *, patient: bool) -> None:
+        context = await asyncio.to_thread(self._open, person, seat.token)
         try:
-            outcome = await _contribute(Device(context, connection))
+            outcome = await _contribute(Device(context, seat.connection), patient=patient)
         finally:
             context.vault.close()
-        if isinstance(outcome, Dropped):
-            found.dropped += 1
-        else:
+        if isinstance(outcome, Contributed):
             found.receipts.append(outcome.receipt)
             found.troubled += outcome.trouble is not None
+        else:
+            found.dropped += 1
 
-    def _open(self, person: int) -> Context:
+    def _open(self, person: int, token: str | None) -> Context:
         """Open a device's home; the first time, log its owner's ratings."""
         world, task_id = self._world, self._world.task.task_id
         home = Home(self._folder / f"device{person}", FileCipher(None))
@@ -73,6 +71,7 @@ class Fleet:
         return Context(
             vault=vault,
             task_id=task_id,
+            token=token,
             policy=_POLICY,
             model=world.model_of(person),
             epochs=world.epochs,
@@ -81,19 +80,30 @@ class Fleet:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """What one device of a round needs: a connection, and a token unless enrolment is open."""
+
+    connection: HttpTransport
+    token: str | None = field(default=None, repr=False)
+
+
 @asynccontextmanager
-async def fleet_of(world: World, urls: tuple[str, str], folder: Path, way: Transport) -> AsyncIterator[Fleet]:
-    """Create a fleet with as many connections as a round has devices."""
+async def fleet_of(
+    world: World, pair: Pair, folder: Path, way: Transport, tokens: Sequence[str | None] = ()
+) -> AsyncIterator[Fleet]:
+    """Create a fleet with as many seats as there are tokens, or as a round has devices if enrolment is open."""
     async with AsyncExitStack() as stack:
-        connections = [HttpTransport(urls) for _ in range(world.task.cohort)]
-        for connection in connections:
-            stack.push_async_callback(connection.aclose)
-        yield Fleet(world, urls, folder, connections, way)
+        seats = []
+        for token in tokens or [None] * world.task.cohort:
+            seats.append(Seat(HttpTransport(pair.urls, trust=pair.trust), token))
+            stack.push_async_callback(seats[-1].connection.aclose)
+        yield Fleet(world, pair, folder, way=way, seats=seats)
 
 
-async def _contribute(device: Device) -> Contributed | Dropped:
+async def _contribute(device: Device, *, patient: bool) -> Outcome:
     while True:
         outcome = await device.contribute()
-        if isinstance(outcome, Contributed | Dropped):
+        if isinstance(outcome, Contributed | Dropped) or not patient:
             return outcome
         await asyncio.sleep(min(outcome.seconds, _LONGEST_PAUSE))

@@ -1,0 +1,183 @@
+"""How a program connects to a local pair: addresses, task and token, as text, as JSON and as a program to run."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from typing_extensions import TypedDict
+
+from secemb_sdk.home.files import write_file
+from secemb_sdk.models import registry
+from secemb_tools.local import Pair
+from secemb_tools.simulation.scenario import ScenarioWorld
+
+PAGE = "/ui"  # the operator's page on each server
+PROGRAM = "device.py"
+_EXAMPLES = (5.0, 4.0, 4.0, 2.0, 1.0)  # the ratings that the program gives to a few items
+
+
+class Facts(TypedDict):
+    """A local pair, and what a device needs to take part in its rounds."""
+
+    servers: list[str]
+    task_id: str
+    token: str | None  # None: enrolment is open
+    trust: str | None  # a certificate (PEM); None: the addresses are plain HTTP on this machine
+    model: str
+    items: int
+    cohort: int
+    catalogue: str | None  # a CSV file with the items' titles
+    program: str  # a device in a few lines, ready to run
+    operator_tokens: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """A pair that runs, and the files beside it."""
+
+    world: ScenarioWorld
+    pair: Pair
+    folder: Path
+    token: str | None = field(default=None, repr=False)
+
+    def write_files(self) -> None:
+        """Write the program, the token, and what the catalogue and the model need."""
+        ratings = self.world.ratings
+        if ratings.catalogue.titles:
+            ratings.catalogue.write(self._catalogue)
+        if self._needs_features:
+            np.save(self._features, ratings.item_features)
+        if self.token is not None:
+            write_file(self._token, self.token.encode())
+        write_file(self.folder / PROGRAM, self.program().encode())
+
+    def facts(self) -> Facts:
+        """Return everything as plain data."""
+        trust = self.pair.trust
+        return {
+            "servers": list(self.pair.urls),
+            "task_id": self.pair.task.task_id.hex(),
+            "token": self.token,
+            "trust": None if trust is None else str(trust),
+            "model": self.world.scenario.model,
+            "items": self.pair.task.items,
+            "cohort": self.pair.task.cohort,
+            "catalogue": str(self._catalogue) if self._catalogue.exists() else None,
+            "program": str(self.folder / PROGRAM),
+            "operator_tokens": [server.operator_token for server in self.pair.servers],
+        }
+
+    def program(self) -> str:
+        """Return a device in a few lines: it rates, takes part in a round and recommends."""
+        first, second = self.pair.urls
+        arguments = [
+            f'home="{self.folder / "device"}",  # any directory of its own; this one is deleted at the end',
+            f'servers=("{first}", "{second}"),',
+            f'task="{self.pair.task.task_id.hex()}",',
+            *([] if self.token is None else [f'token="{self.token}",']),
+            *([] if self.pair.trust is None else [f'trust="{self.pair.trust}",']),
+            *self._model_argument(),
+        ]
+        inner = "\n".join(f"        {line}" for line in arguments)
+        return _PROGRAM.format(imports=self._imports(), arguments=inner, ratings=self._ratings())
+
+    def show(self, console: Console) -> None:
+        """Print addresses, tokens and the program."""
+        for server in self.pair.servers:
+            console.print(f"server {server.role}    {server.url}", soft_wrap=True)
+        console.print(f"task        {self.pair.task.task_id.hex()}", soft_wrap=True)
+        if self.token is not None:
+            console.print(f"token       {self.token}", soft_wrap=True)
+        if self.pair.trust is not None:
+            console.print(f"trust       {self.pair.trust}", soft_wrap=True)
+        items = f"items       0 to {self.pair.task.items - 1:,}"
+        console.print(items + (f", titles in {self._catalogue}" if self._catalogue.exists() else ""), soft_wrap=True)
+        for server in self.pair.servers:
+            console.print(f"operator    {server.url}{PAGE}  token {server.operator_token}", soft_wrap=True)
+        console.print(f"\nA device in Python; `python {self.folder / PROGRAM}` runs it:\n", soft_wrap=True)
+        console.print(self.program(), soft_wrap=True, markup=False)
+        console.print("Without Python:\n", soft_wrap=True)
+        for line in self._commands():
+            console.print(f"  {line}", soft_wrap=True, markup=False)
+
+    def _commands(self) -> list[str]:
+        first, second = self.pair.urls
+        task, trust = self.pair.task.task_id.hex(), self.pair.trust
+        authority = "" if trust is None else f"--cacert {trust} "
+        operator = self.pair.servers[0].operator_token
+        commands = [
+            f"curl {authority}{first}/v1/tasks/{task}",
+            f"curl {authority}-H 'authorization: Bearer {operator}' '{first}/v1/operator/rounds?limit=1'",
+        ]
+        if trust is None:  # the command has no option for certificates
+            token = "" if self.token is None else f" --token-file {self._token}"
+            commands.append(
+                f"secemb device join {self.folder / 'mine'} --server0 {first} --server1 {second} --task {task}{token}"
+            )
+        return commands
+
+    @property
+    def _needs_features(self) -> bool:
+        return registry.find(self.world.scenario.model).needs_features
+
+    @property
+    def _catalogue(self) -> Path:
+        return self.folder / "catalogue.csv"
+
+    @property
+    def _token(self) -> Path:
+        return self.folder / "token"
+
+    @property
+    def _features(self) -> Path:
+        return self.folder / "item_features.npy"
+
+    def _imports(self) -> str:
+        if self.world.scenario.model == "mf":
+            return ""
+        names = "KnownFeatures, find" if self._needs_features else "find"
+        return ("import numpy\n" if self._needs_features else "") + f"from secemb_sdk.models.registry import {names}\n"
+
+    def _model_argument(self) -> list[str]:
+        scenario = self.world.scenario
+        if scenario.model == "mf":
+            return []
+        if not self._needs_features:
+            return [f'model=find("{scenario.model}").make(dimension={scenario.dimension}),']
+        person = f"numpy.zeros({self.world.ratings.user_features.shape[1]}, numpy.uint8)"
+        return [
+            f'model=find("{scenario.model}").make(',
+            f"    dimension={scenario.dimension},",
+            f'    features=KnownFeatures({person}, numpy.load("{self._features}").__getitem__),',
+            "),",
+        ]
+
+    def _ratings(self) -> str:
+        """Return a few ratings of well-known items: those that most people have rated."""
+        known = np.argsort(-np.bincount(self.world.ratings.items, minlength=self.pair.task.items), kind="stable")
+        pairs = zip(known.tolist(), _EXAMPLES, strict=False)
+        return "{" + ", ".join(f"{item}: {rating}" for item, rating in pairs) + "}"
+
+
+_PROGRAM = """\
+import asyncio
+
+{imports}from secemb_sdk import Contributed, Device
+
+
+async def main() -> None:
+    async with Device.open(
+{arguments}
+    ) as device:
+        device.log_many({ratings})  # item: rating from 1 to 5
+        while not isinstance(outcome := await device.contribute(), Contributed):
+            print(outcome)
+            await asyncio.sleep(outcome.seconds)
+        print(outcome.receipt)
+        await asyncio.sleep(1)  # the servers publish the next version of the model
+        print(await device.recommend(k=5))
+
+
+asyncio.run(main())
+"""

@@ -1,0 +1,101 @@
+"""`secemb dev`: two servers on this machine, and helper devices that let one real device finish a round."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from secemb_party.settings import load_settings
+from secemb_tools import output
+from secemb_tools.dev.connection import Connection
+from secemb_tools.dev.helper_devices import Helpers, with_rounds_to_go
+from secemb_tools.errors import OperationError
+from secemb_tools.local import Pair
+from secemb_tools.local.foreground import stopped_by_signals, workspace
+from secemb_tools.local.process import is_free
+from secemb_tools.operate.tokens import create
+from secemb_tools.simulation.scenario import MADE_UP, ScenarioWorld
+
+_PREFIX = "secemb-dev-"
+_OWN = "yours"  # the name of the developer's token
+_PORTS = 3  # of the two servers, and of the channel between them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevOptions:
+    """What to run."""
+
+    world: ScenarioWorld
+    warm_up: int = 0  # rounds by helpers alone, before anyone joins
+    port: int | None = None  # of server 0; the two next ones are used too. None: free ones
+    tls: bool = False
+    as_json: bool = False
+
+
+def run(options: DevOptions) -> int:
+    """Run the pair until Ctrl-C, which is its usual end: the exit code is 0."""
+    console = Console(stderr=options.as_json, highlight=False)
+    try:
+        asyncio.run(stopped_by_signals(_serve(console, options)))
+    except asyncio.CancelledError:
+        console.print("Stopped. Both servers have ended and all files are removed.")
+    return 0
+
+
+async def _serve(console: Console, options: DevOptions) -> None:
+    world = replace(options.world, task=with_rounds_to_go(options.world.task))
+    with workspace(_PREFIX) as folder:
+        pair = Pair(
+            folder,
+            world.task,
+            evaluate_every=world.scenario.evaluate_every,
+            identity=world.relay_identity,
+            ports=_ports(options.port),
+            open_enrolment=False,
+            tls=options.tls,
+        )
+        own, *others = await _tokens(pair.servers[0].folder, helpers=world.task.cohort)
+        try:
+            for pause in pair.starting():
+                await asyncio.sleep(pause)
+            helpers = Helpers(world=world, pair=pair, folder=folder / "helpers", tokens=others)
+            if options.warm_up:
+                console.print(f"{options.warm_up} rounds of helpers alone, so that there is something to recommend")
+                await pair.supervise(helpers.warm_up(options.warm_up))
+            _introduce(console, Connection(world=world, pair=pair, folder=folder, token=own), options)
+            await pair.supervise(helpers.help(lambda words: console.print(words, soft_wrap=True)))
+        finally:
+            pair.stop()
+
+
+def _introduce(console: Console, connection: Connection, options: DevOptions) -> None:
+    connection.write_files()
+    scenario, cohort = connection.world.scenario, connection.world.task.cohort
+    whose = "made-up ratings" if scenario.data == MADE_UP else f"ratings of {scenario.data}"
+    console.print(
+        f"[bold]Two servers on this machine, for your device.[/bold] A round has {cohort} devices: {cohort - 1} "
+        f"helpers with {whose} join as soon as yours has joined.\n",
+    )
+    connection.show(console)
+    console.print("\nEach round prints a line. Ctrl-C ends both servers and removes all files.")
+    if options.as_json:
+        output.show_json(connection.facts())
+
+
+async def _tokens(folder: Path, *, helpers: int) -> list[str]:
+    """Add enrolment tokens, the developer's first, to the ledger of server 0, which is not running yet."""
+    settings = load_settings(folder / "secemb.toml", {})
+    made = await create(settings, [_OWN, *(f"helper {number}" for number in range(helpers))])
+    return [one["token"] for one in made]
+
+
+def _ports(first: int | None) -> Sequence[int]:
+    if first is None:
+        return ()
+    ports = range(first, first + _PORTS)
+    for port in ports:
+        if not is_free(port):
+            raise OperationError(f"port {port} is in use; choose another --port, with the two after it free")
+    return ports
