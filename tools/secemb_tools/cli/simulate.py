@@ -42,9 +42,7 @@ def demo(
     model: Model = "mf",
     seed: Seed = 1,
     transport: TransportOption = Transport.RELAYED,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Then keep both servers running for a device of yours, until Ctrl-C.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Then keep serving a device of yours until Ctrl-C.")] = False,
     out: Annotated[Path, typer.Option(help="The report to write.")] = Path("build/demo.html"),
     json: AsJson = False,
 ) -> None:

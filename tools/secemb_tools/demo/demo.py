@@ -16,7 +16,7 @@ from secemb_tools.demo.report import render_report
 from secemb_tools.demo.result import DemoResult, show
 from secemb_tools.demo.run import DemoRun
 from secemb_tools.dev.connection import PAGE, Connection
-from secemb_tools.dev.helper_devices import Helpers, with_rounds_to_go
+from secemb_tools.dev.participants import Helpers, with_rounds_to_go
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
 from secemb_tools.local.foreground import stopped_by_signals, workspace

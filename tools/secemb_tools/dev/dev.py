@@ -10,7 +10,7 @@ from rich.console import Console
 from secemb_party.settings import load_settings
 from secemb_tools import output
 from secemb_tools.dev.connection import Connection
-from secemb_tools.dev.helper_devices import Helpers, with_rounds_to_go
+from secemb_tools.dev.participants import Helpers, with_rounds_to_go
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
 from secemb_tools.local.foreground import stopped_by_signals, workspace
