@@ -56,10 +56,13 @@ class MatrixFactorisation:
             float(squares + penalty), self._by_row(errors, rows, private), np.zeros(0, np.float32), 2 * by_private
         )
 
-    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
+    def record_gradients(
+        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
+    ) -> tuple[Floats, Floats, Floats]:
         """Return what each rating alone gives: every number follows from one row, one rating and the private part."""
         errors = self.scores(rows, dense, private, ratings.items) - ratings.values
-        return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32)
+        by_private: Floats = 2 * (errors[:, np.newaxis] * _with_one(rows) + self._penalty * private)
+        return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32), by_private
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return the predicted ratings."""

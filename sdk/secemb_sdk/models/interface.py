@@ -65,9 +65,12 @@ class Model(Protocol):
 class RecordModel(Protocol):
     """A model that finds the gradients of many ratings at once, each as if it were the only one."""
 
-    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
-        """Return the gradients of each rating's own loss: by its row (n, row width), by the dense part (n, dense size).
+    def record_gradients(
+        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return the gradients of each rating's own loss: by its row, by the dense part and by the private part.
 
-        Each line depends on its own rating alone, to the last bit: where the unit of privacy is a record, the promise
-        rests on it. A model that cannot do this leaves the method out, and is asked for one rating at a time.
+        Shapes: (n, row width), (n, dense size), (n, private size). Each line depends on its own rating alone, to the
+        last bit: where the unit of privacy is a record, the promise rests on it. A model that cannot do this leaves the
+        method out, and is asked for one rating at a time.
         """

@@ -1,5 +1,6 @@
 """One round of training on a device: the update, clipped as its task requires, and the next private part."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -16,6 +17,7 @@ from secemb_shared.secure_sum import SUM_RING
 
 Doubles = npt.NDArray[np.float64]
 
+_TOGETHER = 1 << 18  # numbers of gradients that are found at once: 4 MB
 _IN_CACHE = 1 << 16  # numbers of gradients that are cut at once: they stay in the cache of one core
 
 
@@ -52,19 +54,35 @@ def clip_update(rows: Floats, dense: Floats, clip: Clip) -> tuple[Doubles, Doubl
     return _numbers(by_row, clip), _numbers(by_dense, clip)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordUpdate:
+    """What a device's ratings add up to, each within the limits."""
+
+    rows: Doubles = field(repr=False)  # (n, row width)
+    dense: Doubles = field(repr=False)  # (dense size,)
+    private: Floats = field(repr=False)  # (private size,), the gradient; it stays on the device and is not clipped
+    trouble: str | None = None  # the name of an error, if there is a rating that cannot be learned from
+
+
 def clip_records(
     model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
-) -> tuple[Doubles, Doubles]:
+) -> RecordUpdate:
     """Return the sum over a device's ratings of what each alone adds, each within the limits.
 
     The gradient of each rating is computed by itself, so a penalty that a model counts once per device counts here once
     per rating. A rating that cannot be learned from adds nothing and takes nothing from the others: if it suppressed
     the whole update, one rating could change more than its clip.
     """
-    by_row, by_dense = _steps_together(model, rows, dense, private, ratings, clip) or _steps_one_by_one(
-        model, rows, dense, private, ratings, clip
-    )
-    return _numbers(by_row, clip), _numbers(by_dense, clip)
+    found = _records_together(model, rows, dense, private, ratings, clip)
+    if found is None:
+        found = _records_one_by_one(model, rows, dense, private, ratings, clip)
+    # In the order of the items: where a round places them must not change the sum's last bits.
+    with np.errstate(all="ignore"):
+        by_private: Floats = found.by_private[np.argsort(ratings.items)].sum(axis=0)
+        if not np.isfinite(by_private * by_private).all():  # Adam needs the squares
+            found.trouble = found.trouble or NotFiniteLossError.__name__
+    by_row, by_dense = _numbers(found.by_row, clip), _numbers(found.by_dense, clip)
+    return RecordUpdate(rows=by_row, dense=by_dense, private=by_private, trouble=found.trouble)
 
 
 def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
@@ -73,51 +91,75 @@ def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
     return steps / 2.0**SUM_RING.fraction_bits
 
 
-def _steps_together(
+@dataclass(slots=True, kw_only=True, eq=False)
+class _Records:
+    by_row: Steps  # (n, row width)
+    by_dense: Steps  # (dense size,), the sum
+    by_private: Floats  # (n, private size)
+    trouble: str | None = None
+
+    @classmethod
+    def zeros(cls, rows: Floats, dense: Floats, private: Floats) -> Self:
+        by_private = np.zeros((len(rows), private.size), np.float32)
+        return cls(
+            by_row=np.zeros(rows.shape, np.int64), by_dense=np.zeros(dense.shape, np.int64), by_private=by_private
+        )
+
+
+def _records_together(
     model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
-) -> tuple[Steps, Steps] | None:
-    """Return the sums of what each rating adds, from all gradients at once; None if the model cannot give them."""
+) -> _Records | None:
+    """Return what the ratings add, from many gradients at once; None if the model cannot give them."""
     if not isinstance(model, RecordModel):
         return None
-    try:
-        with np.errstate(all="ignore"):  # what overflows is left out below
-            by_row, by_dense = model.record_gradients(rows, dense, private, ratings)
-    except Exception:  # one rating may be the reason: ask for each alone
-        return None
-    if not (np.isfinite(by_row).all() and np.isfinite(by_dense).all()):
-        usable = np.isfinite(np.concatenate([by_row, by_dense], axis=1)).all(axis=1, keepdims=True)
-        by_row, by_dense = (np.where(usable, part, np.float32(0)) for part in (by_row, by_dense))
-    row_steps, dense_steps = np.empty(rows.shape, dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
-    step = max(1, _IN_CACHE // (rows.shape[1] + dense.size))
-    for some in (slice(first, first + step) for first in range(0, len(rows), step)):
-        row_steps[some], shared = _cut_each(by_row[some], by_dense[some], clip)
-        dense_steps += shared.sum(axis=0)
-    return row_steps, dense_steps
+    found = _Records.zeros(rows, dense, private)
+    for some in _slices(len(rows), _TOGETHER // (rows.shape[1] + dense.size)):
+        try:
+            with np.errstate(all="ignore"):  # what overflows is left out below
+                by_row, by_dense, by_private = model.record_gradients(rows[some], dense, private, _only(ratings, some))
+        except Exception:  # one rating may be the reason: ask for each alone
+            return None
+        found.by_private[some] = by_private
+        for few in _slices(len(by_row), _IN_CACHE // (rows.shape[1] + dense.size)):
+            try:
+                row_steps, dense_steps = _cut_each(by_row[few], by_dense[few], clip)
+            except NotFiniteError:
+                row_steps, dense_steps = _cut_each(*_only_finite(by_row[few], by_dense[few]), clip)
+                found.trouble = NotFiniteLossError.__name__
+            found.by_row[some][few] = row_steps
+            found.by_dense += dense_steps.sum(axis=0)
+    return found
 
 
-def _steps_one_by_one(
+def _records_one_by_one(
     model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
-) -> tuple[Steps, Steps]:
-    by_row, by_dense = np.zeros(rows.shape, dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
-    for place in range(ratings.items.size):
-        own_row, own_dense = _steps_of_one(model, rows, dense, private, ratings, place, clip)
-        by_row[place] += own_row
-        by_dense += own_dense
+) -> _Records:
+    found = _Records.zeros(rows, dense, private)
+    for one in _slices(len(rows), 1):
+        try:
+            with np.errstate(all="ignore"):  # an overflow is refused when its norm is computed
+                alone = model.gradients(rows[one], dense, private, _only(ratings, one))
+            by_row, by_dense = _cut(alone.rows, alone.dense, clip)
+            found.by_row[one], found.by_private[one] = by_row, alone.private
+            found.by_dense += by_dense
+        except Exception as error:  # an app's own model may fail in any way, which must not affect the other ratings
+            found.trouble = type(error).__name__
+    return found
+
+
+def _slices(count: int, step: int) -> Iterator[slice]:
+    return (slice(first, first + max(1, step)) for first in range(0, count, max(1, step)))
+
+
+def _only_finite(by_row: Floats, by_dense: Floats) -> tuple[Floats, Floats]:
+    """Return the gradients with zeros in place of those that are not finite."""
+    usable = np.isfinite(np.concatenate([by_row, by_dense], axis=1)).all(axis=1, keepdims=True)
+    by_row, by_dense = (np.where(usable, part, np.float32(0)) for part in (by_row, by_dense))
     return by_row, by_dense
 
 
-def _steps_of_one(
-    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, place: int, clip: Clip
-) -> tuple[Steps, Steps]:
-    """Return what one rating adds to its row and to the dense part; zeros if anything fails."""
-    one = slice(place, place + 1)
-    try:
-        with np.errstate(all="ignore"):  # an overflow is refused when its norm is computed
-            found = model.gradients(rows[one], dense, private, Ratings(ratings.items[one], ratings.values[one]))
-        by_row, by_dense = _cut(found.rows, found.dense, clip)
-        return by_row.reshape(rows.shape[1:]), by_dense.reshape(dense.shape)
-    except Exception:  # an app's own model may fail in any way, which must not affect the other ratings
-        return np.zeros(rows.shape[1:], dtype=np.int64), np.zeros(dense.shape, dtype=np.int64)
+def _only(ratings: Ratings, some: slice) -> Ratings:
+    return Ratings(ratings.items[some], ratings.values[some])
 
 
 def _cut(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:

@@ -115,13 +115,12 @@ def _learn(
     """Return the updates within the task's limits, the private part after the round, and the name of an error."""
     rate, clip = context.rate_for(task), Clip.of(task)
     if clip is not None and clip.unit == RECORD:
-        update = _fit(clip_records(model, rows, dense, private.values, ratings, clip), task)
-        try:
-            moved = learn(model, private, rows, dense, ratings, rate=rate)[2]
-        except Exception as error:
+        found = clip_records(model, rows, dense, private.values, ratings, clip)
+        update = _fit((found.rows, found.dense), task)
+        if found.trouble is not None:
             # One rating that cannot be learned from must not suppress the others: the update stands without it.
-            return *update, private, type(error).__name__
-        return *update, moved, None
+            return *update, private, found.trouble
+        return *update, private.step(found.private, rate=rate), None
     by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=context.epochs)
     if clip is None:
         return *_fit((by_row, by_dense), task), moved, None

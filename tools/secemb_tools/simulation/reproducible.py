@@ -49,16 +49,13 @@ class Reproducible:
         found = self.model.gradients(rows[order], dense, private, _in_order(ratings, order))
         return Gradients(found.loss, _put_back(found.rows, order), found.dense, found.private)
 
-    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
-        """Return what each rating alone gives. Models in torch may give other last bits than on a device."""
-        if self._record_model is not None:  # it looks at each rating alone: the order does not matter
-            return self._record_model.record_gradients(rows, dense, private, ratings)
-        gradients_of_each = getattr(self.model, "gradients_of_each", None)
-        if gradients_of_each is None:
+    def record_gradients(
+        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return what each rating alone gives: their order does not matter."""
+        if self._record_model is None:
             raise ModelError("this model is asked for one rating at a time")
-        order = np.argsort(ratings.items)
-        by_row, by_dense = gradients_of_each(rows[order], dense, private, _in_order(ratings, order))
-        return _put_back(by_row, order), _put_back(by_dense, order)
+        return self._record_model.record_gradients(rows, dense, private, ratings)
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return the scores, computed one by one: the width of a matrix may change the last bit of a product."""

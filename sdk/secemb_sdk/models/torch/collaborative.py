@@ -5,15 +5,17 @@
 An item's row is q, q′ and its bias; the private part is p, p′ and the person's bias.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from secemb_sdk.models.factorisation import MIDDLE
+from secemb_sdk.models.interface import Floats, Ratings
 from secemb_sdk.models.torch.base import Tensors
-from secemb_sdk.models.torch.rating import RatingModel
+from secemb_sdk.models.torch.records import Arrays, RecordRatingModel, Slopes, multiply, outer
 
 
-class NeuralCollaborativeFiltering(RatingModel):
+class NeuralCollaborativeFiltering(RecordRatingModel):
     """NCF with the layers of the paper."""
 
     def __init__(
@@ -50,3 +52,23 @@ class NeuralCollaborativeFiltering(RatingModel):
         hidden = torch.relu(hidden @ dense["second"] + dense["second_bias"])
         found = torch.cat([vectors * private["vector"], hidden], dim=1) @ dense["output"]
         return found + biases[:, 0] + (self._middle + private["bias"])
+
+    def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
+        """Return the gradients of each squared error, from the output back to the inputs."""
+        vectors, inputs, biases = np.split(rows, [self._dimension, 2 * self._dimension], axis=1)
+        of_person, of_item = np.split(dense["first"], 2)
+        of_vectors, of_hidden = np.split(dense["output"], [self._dimension])
+
+        from_person = multiply(private["input"][np.newaxis], of_person) + dense["first_bias"]
+        first = np.maximum(multiply(inputs, of_item) + from_person, 0)
+        second = np.maximum(multiply(first, dense["second"]) + dense["second_bias"], 0)
+        found = np.concatenate([vectors * private["vector"], second], axis=1)
+        scores = multiply(found, dense["output"][:, np.newaxis]) + biases + (self._middle + private["bias"])
+
+        slopes = 2 * (scores - ratings.values[:, np.newaxis])  # (n, 1), by the prediction
+        by_second = slopes * of_hidden * (second > 0)
+        by_first = multiply(by_second, dense["second"].T) * (first > 0)
+        both = np.concatenate([np.broadcast_to(private["input"], inputs.shape), inputs], axis=1)
+        by_row = slopes * (of_vectors * private["vector"]), multiply(by_first, of_item.T), slopes
+        by_dense = outer(both, by_first), by_first, outer(first, by_second), by_second, slopes * found
+        return by_row, by_dense, (slopes * of_vectors * vectors, multiply(by_first, of_person.T), slopes)
