@@ -1,6 +1,8 @@
 """Rounds that go wrong in one known way each, and how they end."""
 
 import math
+import secrets
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from secemb_party.ledger.schema import rounds
 from secemb_party.tickets import issue_ticket
 from secemb_sdk.round.upload import survey
 from secemb_server0.conductor import Abort, Advance, Finished, Open, Wait
+from secemb_shared.messages.measures import EvaluationSums
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 pytestmark = pytest.mark.asyncio
@@ -362,17 +365,41 @@ async def test_a_survey_says_how_many_items_devices_have() -> None:
 
 async def test_an_evaluation_says_how_good_the_model_is_for_the_fleet() -> None:
     async with a_pair(choose_kind=lambda _: EVALUATE) as pair:
-        # predictions, squared errors, absolute errors, rankings, hits, gains
-        await self_reports(pair, [[4.0, 4.0, 2.0, 1.0, 1.0, 0.5], [4.0, 14.0, 6.0, 1.0, 0.0, 0.0]])
+        devices = [
+            EvaluationSums(predictions=4.0, squared=4.0, absolute=2.0, rankings=1.0, hits=1.0, ndcg=0.5),
+            EvaluationSums(predictions=4.0, squared=14.0, absolute=6.0, rankings=1.0),
+        ]
+        await self_reports(pair, [one.numbers().tolist() for one in devices])
         (found,) = await results(pair)
-        assert found == {"round": 0, "rmse": math.sqrt(18 / 8), "mae": 1.0, "hit_rate": 0.5, "ndcg": 0.25}
+        assert found["rmse"] == math.sqrt(18 / 8)
+        assert [found[name] for name in ("round", "mae", "hit_rate", "ndcg")] == [0, 1.0, 0.5, 0.25]
+        assert EvaluationSums.read(found["sums"]).squared == 18.0
+        assert found["window"] == {"rounds": [0]} | {
+            name: figure for name, figure in found.items() if name not in ("round", "sums", "window")
+        }
+
+
+async def test_the_figures_of_the_fleet_come_from_a_window_of_evaluations() -> None:
+    async with a_pair(choose_kind=lambda number: SURVEY if number == 1 else EVALUATE, rounds=20) as pair:
+        squares = [100.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+        for number, squared in enumerate(squares):
+            if number == 1:
+                await self_reports(pair, [survey(np.ones(3, np.float32)).tolist()] * 2)
+            one = EvaluationSums(predictions=2.0, squared=squared, rankings=1.0)
+            await self_reports(pair, [one.numbers().tolist()] * 2)
+        found = (await results(pair))[-1]
+        assert found["round"] == 6
+        assert found["window"]["rounds"] == [2, 3, 4, 5, 6]
+        assert found["window"]["predictions"] == 5 * 2 * 2.0
+        assert found["window"]["rmse"] == pytest.approx(math.sqrt(15 / 10))
+        assert found["rmse"] == pytest.approx(math.sqrt(5 / 2))
 
 
 async def self_reports(pair: Pair, numbers: list[list[float]]) -> None:
     """Run a round in which devices hand in these numbers; the model stays as it is."""
     await pair.step()
     for number, values in enumerate(numbers):
-        device = a_device(pair, number)
+        device = a_device(pair, number, name=secrets.token_bytes(16))
         await device.join()
         device.write_sum(values)
         await device.take_part()
@@ -385,7 +412,7 @@ async def self_reports(pair: Pair, numbers: list[list[float]]) -> None:
     assert pair.line.broken == []
 
 
-async def results(pair: Pair) -> list[dict[str, object]]:
+async def results(pair: Pair) -> list[dict[str, Any]]:
     """Return the figures that server 0 has noted."""
     return [dict(one.data) for one in await pair.parties[0].ledger.events() if one.kind == "result"]
 

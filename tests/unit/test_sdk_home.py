@@ -68,7 +68,12 @@ UPLOAD: dict[str, Any] = {
     "update": (b"zero", b"one"),
     "marks": Marks((b"proof 0", b"proof 1"), b"receipt"),
 }
-SELECTION = Selection(items=np.array([4, 9], np.int64), values=np.array([1.5, np.nan], np.float32), unknown=0)
+SELECTION = Selection(
+    items=np.array([4, 9], np.int64),
+    values=np.array([1.5, np.nan], np.float32),
+    held_out=np.array([True, False]),
+    unknown=0,
+)
 STAGES: list[Stage] = [
     Intent(bytes(32)),
     Keyed(ticket=TICKET, seed=bytes(32), selection=SELECTION, keys_digest=KEY),

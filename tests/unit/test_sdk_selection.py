@@ -1,19 +1,16 @@
-"""What a device brings to a round, and what it measures there."""
+"""What a device brings to a round."""
 
-import math
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 import pytest
 from tests.unit.sessions import make_round, make_task
 
-from secemb_sdk.models import Floats, Model
 from secemb_sdk.round.selection import HoldOut, Selection, select
 from secemb_sdk.round.session import SeededBytes, session_id_of
-from secemb_sdk.round.upload import measure
+from secemb_shared.messages.measures import count_strangers
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
-from secemb_shared.randomness import Indices, secure_bytes
+from secemb_shared.randomness import secure_bytes
 
 # Seeds.
 
@@ -59,55 +56,38 @@ def test_each_kind_of_round_gets_its_own_items() -> None:
     assert {one.unknown for one in found.values()} == {len(ratings) - len(known)}
     assert set(found[TRAIN].items.tolist()) == known - held
     assert set(found[SURVEY].items.tolist()) == known
+    assert not any(one.held_out.any() for kind, one in found.items() if kind != EVALUATE)
     evaluated = found[EVALUATE]
-    rated = ~np.isnan(evaluated.values)
-    assert set(evaluated.items[rated].tolist()) <= held
-    assert rated[0]
-    assert not set(evaluated.items[~rated].tolist()) & known
-    assert evaluated.items.size <= 8
+    strangers = np.isnan(evaluated.values)
+    assert set(evaluated.items[evaluated.held_out].tolist()) <= held
+    assert not set(evaluated.items[strangers].tolist()) & known
+    assert set(evaluated.items[~strangers & ~evaluated.held_out].tolist()) <= known - held
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 3, 4, 8, 33, 90, 500])
+@pytest.mark.parametrize("rated", [1, 12, 3000])
+def test_an_evaluation_measures_with_half_of_its_room_at_most(capacity: int, rated: int) -> None:
+    round_ = replace(make_round(make_task(items=20_000, capacity=capacity)), kind=EVALUATE)
+    ratings = dict.fromkeys(range(rated), 4.0)
+    found = select(round_, ratings, HoldOut(key=bytes(32), fraction=0.5), secure_bytes)
+    held = sum(item in HoldOut(key=bytes(32), fraction=0.5) for item in ratings)
+    strangers = int(np.isnan(found.values).sum())
+    assert len(set(found.items.tolist())) == found.items.size <= capacity
+    if not held:
+        assert found.items.size == 0
+        return
+    assert strangers == min(100, capacity // 3) == count_strangers(capacity)
+    assert found.held_out.sum() == min(held, max(1, capacity // 2 - strangers))
+    assert found.items.size == min(capacity, int(found.held_out.sum()) + strangers + rated - held)
 
 
 def test_ratings_come_in_the_order_of_the_items_that_are_asked_for() -> None:
-    selection = Selection(items=np.array([9, 2, 5]), values=np.array([1, 2, 3], np.float32), unknown=0)
+    selection = Selection(
+        items=np.array([9, 2, 5]),
+        values=np.array([1, 2, 3], np.float32),
+        held_out=np.array([True, False, False]),
+        unknown=0,
+    )
     ratings = selection.ratings_of(np.array([5, 9]))
     assert ratings.values.tolist() == [3.0, 1.0]
-
-
-# Evaluations.
-
-
-class Scores:
-    """A model that scores each item with its row's first number."""
-
-    def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
-        return rows[:, 0]
-
-
-def measured(scores: list[float], values: list[float], *, placed: slice = slice(None)) -> list[float]:
-    items = np.arange(len(scores), dtype=np.int64) * 3
-    selection = Selection(items=items, values=np.array(values, np.float32), unknown=0)
-    rows = np.array(scores, np.float32)[placed, None]
-    none = np.zeros(0, np.float32)
-    model = cast(Model, Scores())
-    return [float(value) for value in measure(model, none, selection, items[placed], rows, none)]
-
-
-def test_errors_are_those_of_rated_items() -> None:
-    assert measured([3.0, 1.0, 9.0], [5.0, 2.0, math.nan])[:3] == [2.0, 5.0, 3.0]
-
-
-@pytest.mark.parametrize(("place", "hit"), [(0, True), (1, True), (9, True), (10, False), (15, False)])
-def test_a_hit_is_a_place_among_the_first_ten(place: int, hit: bool) -> None:
-    strangers = [2.0] * place + [0.0] * (20 - place)
-    gain = 1 / math.log2(place + 2) if hit else 0.0
-    assert measured([1.0, *strangers], [4.0, *[math.nan] * 20])[3:] == [1.0, float(hit), pytest.approx(gain)]
-
-
-def test_a_tie_is_no_advantage() -> None:
-    assert measured([1.0] * 12, [4.0, *[math.nan] * 11])[3:] == [1.0, 0.0, 0.0]
-
-
-def test_without_strangers_or_without_its_item_there_is_no_ranking() -> None:
-    assert measured([1.0], [4.0])[3:] == [0.0, 0.0, 0.0]
-    assert measured([1.0, 2.0], [4.0, math.nan], placed=slice(1, None))[3:] == [0.0, 0.0, 0.0]
-    assert measured([], []) == [0.0] * 6
+    assert selection.are_held_out(np.array([5, 9])).tolist() == [False, True]

@@ -10,8 +10,10 @@ from secemb_lab.party_round import PartyRound
 from secemb_party.evaluation import Share
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.errors import NotFiniteError, OutOfRangeError, PathSpentError, SpecError
-from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN, RoundSpec
+from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, SURVEY, TRAIN, RoundSpec
 from secemb_shared.secure_sum import SUM_RING
+
+SIZE = SUM_SIZES[SURVEY]
 
 
 def round_of(kind: str) -> RoundSpec:
@@ -31,7 +33,7 @@ def total(round_: RoundSpec, sessions: list[DeviceSession]) -> Share:
     return shares[0] + shares[1]
 
 
-@pytest.mark.parametrize(("kind", "size"), [(SURVEY, 1), (EVALUATE, 6)])
+@pytest.mark.parametrize(("kind", "size"), [(SURVEY, 13), (EVALUATE, 22)])
 def test_the_numbers_of_all_devices_add_up(kind: str, size: int) -> None:
     round_, values = round_of(kind), [np.arange(size) + 0.5 * number for number in range(4)]
     sessions = [DeviceSession(round_, ids(1, 2)) for _ in values]
@@ -55,7 +57,7 @@ def test_a_session_uploads_once(first: str, second: str) -> None:
     session = DeviceSession(round_of(SURVEY), ids(1))
     arguments = {
         "write_nothing": (),
-        "write_sums": (np.array([2.0]),),
+        "write_sums": (np.full(SIZE, 2.0),),
         "write": (ids(1), np.ones((1, session.round.task.row_width))),
     }
     messages = getattr(session, first)(*arguments[first])
@@ -67,9 +69,9 @@ def test_a_session_uploads_once(first: str, second: str) -> None:
 @pytest.mark.parametrize(
     ("values", "error"),
     [
-        (np.array([np.nan]), NotFiniteError),
-        (np.array([1e9]), OutOfRangeError),
-        (np.array([1.0, 2.0]), SpecError),
+        (np.full(SIZE, np.nan), NotFiniteError),
+        (np.full(SIZE, 1e9), OutOfRangeError),
+        (np.ones(SIZE + 1), SpecError),
         (np.array([]), SpecError),
         (np.array(1.0), SpecError),
     ],
@@ -80,7 +82,7 @@ def test_numbers_that_cannot_be_are_refused_before_the_path_is_spent(
     session = DeviceSession(round_of(SURVEY), ids(1))
     with pytest.raises(error):
         session.write_sums(values)
-    session.write_sums(np.array([3.0]))
+    session.write_sums(np.full(SIZE, 3.0))
 
 
 def test_a_training_round_has_no_numbers_to_add() -> None:
@@ -94,7 +96,7 @@ def test_the_same_random_bytes_give_the_same_messages() -> None:
     pairs = []
     for _ in range(2):
         session = DeviceSession(round_of(EVALUATE), ids(3, 4), random_bytes=seeded(5))
-        pairs.append((session.keys, session.write_sums(np.arange(6.0))))
+        pairs.append((session.keys, session.write_sums(np.arange(22.0))))
     assert pairs[0] == pairs[1]
 
 

@@ -160,9 +160,8 @@ def encode_stage(stage: Stage) -> Record:
             return Record({"stage": "wish"}, {"seed": seed})
         case Keyed():
             fields = {"stage": "keyed", **_ticket_fields(stage.ticket)}
-            items, values = stage.selection.items.astype("<i8"), stage.selection.values.astype("<f4")
             parts = {"seed": stage.seed, "digest": stage.keys_digest, _ROUTE: stage.ticket.route_state}
-            return Record(fields, parts | {"items": items.tobytes(), "values": values.tobytes()})
+            return Record(fields, parts | _selection_parts(stage.selection))
         case Written():
             fields = {"stage": "written", **_ticket_fields(stage.ticket), "trouble": stage.trouble}
             parts = {"session": stage.session_id, "update 0": stage.update[0], "update 1": stage.update[1]}
@@ -201,10 +200,19 @@ def export_stage(stage: Stage | None) -> dict[str, Any] | None:
             return {"stage": "update", "round": stage.ticket.round.decode("ascii")}
 
 
+def _selection_parts(selection: Selection) -> dict[str, bytes]:
+    return {
+        "items": selection.items.astype("<i8").tobytes(),
+        "values": selection.values.astype("<f4").tobytes(),
+        "held out": selection.held_out.tobytes(),
+    }
+
+
 def _decode_keyed(record: Record) -> Keyed:
     selection = Selection(
         items=np.frombuffer(record.parts["items"], "<i8").astype(np.int64),
         values=np.frombuffer(record.parts["values"], "<f4").astype(np.float32),
+        held_out=np.frombuffer(record.parts["held out"], np.bool_),
         unknown=0,  # counted in the ticket already
     )
     return Keyed(

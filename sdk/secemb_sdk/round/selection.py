@@ -2,7 +2,8 @@
 
     train      all that it has rated, except those it holds out
     survey     all that it has rated
-    evaluate   items that it holds out, and strangers: items it has not rated, to rank one of the others among
+    evaluate   items that it holds out; strangers: items it has not rated, to rank the others among; and with at least
+               half of the capacity items that it trains on, to solve its private part from
 
 If a round does not have room for all items, each session draws a new sample. Items outside the catalogue are left out
 and counted.
@@ -11,29 +12,47 @@ and counted.
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from secemb_sdk.models import Floats, Ratings
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.measures import count_strangers
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes, draw_below, sample
 
-MOST_STRANGERS = 100
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Selection:
     """Items and their owner's ratings. Private."""
 
-    items: Indices  # (n,) each once; in an evaluation the one to be ranked comes first
+    items: Indices  # (n,) each once
     values: Floats  # (n,) NaN for strangers
+    held_out: Mask  # (n,) what is only measured, and never learned from
     unknown: int  # items of this device that are not in the catalogue
 
     def ratings_of(self, items: Indices) -> Ratings:
         """Return the ratings of some of these items, in their order."""
+        return Ratings(items, self.values[self._places(items)])
+
+    def are_held_out(self, items: Indices) -> Mask:
+        """Tell which of some of these items are held out."""
+        return self.held_out[self._places(items)]
+
+    def _places(self, items: Indices) -> Indices:
         order = np.argsort(self.items)
-        return Ratings(items, self.values[order[np.searchsorted(self.items, items, sorter=order)]])
+        return order[np.searchsorted(self.items, items, sorter=order)]
+
+    @classmethod
+    def of(cls, ratings: Mapping[int, float], unknown: int) -> Self:
+        """Return a selection to learn from."""
+        items = np.fromiter(ratings.keys(), dtype=np.int64, count=len(ratings))
+        values = np.fromiter(ratings.values(), dtype=np.float32, count=len(ratings))
+        return cls(items=items, values=values, held_out=np.zeros(items.size, dtype=np.bool_), unknown=unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,24 +73,30 @@ def select(round_: RoundSpec, ratings: Mapping[int, float], hold_out: HoldOut, r
     known = {item: rating for item, rating in ratings.items() if item < round_.task.items}
     unknown = len(ratings) - len(known)
     if round_.kind == EVALUATE:
-        return _select_held_out(round_, known, unknown, hold_out, random_bytes)
+        return _select_to_measure(round_, known, unknown, hold_out, random_bytes)
     if round_.kind == TRAIN:
         known = {item: rating for item, rating in known.items() if item not in hold_out}
-    return _selection(known, unknown)
+    return Selection.of(known, unknown)
 
 
-def _select_held_out(
+def _select_to_measure(
     round_: RoundSpec, known: Mapping[int, float], unknown: int, hold_out: HoldOut, random_bytes: RandomBytes
 ) -> Selection:
     capacity = round_.task.capacity
-    count = min(MOST_STRANGERS, capacity // 2)
-    held = np.array([item for item in known if item in hold_out], dtype=np.int64)
-    held = sample(held, capacity - count, random_bytes)  # in random order: the first is the one to be ranked
-    strangers = _strangers(round_.task.items, count, known, random_bytes) if held.size else held
-    rated = _selection({int(item): known[int(item)] for item in held}, unknown)
-    unrated = np.full(strangers.size, np.nan, dtype=np.float32)
+    count = count_strangers(capacity)
+    chosen = np.array([item for item in known if item in hold_out], dtype=np.int64)
+    held = sample(chosen, max(1, capacity // 2 - count), random_bytes)
+    if not held.size:
+        return Selection.of({}, unknown)
+    strangers = _strangers(round_.task.items, count, known, random_bytes)
+    rest = np.array([item for item in known if item not in hold_out], dtype=np.int64)
+    trained = sample(rest, capacity - held.size - strangers.size, random_bytes)
+    items = np.concatenate([held, strangers, trained])
     return Selection(
-        items=np.concatenate([rated.items, strangers]), values=np.concatenate([rated.values, unrated]), unknown=unknown
+        items=items,
+        values=np.array([known.get(item, np.nan) for item in items.tolist()], dtype=np.float32),
+        held_out=np.arange(items.size) < held.size,
+        unknown=unknown,
     )
 
 
@@ -80,9 +105,3 @@ def _strangers(items: int, count: int, known: Mapping[int, float], random_bytes:
     drawn = draw_below(np.full(4 * count, items, dtype=np.int64), random_bytes)
     found = dict.fromkeys(item for item in drawn.tolist() if item not in known)
     return np.array(list(found)[:count], dtype=np.int64)
-
-
-def _selection(known: Mapping[int, float], unknown: int) -> Selection:
-    items = np.fromiter(known.keys(), dtype=np.int64, count=len(known))
-    values = np.fromiter(known.values(), dtype=np.float32, count=len(known))
-    return Selection(items=items, values=values, unknown=unknown)

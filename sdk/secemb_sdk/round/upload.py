@@ -1,7 +1,5 @@
 """What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything failed."""
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +8,7 @@ from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
 from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
+from secemb_sdk.round.measure import measure
 from secemb_sdk.round.route import ReadRows
 from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import DeviceSession, Messages, generator_seed
@@ -17,9 +16,7 @@ from secemb_shared.errors import MessageError, RowTagError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import RECORD
 from secemb_shared.messages.spec import SURVEY, SURVEY_CAPACITIES, TRAIN
-from secemb_shared.randomness import Indices, RandomBytes
-
-FIRST_PLACES = 10  # k of the hit rate and of the gain
+from secemb_shared.randomness import RandomBytes
 
 
 def survey(values: Floats) -> npt.NDArray[np.float64]:
@@ -27,32 +24,6 @@ def survey(values: Floats) -> npt.NDArray[np.float64]:
     count = values.size
     kept = [min(count, capacity) for capacity in SURVEY_CAPACITIES]
     return np.array([count, count > 0, max(values.mean(), 0.0) if count else 0.0, *kept], dtype=np.float64)
-
-
-def measure(
-    model: Model, private: Floats, selection: Selection, items: Indices, rows: Floats, dense: Floats
-) -> npt.NDArray[np.float64]:
-    """Return predictions, their squared and absolute errors, rankings, hits and gains; `rows[i]` is of `items[i]`."""
-    scores = model.scores(rows, dense, private, items).astype(np.float64)
-    values = selection.ratings_of(items).values.astype(np.float64)
-    rated = ~np.isnan(values)
-    errors = scores[rated] - values[rated]
-    return np.array(
-        [errors.size, np.dot(errors, errors), np.abs(errors).sum(), *_rank(selection, items, scores, rated)]
-    )
-
-
-def _rank(
-    selection: Selection, items: Indices, scores: npt.NDArray[np.float64], rated: npt.NDArray[np.bool_]
-) -> tuple[float, float, float]:
-    """Rank the first item among the strangers; return whether there was a ranking, whether it hit, and its gain."""
-    chosen = np.flatnonzero(items == selection.items[0]) if selection.items.size else np.empty(0)
-    strangers = scores[~rated]
-    if chosen.size == 0 or strangers.size == 0:
-        return 0.0, 0.0, 0.0
-    place = int(np.count_nonzero(strangers >= scores[chosen[0]]))  # equal scores come before it
-    hit = place < FIRST_PLACES
-    return 1.0, float(hit), 1 / math.log2(place + 2) if hit else 0.0
 
 
 Numbers = npt.NDArray[np.floating]
@@ -96,7 +67,7 @@ def _make(
     model = context.model_for(round_.task)
     private = current_private(context, model, random_bytes)
     if round_.kind != TRAIN:
-        measured = measure(model, private.values, selection, items, rows, dense)
+        measured = measure(round_.task, model, private.values, selection, items, rows, dense)
         return session.write_sums(_clip_sums(round_, measured)), None, None
     ratings = selection.ratings_of(items)
     by_row, by_dense, moved, trouble = _learn(context, round_.task, model, private, rows, dense, ratings)

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
@@ -24,10 +25,11 @@ from secemb_server0.conductor import (
     missing,
 )
 from secemb_server0.peer import Peer
-from secemb_server0.reconstruct import add_shares, next_model, read_result
+from secemb_server0.reconstruct import add_shares, next_model, read_result, read_sums
 from secemb_server0.rollback import Rollbacks
+from secemb_server0.window import describe_window
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import TRAIN
+from secemb_shared.messages.spec import EVALUATE, TRAIN
 
 ChooseKind = Callable[[int], str]
 
@@ -256,8 +258,10 @@ class Leader:
             version = model.version
             await self._ledger.record_version(self._task.task_id, version, model.digest, self._party.clock())
         else:
-            result = read_result(spec, total, sessions)
-            await self._ledger.append_event("result", {"round": spec.number, **result}, self._party.clock())
+            told: dict[str, Any] = {"round": spec.number, **read_result(spec, total, sessions)}
+            if spec.kind == EVALUATE:
+                told |= await describe_window(self._ledger, self._task, spec.number, read_sums(total))
+            await self._ledger.append_event("result", told, self._party.clock())
         return await self._party.advance(
             record.round_id,
             RoundState.SHARED,

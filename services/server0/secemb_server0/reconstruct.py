@@ -10,6 +10,7 @@ from secemb_party.errors import GradientError, PeerRefusedError
 from secemb_party.evaluation import Share
 from secemb_party.logs import get_logger
 from secemb_party.storage import Model, ModelStore
+from secemb_server0.figures import read_evaluations
 from secemb_server0.optimiser import OPTIMISERS, Gradient, Optimiser, Rates
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec
@@ -61,17 +62,14 @@ def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share,
 
 
 def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float]:
-    """Return the fleet's figures; a figure without contributions is left out."""
-    sums = [float(value) for value in SUM_RING.decode(total.sums)]
-    if spec.kind == SURVEY:
-        return _read_survey(sums, sessions, spec.task.items)
-    predictions, squared, absolute, rankings, hits, gains = sums
-    found: dict[str, float] = {}
-    if predictions > 0:
-        found |= {"rmse": math.sqrt(max(squared, 0.0) / predictions), "mae": absolute / predictions}
-    if rankings > 0:
-        found |= {"hit_rate": hits / rankings, "ndcg": gains / rankings}
-    return found
+    """Return the fleet's figures of one round; a figure without contributions is left out."""
+    sums = read_sums(total)
+    return _read_survey(sums, sessions, spec.task.items) if spec.kind == SURVEY else read_evaluations(spec.task, [sums])
+
+
+def read_sums(total: Share) -> list[float]:
+    """Return the numbers of a round's secure sum."""
+    return [float(value) for value in SUM_RING.decode(total.sums)]
 
 
 def _read_survey(sums: list[float], sessions: int, items: int) -> dict[str, float]:

@@ -10,6 +10,7 @@ from secemb_shared.errors import SecEmbError, SpecError
 from secemb_shared.labels import PROTOCOL, Label
 from secemb_shared.layout import Geometry, Layout, layout_for
 from secemb_shared.messages import canonical
+from secemb_shared.messages.measures import SUM_NAMES
 from secemb_shared.messages.privacy import Privacy
 from secemb_shared.ring import Ring
 from secemb_shared.secure_sum import SUM_RING
@@ -22,9 +23,8 @@ LOSSES = (SQUARED, BPR, SOFTMAX)  # of ratings; of pairs of an item and a strang
 TRAIN, SURVEY, EVALUATE = "train", "survey", "evaluate"
 SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey says what each of them would keep
 # How many numbers a round of this kind adds up in its secure sum: nothing; a device's items, whether it has any, its
-# mean rating, and how many of its items each capacity would keep;
-# predictions, their squared and absolute errors, rankings, hits and gains among the first k.
-SUM_SIZES = {TRAIN: 0, SURVEY: 3 + len(SURVEY_CAPACITIES), EVALUATE: 6}
+# mean rating, and how many of its items each capacity would keep; what it measures of the model.
+SUM_SIZES = {TRAIN: 0, SURVEY: 3 + len(SURVEY_CAPACITIES), EVALUATE: len(SUM_NAMES)}
 LARGEST_SUM = (
     2**23 - 1
 )  # sessions that a secure sum takes without wrapping around: what its ring and bound leave room for

@@ -132,7 +132,9 @@ class RoundWatcher:
                 elif name == "event":
                     kind = value
                 elif name == "data" and kind == "result" and (found := json.loads(value))["round"] == number:
-                    return {key: figure for key, figure in found.items() if key not in ("at", "round")}
+                    return {
+                        key: figure for key, figure in found.items() if key not in ("at", "round", "sums", "window")
+                    }
         raise RoundError(f"server 0 has no result for round {number}")
 
 

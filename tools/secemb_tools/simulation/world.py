@@ -34,7 +34,8 @@ class InTurn:
     """Everybody trains once in an epoch of rounds; the order of an epoch is drawn.
 
     The last round of an epoch has those who are left. If they are fewer than a round needs, they wait for the next
-    epoch. With `evaluate_every` each round of that number is an evaluation: always by the same people, to compare.
+    epoch. With `evaluate_every` each round of that number is an evaluation. Everybody evaluates once in an epoch of
+    those, in an order of their own: several evaluations in a row measure with different people.
     """
 
     people: int
@@ -49,15 +50,17 @@ class InTurn:
 
     def people_of(self, number: int) -> Indices:
         """Return who takes part in a round."""
+        evaluated = number // self.evaluate_every if self.evaluate_every else 0
         if self.kind_of(number) == EVALUATE:
-            return self._order(_PANEL, 0)[: self.cohort]
-        trained = number - number // self.evaluate_every if self.evaluate_every else number
-        starts = range(0, self.people - self.smallest + 1, self.cohort)
-        epoch, place = divmod(trained, len(starts))
-        return self._order(_EPOCH, epoch)[starts[place] : starts[place] + self.cohort]
+            return self._next(_PANEL, evaluated)
+        return self._next(_EPOCH, number - evaluated)
 
-    def _order(self, use: int, epoch: int) -> Indices:
-        return np.random.default_rng([self.seed, use, epoch]).permutation(self.people)
+    def _next(self, use: int, earlier: int) -> Indices:
+        """Return whose turn it is after this many rounds of the same kind."""
+        starts = range(0, self.people - self.smallest + 1, self.cohort)
+        epoch, place = divmod(earlier, len(starts))
+        order = np.random.default_rng([self.seed, use, epoch]).permutation(self.people)
+        return order[starts[place] : starts[place] + self.cohort]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,127 @@
+"""What a device measures in an evaluation: how well the model predicts and ranks what was held out.
+
+The same held-out items are predicted and ranked without the model as well, so that each figure stands beside a simpler
+one of exactly the same interactions. docs/evaluation.md has the definitions.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_sdk.models import Floats, Model, Ratings
+from secemb_sdk.models.update import Doubles
+from secemb_sdk.round.selection import Selection
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.measures import FIRST_PLACES, EvaluationSums
+from secemb_shared.messages.spec import SQUARED
+from secemb_shared.randomness import Indices
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
+
+RIDGE = 3.0  # ratings' worth of belief that a person's bias is zero
+_LARGEST = SUM_BOUND / 2.0**SUM_RING.fraction_bits  # of one number; only a model that has diverged comes near it
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """How one person's relevant items rank among others."""
+
+    hit: float  # 1 if one of them is among the first k
+    recall: float  # the share of them that is among the first k
+    ndcg: float  # the gain of the first k places, as a share of the largest possible
+    reciprocal: float  # one over the place of the first of them
+
+
+def measure(
+    task: TaskSpec,
+    model: Model,
+    private: Floats,
+    selection: Selection,
+    items: Indices,
+    rows: Floats,
+    dense: Floats,
+) -> Doubles:
+    """Return the numbers of `EvaluationSums`; `rows[i]` is the row of `items[i]`."""
+    order = np.argsort(items)  # sums of floats depend on it, and items come in the order of their slots
+    items, rows = items[order], rows[order]
+    values, held = selection.ratings_of(items).values, selection.are_held_out(items)
+    strangers = np.isnan(values)
+    trained = ~held & ~strangers
+    # Where the unit of privacy is a record, a solved private part depends on other ratings too. That is no matter here:
+    # the numbers of an evaluation are clipped as a whole.
+    if hasattr(model, "fit_private") and trained.any():
+        private = _solve(model, rows[trained], dense, private, Ratings(items[trained], values[trained]))
+    scores = model.scores(rows, dense, private, items).astype(np.float64)
+    biases = rows[:, -1].astype(np.float64)
+    known = values.astype(np.float64)
+    numbers: dict[str, float] = {}
+    if task.loss == SQUARED:
+        person = (known[trained] - biases[trained]).sum() / (np.count_nonzero(trained) + RIDGE)
+        numbers |= _errors(known[held], scores[held], biases[held] + person, centre=float(decimal(task.centre)))
+    if held.any() and strangers.any():
+        numbers |= _rankings(
+            rank(scores[held], scores[strangers], FIRST_PLACES), rank(biases[held], biases[strangers], FIRST_PLACES)
+        )
+    # Numbers that say how much devices differ are large, and a clip would cut all others with them.
+    numbers |= _differences(numbers, task.capacity) if task.privacy is None else {}
+    return np.minimum(EvaluationSums(**numbers).numbers(), _LARGEST)
+
+
+def rank(relevant: npt.NDArray[np.floating], others: npt.NDArray[np.floating], k: int) -> Ranking:
+    """Return how relevant items rank among others by their scores; of equal scores the relevant item comes last."""
+    places = np.count_nonzero(others >= relevant[:, np.newaxis], axis=1)
+    places.sort()
+    places += np.arange(1, places.size + 1)  # those before it that are relevant too
+    first = places[places <= k]
+    ideal = (1 / np.log2(np.arange(2, 2 + min(k, places.size)))).sum()
+    return Ranking(
+        hit=float(first.size > 0),
+        recall=first.size / places.size,
+        ndcg=float((1 / np.log2(first + 1)).sum() / ideal),
+        reciprocal=1 / float(places[0]),
+    )
+
+
+def _solve(model: Any, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+    solved: Floats = model.fit_private(rows, dense, private, ratings)
+    return solved
+
+
+def _errors(values: Doubles, scores: Doubles, by_biases: Doubles, *, centre: float) -> dict[str, float]:
+    errors, simpler, away = scores - values, by_biases - values, values - centre
+    return {
+        "predictions": float(values.size),
+        "squared": float((errors * errors).sum()),
+        "absolute": float(np.abs(errors).sum()),
+        "above": float(np.maximum(away, 0).sum()),
+        "below": float(np.maximum(-away, 0).sum()),
+        "spread": float((away * away).sum()),
+        "biases": float((simpler * simpler).sum()),
+    }
+
+
+def _rankings(by_model: Ranking, by_bias: Ranking) -> dict[str, float]:
+    return {
+        "rankings": 1.0,
+        "hits": by_model.hit,
+        "recall": by_model.recall,
+        "ndcg": by_model.ndcg,
+        "reciprocal": by_model.reciprocal,
+        "popular_hits": by_bias.hit,
+        "popular_recall": by_bias.recall,
+        "popular_ndcg": by_bias.ndcg,
+        "popular_reciprocal": by_bias.reciprocal,
+    }
+
+
+def _differences(numbers: dict[str, float], capacity: int) -> dict[str, float]:
+    """Return the squares and products from which the spread over devices follows."""
+    count, squared = numbers.get("predictions", 0.0), numbers.get("squared", 0.0)
+    return {
+        "predictions_2": count * count / capacity,
+        "both": count * squared / capacity,
+        "squared_2": squared * squared / capacity,
+        **{f"{name}_2": numbers.get(name, 0.0) ** 2 for name in ("recall", "ndcg", "reciprocal")},
+    }

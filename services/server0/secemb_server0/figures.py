@@ -1,0 +1,137 @@
+"""The fleet's figures from the sums of evaluations: errors and rankings, simpler ones beside them, and intervals.
+
+A figure is a ratio of two sums over devices, such as squared errors by predictions. Its interval says where it would
+lie for other devices of the same fleet in 95 of 100 cases (delta method). Without noise the devices' own squares say
+how much they differ. With noise they are not sent, and the differences between rounds of the window take their place:
+those contain the noise. docs/evaluation.md has the definitions.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.measures import FIRST_PLACES, SUM_NAMES, EvaluationSums, count_strangers
+from secemb_shared.messages.spec import EVALUATE
+from secemb_shared.secure_sum import SUM_RING
+
+WINDOW = 5  # evaluations that the fleet's figures are from, the newest ones
+NORMAL = 1.96  # standard deviations: 95 of 100 cases
+_STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}  # the same where this many rounds say how large one is
+_LEAST = 3.0  # standard deviations of its noise that a count must have to divide by it
+_RANKINGS = {"hit_rate": "hits", "recall": "recall", "ndcg": "ndcg", "mrr": "reciprocal"}  # figure: name of its sum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moments:
+    """Sums over groups (devices, people or rounds) of two numbers, their squares and their product."""
+
+    above: float
+    below: float
+    above_2: float
+    both: float
+    below_2: float
+    groups: float
+
+    @classmethod
+    def over(cls, pairs: Sequence[tuple[float, float]]) -> Self:
+        """Return the moments of these pairs of numerator and denominator."""
+        return cls(
+            above=math.fsum(y for y, _ in pairs),
+            below=math.fsum(x for _, x in pairs),
+            above_2=math.fsum(y * y for y, _ in pairs),
+            both=math.fsum(x * y for y, x in pairs),
+            below_2=math.fsum(x * x for _, x in pairs),
+            groups=len(pairs),
+        )
+
+    def interval(self, deviations: float = NORMAL) -> tuple[float, float] | None:
+        """Return the ends of the interval of Σ above / Σ below; none for a single group."""
+        if self.groups <= 1 or self.below <= 0:
+            return None
+        ratio = self.above / self.below
+        spread = max(self.above_2 - 2 * ratio * self.both + ratio * ratio * self.below_2, 0.0)
+        half = deviations * math.sqrt(spread * self.groups / (self.groups - 1)) / self.below
+        return ratio - half, ratio + half
+
+
+def read_evaluations(task: TaskSpec, rounds: Sequence[Sequence[float]]) -> dict[str, float]:
+    """Return the figures of one or more evaluations, each given by its sums; what nothing contributes to is left out.
+
+    Ends of intervals are called `…_low` and `…_high`; `mean_…`, `biases_…` and `popular_…` are simpler ones.
+    """
+    parts = [EvaluationSums.read(sums) for sums in rounds]
+    total = EvaluationSums.read([math.fsum(column) for column in zip(*rounds, strict=True)] or [0.0] * len(SUM_NAMES))
+    least = _LEAST * _noise(task) * math.sqrt(len(rounds))
+    found: dict[str, float] = {}
+    if total.predictions > least:
+        found |= _errors(task, parts, total)
+    if total.rankings > least:
+        found |= {"rankings": total.rankings, "k": FIRST_PLACES, "strangers": count_strangers(task.capacity)}
+        for figure, name in _RANKINGS.items():
+            found |= _ranking(task, parts, total, figure, name)
+    return found
+
+
+def _errors(task: TaskSpec, parts: Sequence[EvaluationSums], total: EvaluationSums) -> dict[str, float]:
+    count, size = total.predictions, task.capacity
+    by_device = Moments(
+        above=total.squared,
+        below=count,
+        above_2=total.squared_2 * size,
+        both=total.both * size,
+        below_2=total.predictions_2 * size,
+        groups=total.rankings,
+    )
+    by_round = [(one.squared, one.predictions) for one in parts]
+    mean = (total.above - total.below) / count  # of the ratings, as far as it is from the task's centre
+    found = {
+        "predictions": count,
+        "rmse": _root(total.squared / count),
+        "mae": max(total.absolute / count, 0.0),
+        "mean_rmse": _root(total.spread / count - mean * mean),
+        "biases_rmse": _root(total.biases / count),
+    }
+    ends = _interval(task, by_device, by_round)
+    return found if ends is None else found | {"rmse_low": _root(ends[0]), "rmse_high": _root(ends[1])}
+
+
+def _ranking(
+    task: TaskSpec, parts: Sequence[EvaluationSums], total: EvaluationSums, figure: str, name: str
+) -> dict[str, float]:
+    value, count = getattr(total, name), total.rankings
+    by_device = Moments(
+        above=value,
+        below=count,
+        above_2=getattr(total, f"{name}_2", value),  # a hit is 1, and so is its square
+        both=value,
+        below_2=count,
+        groups=count,
+    )
+    by_round = [(getattr(one, name), one.rankings) for one in parts]
+    found = {figure: value / count, f"popular_{figure}": getattr(total, f"popular_{name}") / count}
+    ends = _interval(task, by_device, by_round)
+    if ends is not None:
+        found |= {f"{figure}_low": ends[0], f"{figure}_high": ends[1]}
+    return {key: min(max(number, 0.0), 1.0) for key, number in found.items()}  # noise goes beyond
+
+
+def _interval(
+    task: TaskSpec, by_device: Moments, by_round: Sequence[tuple[float, float]]
+) -> tuple[float, float] | None:
+    if task.privacy is None:
+        return by_device.interval()
+    if len(by_round) not in _STUDENT:
+        return None
+    return Moments.over(by_round).interval(_STUDENT[len(by_round)])
+
+
+def _noise(task: TaskSpec) -> float:
+    """Return the standard deviation of the noise of both servers on each sum of one evaluation."""
+    mechanism = None if task.privacy is None else task.privacy.sums(EVALUATE)
+    return 0.0 if mechanism is None else math.sqrt(2 * mechanism.variance) / 2.0**SUM_RING.fraction_bits
+
+
+def _root(square: float) -> float:
+    return math.sqrt(max(square, 0.0))

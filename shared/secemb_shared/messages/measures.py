@@ -1,0 +1,65 @@
+"""What a device measures in a round of kind `evaluate`: the numbers of the round's secure sum, by name and in order.
+
+    errors     of the model's predictions of held-out ratings, and of two simpler ones of the same ratings:
+               the mean of all of them, and the biases alone (the model without its vectors)
+    rankings   a device ranks its held-out items among strangers, items that it has not rated: once with the model's
+               scores, once with the items' biases, which stand for popularity
+
+All numbers are zero or more: where the unit of privacy is a record, the noise rests on it. docs/evaluation.md says what
+follows from them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, fields
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+FIRST_PLACES = 10  # k of the hit rate, recall and NDCG
+MOST_STRANGERS = 100
+
+
+def count_strangers(capacity: int) -> int:
+    """Return how many strangers held-out items are ranked among, by the capacity (m') of the task."""
+    return min(MOST_STRANGERS, capacity // 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class EvaluationSums:
+    """The numbers of one device, or their sums over many. Those of one device are private."""
+
+    predictions: float = 0.0  # n, how many held-out ratings were predicted
+    squared: float = 0.0  # Σ e², their squared errors
+    absolute: float = 0.0  # Σ |e|
+    above: float = 0.0  # Σ max(r − c, 0), where c is the task's centre
+    below: float = 0.0  # Σ max(c − r, 0)
+    spread: float = 0.0  # Σ (r − c)²
+    biases: float = 0.0  # Σ e² of the biases alone
+    predictions_2: float = 0.0  # n² / m'; this and the next two say how much devices differ
+    both: float = 0.0  # n · Σ e² / m'
+    squared_2: float = 0.0  # (Σ e²)² / m'
+    rankings: float = 0.0  # 1 where there was a ranking
+    hits: float = 0.0  # 1 where a held-out item is among the first k
+    recall: float = 0.0  # at k
+    ndcg: float = 0.0  # at k
+    reciprocal: float = 0.0  # one over the place of the first held-out item
+    recall_2: float = 0.0  # the squares of the last three, which say how much devices differ
+    ndcg_2: float = 0.0
+    reciprocal_2: float = 0.0
+    popular_hits: float = 0.0  # of the ranking by biases
+    popular_recall: float = 0.0
+    popular_ndcg: float = 0.0
+    popular_reciprocal: float = 0.0
+
+    @classmethod
+    def read(cls, values: Sequence[float]) -> Self:
+        """Return the numbers of a decoded sum by name."""
+        return cls(**dict(zip(SUM_NAMES, map(float, values), strict=True)))
+
+    def numbers(self) -> npt.NDArray[np.float64]:
+        """Return the numbers in order."""
+        return np.array(astuple(self), dtype=np.float64)
+
+
+SUM_NAMES = tuple(field.name for field in fields(EvaluationSums))
