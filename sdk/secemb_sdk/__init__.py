@@ -5,6 +5,7 @@ from secemb_sdk.device import BlockingDevice, Device
 from secemb_sdk.errors import DeviceError, EnrolmentError, HomeError, PinError, PolicyError
 from secemb_sdk.home.detections import Detection
 from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.recommend import Recommendation
 from secemb_sdk.round.contribute import Contributed, Dropped, NotNow, Outcome
 from secemb_sdk.round.session import DeviceSession
 
@@ -24,4 +25,5 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Receipt",
+    "Recommendation",
 ]

@@ -23,10 +23,11 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import Model
-from secemb_sdk.recommend import Scored, TableFormat, rank_candidates, recommend_items
+from secemb_sdk.recommend import Recommendation, TableFormat, find_catalogue, rank_candidates, recommend_items
 from secemb_sdk.round.contribute import Outcome, contribute
 from secemb_sdk.steps import AsyncTransport, BlockingTransport, drive_async, drive_blocking
 from secemb_sdk.trust import Pins, Trust, check_address
+from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
 _TASK_DIGITS = 64
@@ -150,18 +151,25 @@ class Device(Owned):
             return await drive_async(contribute(self._context), self._transport)
 
     async def recommend(
-        self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False
-    ) -> Scored:
-        """Return the k items that the owner may like best, with their scores, from a copy of the table."""
-        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated)
+        self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False, titles: bool = True
+    ) -> list[Recommendation]:
+        """Return the k items that the owner may like best, from a copy of the table; with `titles`, their names too."""
+        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated, titles=titles)
         async with self._advising:
             return await drive_async(steps, self._transport)
 
-    async def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
+    async def rank(
+        self, candidates: Iterable[int], *, include_rated: bool = False, titles: bool = True
+    ) -> list[Recommendation]:
         """Return candidates with their scores, best first; neither server learns which they are."""
-        steps = rank_candidates(self._context, candidates, include_rated=include_rated)
+        steps = rank_candidates(self._context, candidates, include_rated=include_rated, titles=titles)
         async with self._advising:
             return await drive_async(steps, self._transport)
+
+    async def catalogue(self) -> Catalogue:
+        """Return the ids and titles of the task's items; they are fetched once."""
+        async with self._advising:
+            return await drive_async(find_catalogue(self._context), self._transport)
 
 
 class BlockingDevice(Owned):
@@ -177,17 +185,26 @@ class BlockingDevice(Owned):
         with self._contributing:
             return drive_blocking(contribute(self._context), self._transport)
 
-    def recommend(self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False) -> Scored:
-        """Return the k items that the owner may like best, with their scores, from a copy of the table."""
-        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated)
+    def recommend(
+        self, k: int = 10, *, table: TableFormat = TableFormat.INT8, include_rated: bool = False, titles: bool = True
+    ) -> list[Recommendation]:
+        """Return the k items that the owner may like best, from a copy of the table; with `titles`, their names too."""
+        steps = recommend_items(self._context, k=k, table=table, include_rated=include_rated, titles=titles)
         with self._advising:
             return drive_blocking(steps, self._transport)
 
-    def rank(self, candidates: Iterable[int], *, include_rated: bool = False) -> Scored:
+    def rank(
+        self, candidates: Iterable[int], *, include_rated: bool = False, titles: bool = True
+    ) -> list[Recommendation]:
         """Return candidates with their scores, best first; neither server learns which they are."""
-        steps = rank_candidates(self._context, candidates, include_rated=include_rated)
+        steps = rank_candidates(self._context, candidates, include_rated=include_rated, titles=titles)
         with self._advising:
             return drive_blocking(steps, self._transport)
+
+    def catalogue(self) -> Catalogue:
+        """Return the ids and titles of the task's items; they are fetched once."""
+        with self._advising:
+            return drive_blocking(find_catalogue(self._context), self._transport)
 
 
 @dataclass(kw_only=True)

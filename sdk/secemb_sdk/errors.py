@@ -13,7 +13,7 @@ SecEmbError
     │   ├── TorchMissingError      the model needs torch, which is not installed
     │   ├── PartError              a part of a model that does not have the model's shape
     │   └── NotFiniteLossError     a loss or a gradient is NaN or infinite
-    ├── CopyError              a copy of the model that is damaged, or that the servers do not agree on
+    ├── CopyError              a copy of the model or catalogue that is damaged, or not the announced one
     ├── HomeError              the home directory cannot be used
     │   ├── HomeInUseError         another process or object has it open
     │   ├── HomeKeyError           the key is missing or wrong

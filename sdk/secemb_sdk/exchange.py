@@ -9,6 +9,7 @@ from typing import Any
 from secemb_sdk.context import Context
 from secemb_sdk.errors import (
     ConflictError,
+    CopyError,
     DeviceError,
     EnrolmentError,
     ExchangeError,
@@ -40,6 +41,10 @@ BY_SLUG: Mapping[str, Entry] = {
     "session-unknown": (GoneError, _GONE),
     "ticket-refused": (GoneError, _GONE),
     "model-unknown": (GoneError, _GONE),
+    "catalogue-unavailable": (
+        CopyError,
+        "server {server} does not have the task's catalogue; tell its operator, or pass titles=False",
+    ),
     "not-found": (UnavailableError, "server {server} has no such endpoint; check which server is 0 and which is 1"),
     "relay-key-outdated": (OutdatedKeyError, "server 1 no longer uses the key that this was encrypted to"),
     "relay-box": (UnavailableError, _NOT_PASSED_ON),

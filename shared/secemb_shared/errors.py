@@ -9,6 +9,7 @@ SecEmbError
 ├── PathSpentError         a path secret was asked for a second time
 ├── SessionError           a session that is unknown, not complete, or used again with other bytes
 ├── SpecError              a task or round specification that is not valid
+├── CatalogueError         a file of ids and titles that is not one, or an id that is not in it
 ├── MacError               an upload that does not come from the device that made the session's keys
 ├── MessageError           bytes from outside that are not what the round asks for
 │   ├── LengthError            too short, too long, trailing bytes
@@ -60,6 +61,10 @@ class SessionError(SecEmbError, RuntimeError):
 
 class SpecError(SecEmbError, ValueError):
     """A task or round specification is not valid."""
+
+
+class CatalogueError(SecEmbError, ValueError):
+    """A file is not a catalogue, or an id is not in it."""
 
 
 class MacError(SecEmbError):

@@ -44,6 +44,7 @@ NOUNS = {"finding", "pairing", "rating", "reading", "ring", "sharing", "writing"
 SENSES = {
     "app": "a FastAPI application put together",
     "base": "the base class of a family",
+    "catalogue": "items by row, with their ids and titles",
     "catalogues": "the paper's catalogues",
     "device": "one device",
     "devices": "many devices in one process",

@@ -28,6 +28,7 @@ from secemb_party.errors import PeerUnavailableError
 from secemb_party.ledger import Ledger
 from secemb_party.service import Parts, Party
 from secemb_party.storage import Shape
+from secemb_party.storage.catalogue import open_catalogue
 from secemb_server0.app import Server0, create_server0
 from secemb_server0.conductor import Decision, Wait
 from secemb_server0.leader import always_train
@@ -36,6 +37,7 @@ from secemb_server0.peer_transport import PeerClient
 from secemb_server0.relay import Limits
 from secemb_server1.app import Server1, create_server1
 from secemb_server1.relay_keys import RelayKeys
+from secemb_shared.catalogue import FILE, digest_of
 from secemb_shared.messages import TaskSpec
 
 PEER_TOKEN = "peer token of the tests"
@@ -93,6 +95,7 @@ class Pair:
     choose_kind: Callable[[int], str] = always_train
     body_seconds: float = 30.0
     relay_limits: Limits = AT_ONCE
+    catalogue: Path | None = None
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
     parties: dict[int, Party] = field(default_factory=dict)
 
@@ -229,6 +232,7 @@ class Pair:
             compute=ThreadCompute(role, workers),
             ticket_key=TICKET_KEY.public_key(),
             scratch=folder,
+            catalogue=open_catalogue(self.task, self.catalogue) if self.catalogue is not None else None,
             clock=self.clock,
         )
         party = Party(parts)
@@ -249,10 +253,14 @@ async def a_pair(
     choose_kind: Callable[[int], str] = always_train,
     body_seconds: float = 30.0,
     relay_limits: Limits = AT_ONCE,
+    catalogue: bytes | None = None,
     **task: object,
 ) -> AsyncIterator[Pair]:
     """Run a pair of servers in a folder of their own."""
     folder = new_folder()
+    if catalogue is not None:
+        (folder / FILE).write_bytes(catalogue)
+        task["catalogue"] = digest_of(catalogue)
     pair = Pair(
         folder,
         a_task(**task),
@@ -260,6 +268,7 @@ async def a_pair(
         choose_kind=choose_kind,
         body_seconds=body_seconds,
         relay_limits=relay_limits,
+        catalogue=folder / FILE if catalogue is not None else None,
     )
     try:
         yield await pair.start()

@@ -10,7 +10,7 @@ from secemb_sdk.errors import CopyError, HomeError, UnavailableError
 from secemb_sdk.home.detections import Detection, Misconduct
 from secemb_sdk.home.receipts import date_of
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.recommend import Scored, TableFormat, rank_candidates, recommend_items
+from secemb_sdk.recommend import Recommendation, TableFormat, rank_candidates, recommend_items
 from secemb_sdk.round.contribute import Contributed
 from secemb_sdk.steps import Answer, Request
 from secemb_shared.errors import RowTagError
@@ -18,7 +18,7 @@ from secemb_shared.errors import RowTagError
 pytestmark = pytest.mark.asyncio
 
 
-async def recommended(phone: Phone) -> Scored:
+async def recommended(phone: Phone) -> list[Recommendation]:
     context = phone.open()
     try:
         return await phone.drive(recommend_items(context, k=3, table=TableFormat.INT8, include_rated=True))
@@ -26,7 +26,7 @@ async def recommended(phone: Phone) -> Scored:
         context.vault.close()
 
 
-async def ranked(phone: Phone) -> Scored:
+async def ranked(phone: Phone) -> list[Recommendation]:
     context = phone.open()
     try:
         return await phone.drive(rank_candidates(context, [2, 3], include_rated=True))

@@ -13,13 +13,13 @@ from tests.simulation.pair import a_pair
 
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.recommend import Scored, TableFormat, rank_candidates, recommend_items
+from secemb_sdk.recommend import Recommendation, TableFormat, rank_candidates, recommend_items
 from secemb_sdk.steps import Answer, Pause, Request, Send, Work
 
 pytestmark = pytest.mark.asyncio
 
 
-async def recommended(phone: Phone, table: TableFormat) -> Scored:
+async def recommended(phone: Phone, table: TableFormat) -> list[Recommendation]:
     context = phone.open()
     try:
         return await phone.drive(recommend_items(context, k=40, table=table, include_rated=True))
@@ -65,7 +65,7 @@ async def test_the_time_between_ticket_and_keys_does_not_depend_on_the_candidate
         assert times["rows"] - times["read"] == pytest.approx(0.3)
 
 
-async def ranked(phone: Phone) -> Scored:
+async def ranked(phone: Phone) -> list[Recommendation]:
     context = phone.open()
     try:
         return await phone.drive(rank_candidates(context, [20, 21], include_rated=False))

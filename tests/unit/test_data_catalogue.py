@@ -1,5 +1,6 @@
 """Ids and titles survive: in memory, in one file, and under any characters; nothing heavy is imported for it."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from secemb_shared import catalogue as format_
+from secemb_shared.errors import CatalogueError
 from secemb_tools.datasets import Catalogue, DatasetError
+from secemb_tools.datasets.catalogue import catalogue_from, read_catalogue, write_catalogue
 from secemb_tools.datasets.made_up import make_ratings
 
 FILMS = Catalogue(
@@ -26,7 +30,7 @@ def test_an_item_is_found_by_its_id_and_by_words_of_its_title() -> None:
     assert FILMS.title_of(2) is None
     assert FILMS.search("toy") == [0]
     assert len(FILMS) == 3
-    with pytest.raises(DatasetError, match="no item has the id '7'; ids in this catalogue look like 1, 296, x,y"):
+    with pytest.raises(CatalogueError, match="no item has the id '7'; ids in this catalogue look like 1, 296, x,y"):
         FILMS.row_of("7")
 
 
@@ -42,9 +46,9 @@ def test_a_row_is_its_own_id_where_there_are_no_others() -> None:
 
 def test_a_catalogue_is_one_file_that_any_program_reads(tmp_path: Path) -> None:
     path = tmp_path / "catalogue.csv"
-    FILMS.write(path)
+    write_catalogue(FILMS, path)
     assert path.read_text(encoding="utf-8").splitlines()[:2] == ["row,id,title,genres", "0,1,Toy Story (1995),Comedy"]
-    again = Catalogue.read(path)
+    again = read_catalogue(path)
     assert (again.ids, again.titles, again.others) == (FILMS.ids, FILMS.titles, FILMS.others)
 
 
@@ -52,7 +56,7 @@ def test_a_catalogue_is_one_file_that_any_program_reads(tmp_path: Path) -> None:
 def test_any_catalogue_is_read_as_it_was_written(rows: list[tuple[str, str, str]]) -> None:
     ids, titles, notes = (tuple(row[place] for row in rows) for place in range(3))
     one = Catalogue(ids=ids, titles=titles, others={"note": notes})
-    again = Catalogue.from_csv(one.to_csv().splitlines(keepends=True))
+    again = Catalogue.read(io.StringIO(one.encode().decode(), newline=""))
     assert (again.ids, again.others["note"]) == (ids, notes)
     assert [again.title_of(row) for row in range(len(ids))] == [title or None for title in titles]
 
@@ -61,7 +65,9 @@ def test_any_catalogue_is_read_as_it_was_written(rows: list[tuple[str, str, str]
     ("text", "words"),
     [
         ("", "is not a catalogue: its first line begins with row,id,title"),
-        ("id,title\n1,x\n", "row 0 is missing"),
+        ("id,title\n1,x\n", "is not a catalogue"),
+        ("row,id,title\n1,x,y\n", "line 2: row 0 is missing"),
+        ("row,id,title\n0,,y\n", "line 2: is damaged"),
         ("row,id,title\n0,a,x\n2,b,y\n", "line 3: row 1 is missing"),
         ("row,id,title\n0,a,x\n1,b\n", "is damaged; write the catalogue again"),
         ("row,id,title\n0,a,x\n1,a,y\n", "no id twice"),
@@ -70,13 +76,41 @@ def test_any_catalogue_is_read_as_it_was_written(rows: list[tuple[str, str, str]
 def test_a_damaged_catalogue_is_refused(text: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "catalogue.csv"
     path.write_text(text)
-    with pytest.raises(DatasetError, match=words):
-        Catalogue.read(path)
+    with pytest.raises(CatalogueError, match=words):
+        read_catalogue(path)
+
+
+def test_a_catalogue_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "latin.csv").write_bytes(b"row,id,title\n0,1,Am\xe9lie\n")
+    with pytest.raises(CatalogueError, match=r"latin\.csv is not UTF-8; write the catalogue again"):
+        read_catalogue(tmp_path / "latin.csv")
+
+
+def test_a_catalogue_that_is_too_large_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(format_, "LARGEST", len(FILMS.encode()) - 1)
+    with pytest.raises(CatalogueError, match="drop columns"):
+        FILMS.encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "row,id,title,year\n0,a,Été,1996\n1,b,,2001\n",
+        "\ufeffrow,id,title,year\n0,a,Été,1996\n1,b,,2001\n",  # with a byte order mark
+        "item_id:token\ttitle:token_seq\tyear:float\na\tÉté\t1996\nb\t\t2001\n",  # RecBole's .item
+        "itemId;title;year\na;Été;1996\nb;;2001\n",
+    ],
+)
+def test_a_catalogue_is_made_of_any_list_of_items(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "list.csv"
+    path.write_text(text, encoding="utf-8")
+    found = catalogue_from(path)
+    assert (found.ids, found.titles, dict(found.others)) == (("a", "b"), ("Été", ""), {"year": ("1996", "2001")})
 
 
 def test_a_catalogue_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match="cannot be read"):
-        Catalogue.read(tmp_path / "none.csv")
+        read_catalogue(tmp_path / "none.csv")
 
 
 def test_nothing_imports_polars_before_something_is_read() -> None:

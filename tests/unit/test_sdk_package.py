@@ -21,6 +21,7 @@ NAMES = [
     "Policy",
     "PolicyError",
     "Receipt",
+    "Recommendation",
 ]
 
 

@@ -4,7 +4,7 @@ import csv
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,36 +19,54 @@ from secemb_sdk.device import BlockingOpening
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.files import make_folder, write_file
 from secemb_sdk.http import BlockingHttpTransport
+from secemb_sdk.recommend import find_catalogue
 from secemb_sdk.round.join import find_task
 from secemb_sdk.steps import drive_blocking
+from secemb_shared.catalogue import Catalogue
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 
-_FIX = "write one `item,rating` per line, items as row numbers of the catalogue"
+_FIX = "write one `item,rating` per line, items as row numbers; or ids of the catalogue under the header `id,rating`"
 
 
-def read_own_ratings(path: Path) -> dict[int, float]:
-    """Return item and rating of each line; a header line is skipped."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class OwnRatings:
+    """The owner's ratings in a file: by row, or by the ids of the task's catalogue."""
+
+    values: Mapping[str, float]
+    by_id: bool
+
+    def by_row(self, find_catalogue: Callable[[], Catalogue]) -> dict[int, float]:
+        """Return the ratings by row; the catalogue is asked for only if it is needed."""
+        row_of = find_catalogue().row_of if self.by_id else int
+        return {row_of(item): rating for item, rating in self.values.items()}
+
+
+def read_own_ratings(path: Path) -> OwnRatings:
+    """Return item and rating of each line; a header tells whether items are rows or ids."""
     try:
         return _read(path)
     except (UnicodeDecodeError, csv.Error):
         raise OperationError(f"{path} is not a CSV file in UTF-8; {_FIX}") from None
 
 
-def _read(path: Path) -> dict[int, float]:
-    found: dict[int, float] = {}
+def _read(path: Path) -> OwnRatings:
+    found: dict[str, float] = {}
+    by_id = False
     with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.reader(file), start=1):
             if not row or (number == 1 and not row[0].strip().isdigit()):
+                by_id = by_id or (bool(row) and row[0].strip().lower() == "id")
                 continue
             try:
-                found[int(row[0])] = float(row[1])
+                item = row[0].strip()
+                found[item if by_id else str(int(item))] = float(row[1])
             except (ValueError, IndexError):
                 # The line itself is not repeated: it is private.
                 raise OperationError(f"{path}, line {number}: not an item and a rating; {_FIX}") from None
     if not found:
         raise OperationError(f"{path} has no ratings; {_FIX}")
-    return found
+    return OwnRatings(values=found, by_id=by_id)
 
 
 FILE = "command.json"  # readable by its owner only, as everything in a home
@@ -78,7 +96,7 @@ class Joined(TypedDict):
     bytes_per_round: int
 
 
-def join_task(home: Path, membership: Membership, ratings: Mapping[int, float]) -> Joined:
+def join_task(home: Path, membership: Membership, ratings: OwnRatings | None) -> Joined:
     """Create the device and return what a round will cost it."""
     if (home / FILE).exists():
         raise OperationError(f"{home} is already a device; use `secemb device once`, or choose another directory")
@@ -91,12 +109,12 @@ def join_task(home: Path, membership: Membership, ratings: Mapping[int, float]) 
         "task_id": membership.task,
         "task": task.name,
         "items": task.items,
-        "ratings": len(ratings),
+        "ratings": 0 if ratings is None else len(ratings.values),
         "bytes_per_round": round_bytes(task),
     }
 
 
-def _check_task(home: Path, membership: Membership, ratings: Mapping[int, float]) -> TaskSpec:
+def _check_task(home: Path, membership: Membership, ratings: OwnRatings | None) -> TaskSpec:
     """Ask both servers for the task; a home created for this is removed if they do not have it."""
     opening = membership.opening(home)
     with ExitStack() as undo, closing(BlockingHttpTransport(opening.addresses)) as transport:
@@ -105,8 +123,9 @@ def _check_task(home: Path, membership: Membership, ratings: Mapping[int, float]
         parts = opening.open_home()
         with closing(parts.vault):
             task = drive_blocking(find_task(Exchange(parts)), transport)
-            if ratings:
-                parts.vault.log(ratings.items())
+            if ratings is not None:
+                rows = ratings.by_row(lambda: drive_blocking(find_catalogue(parts), transport))
+                parts.vault.log(rows.items())
         undo.pop_all()
     return task
 

@@ -4,13 +4,17 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+if TYPE_CHECKING:
+    from secemb_sdk import Recommendation
+
 Facts = Mapping[str, object]
+_WIDEST_ID = 30  # columns that an id keeps beside a long title
 
 
 def show_facts(facts: Facts, *, as_json: bool) -> None:
@@ -37,6 +41,30 @@ def show_rows(columns: Sequence[str], rows: Sequence[Facts], *, as_json: bool) -
     for row in rows:
         table.add_row(*(_written(row[name]) for name in columns))
     _console().print(table)
+
+
+def show_items(found: "Sequence[Recommendation]", *, as_json: bool) -> None:
+    """Print recommended items, one line each: with their ids and titles, or where there are none by row."""
+    if as_json:
+        show_json([one._asdict() for one in found])
+        return
+    named = any(one.id is not None for one in found)
+    names = [_printable(one.id) if named else str(one.item) for one in found]
+    table = Table(box=None, pad_edge=False)
+    table.add_column(
+        "id" if named else "item", no_wrap=True, min_width=min(_WIDEST_ID, max(map(len, names), default=2))
+    )
+    table.add_column("score", no_wrap=True, min_width=6, justify="right")
+    if named:
+        table.add_column("title", no_wrap=True)
+    for name, one in zip(names, found, strict=True):
+        table.add_row(name, f"{one.score:.3f}", *([_printable(one.title)] if named else []))
+    _console().print(table)
+
+
+def _printable(text: str | None) -> str:
+    """Return a text from outside so that it cannot move the cursor, colour the terminal or break the line."""
+    return "".join(sign if sign.isprintable() else " " for sign in text or "-")
 
 
 def show_json(data: Any) -> None:

@@ -10,7 +10,7 @@
     rounds      the newest round that this device has been in, and the place where this was written
     relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
-    public/     copies of the table: a cache, not encrypted
+    public/     copies of the table and the catalogue: a cache, not encrypted
 
 A session belongs to the place where it began. In a home that was copied, moved to another disk or restored since then,
 it is dropped: otherwise a path could be used twice. Nor does such a home know which rounds it has been in. No program

@@ -190,7 +190,7 @@ class Shelf:
 
 CHUNK = 2**20
 _SAME = 304
-_PIECE_SECONDS = 300.0  # a piece that is cut off is lost, so slow networks must be able to finish one
+PIECE_SECONDS = 300.0  # a piece that is cut off is lost, so slow networks must be able to finish one
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ETAG = re.compile(r'"([0-9a-f]{64})"')
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
@@ -305,12 +305,12 @@ def _path(task: TaskSpec, target: _Target) -> str:
 def _piece_of(task: TaskSpec, target: _Target, first: int, count: int) -> Request:
     headers = {"range": f"bytes={first}-{first + count - 1}"}
     path, most = _path(task, target), max(count, CHUNK)
-    return Request(server=0, method="GET", path=path, headers=headers, most=most, seconds=_PIECE_SECONDS)
+    return Request(server=0, method="GET", path=path, headers=headers, most=most, seconds=PIECE_SECONDS)
 
 
 def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Download:
     """Return the download that a piece belongs to; refuse a piece that is not the next, or of an impossible size."""
-    size = _full_size(answer, first)
+    size = full_size(answer, first)
     etag = _ETAG.fullmatch(answer.headers.get("etag", ""))
     sha256 = etag[1] if etag else ""
     whole = sha256 if target.since is None else answer.headers.get("secemb-copy-sha256", "")
@@ -323,8 +323,8 @@ def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Do
     )
 
 
-def _full_size(answer: Answer, first: int) -> int:
-    """Return the size of the whole that a piece belongs to, if the piece begins at `first`."""
+def full_size(answer: Answer, first: int) -> int:
+    """Return the size of the whole that a piece belongs to; raise unless the piece begins at `first`."""
     count = len(answer.body)
     if answer.status == 200 and not first:
         return count  # a proxy may ignore ranges

@@ -10,6 +10,7 @@ from secemb_sdk.errors import CopyError, UnavailableError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models.interface import Floats, Model
+from secemb_sdk.recommend.catalogue import Recommendation, name_items
 from secemb_sdk.recommend.copy import Shelf, TableCopy, sync
 from secemb_sdk.recommend.private_read import RowsRead, read_rows
 from secemb_sdk.round.dense import ROUNDS, TABLES, ask_server1, read_dense
@@ -28,7 +29,9 @@ _MOST_ROWS = 4096
 _NONE = np.empty(0, dtype=np.int64)
 
 
-def recommend_items(context: Context, *, k: int, table: TableFormat, include_rated: bool) -> Steps[Scored]:
+def recommend_items(
+    context: Context, *, k: int, table: TableFormat, include_rated: bool, titles: bool = True
+) -> Steps[list[Recommendation]]:
     """Return the k best items of the catalogue; where there is no network, by the copy that is here."""
     exchange = Exchange(context)
     task = yield from exchange.noting(find_task(exchange))
@@ -40,10 +43,13 @@ def recommend_items(context: Context, *, k: int, table: TableFormat, include_rat
         if kept is None:
             raise
         copy, dense = kept, (yield from _table_dense(exchange, task, kept.version))
-    return (yield from work(lambda: _recommend(context, task, copy, dense, k, include_rated)))
+    found = yield from work(lambda: _recommend(context, task, copy, dense, k, include_rated))
+    return (yield from name_items(exchange, task, found, titles=titles))
 
 
-def rank_candidates(context: Context, candidates: Iterable[int], *, include_rated: bool) -> Steps[Scored]:
+def rank_candidates(
+    context: Context, candidates: Iterable[int], *, include_rated: bool, titles: bool = True
+) -> Steps[list[Recommendation]]:
     """Return candidates with their scores, best first; neither server learns which they are."""
     exchange = Exchange(context)
     task = yield from exchange.noting(find_task(exchange))
@@ -56,7 +62,8 @@ def rank_candidates(context: Context, candidates: Iterable[int], *, include_rate
         raise
     # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
     rated = set((yield from work(lambda: _rated(context, include_rated=include_rated))).tolist())
-    return [(item, score) for item, score in ranked if item not in rated]
+    kept = [(item, score) for item, score in ranked if item not in rated]
+    return (yield from name_items(exchange, task, kept, titles=titles))
 
 
 def rank_privately(

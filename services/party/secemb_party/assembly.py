@@ -13,6 +13,7 @@ from secemb_party.metrics import Metrics
 from secemb_party.service import Parts, Party
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelFiles, Shape, ShareFiles
+from secemb_party.storage.catalogue import catalogue_path, open_catalogue
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
 from secemb_shared.messages import TaskSpec
@@ -22,6 +23,7 @@ async def open_party(settings: Settings) -> Party:
     """Open the ledger and the stores of one server, and record its task and first model."""
     task = TaskSpec.decode(settings.task.file.read_bytes().strip())
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    catalogue = open_catalogue(task, catalogue_path(settings.task.file, settings.task.catalogue_file))
     metrics, workers = Metrics(), Workers(threads=settings.work.threads, queue=settings.work.queue)
     metrics.watch_queue(lambda: workers.taken)
     backend = _backend(settings.work.kernel_threads)
@@ -35,6 +37,7 @@ async def open_party(settings: Settings) -> Party:
         compute=ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel),
         ticket_key=ticket_public_key(settings),
         scratch=settings.data_dir,
+        catalogue=catalogue,
         metrics=metrics,
         keep_rounds=settings.rounds.keep_bodies_rounds,
     )

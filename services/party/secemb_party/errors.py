@@ -50,6 +50,7 @@ SecEmbError (secemb_shared)
 ├── Published models
 │   ├── UnknownVersionError        not published here, or no longer kept
 │   ├── DeltaUnavailableError      no delta from that version
+│   ├── CatalogueUnavailableError  this server has no catalogue of the task
 │   └── RollbackRefusedError       the model cannot go back to that version now
 ├── OptimiserError             the optimiser cannot take this step
 │   ├── GradientError              a mean gradient that is not finite, or of another shape
@@ -285,6 +286,10 @@ class UnknownVersionError(SecEmbError):
 
 class DeltaUnavailableError(SecEmbError):
     """The version that a delta should start from is no longer kept, or is not an earlier one."""
+
+
+class CatalogueUnavailableError(SecEmbError):
+    """This server has no file of ids and titles for the task."""
 
 
 class RollbackRefusedError(SecEmbError):

@@ -33,6 +33,7 @@ from secemb_party.ledger import Ledger, RoundRecord, RoundState, Stored, Upload
 from secemb_party.ledger.records import ENDED
 from secemb_party.metrics import Metrics, Transport
 from secemb_party.storage import Model, ModelStore, ShareStore, first_model
+from secemb_party.storage.table_copies import Body
 from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.errors import SessionError
@@ -57,6 +58,7 @@ class Parts:
     compute: Compute
     ticket_key: Ed25519PublicKey
     scratch: Path  # a folder for files that do not outlive the process
+    catalogue: Body | None = None  # ids and titles of the task's items
     metrics: Metrics = field(default_factory=Metrics)
     clock: Clock = time.time
     keep_rounds: int = 3
@@ -87,6 +89,7 @@ class Party:
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
         self._shares, self.tickets, self._compute = parts.shares, TicketCheck(parts.ticket_key), parts.compute
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
+        self.catalogue = parts.catalogue
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._sizes = Sizes.of(parts.task)
         self._refusals_before: dict[str, int] = {}  # when the last round ended

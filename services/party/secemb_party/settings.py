@@ -101,6 +101,7 @@ class Task(Section):
     """What is trained, and the tickets to it."""
 
     file: PublicFile
+    catalogue_file: PublicFile | None = None  # None: catalogue.csv beside the task's file
     ticket_key_file: Secret | None = None
     ticket_public_file: PublicFile | None = None
 

@@ -11,7 +11,8 @@ from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, refusals
 app = typer.Typer(help="A device on this machine: join a task, take part, recommend.", no_args_is_help=True)
 Home = Annotated[Path, typer.Argument(help="The device's directory; `secemb device join` creates it.")]
 RatingsFile = Annotated[
-    Path | None, typer.Option("--ratings", help="CSV file with the owner's items and ratings, to log first.")
+    Path | None,
+    typer.Option("--ratings", help="CSV file with the owner's ratings, to log first: `item,rating` or `id,rating`."),
 ]
 
 
@@ -30,7 +31,7 @@ def join(
 
     with refusals():
         token = token_file.read_text().strip() if token_file is not None else None
-        own = read_own_ratings(ratings) if ratings is not None else {}
+        own = read_own_ratings(ratings) if ratings is not None else None
         membership = Membership(servers=(server0, server1), task=task, token=token)
         output.show_facts(join_task(home, membership, own), as_json=json)
 
@@ -42,7 +43,7 @@ def once(home: Home, ratings: RatingsFile = None, json: AsJson = False) -> None:
 
     with refusals(), open_device(home) as device:
         if ratings is not None:
-            device.log_many(read_own_ratings(ratings))
+            device.log_many(read_own_ratings(ratings).by_row(device.catalogue))
         with output.busy("taking part"):
             outcome = device.contribute()
         output.show_facts(describe_outcome(outcome), as_json=json)
@@ -73,11 +74,10 @@ def recommend(
     include_rated: Annotated[bool, typer.Option("--include-rated", help="Include items already rated.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Rank the catalogue for the owner, on this machine, with a copy of the public table."""
+    """Rank the catalogue for the owner, on this machine, and print ids and titles if the task has them."""
     from secemb_tools.device import open_device
 
     with refusals(), open_device(home) as device:
         with output.busy("fetching the public table"):
             found = device.recommend(k=k, include_rated=include_rated)
-        rows = [{"item": item if json else str(item), "score": score} for item, score in found]
-        output.show_rows(["item", "score"], rows, as_json=json)
+        output.show_items(found, as_json=json)

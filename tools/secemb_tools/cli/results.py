@@ -42,10 +42,12 @@ class Upgraded(TypedDict):
 
 
 class Recommendation(TypedDict):
-    """An item and how well it fits the owner."""
+    """An item and how well it fits the owner; without a catalogue it has no id and no title."""
 
     item: int
     score: float
+    id: str | None
+    title: str | None
 
 
 class Fetched(summary.DatasetSummary):

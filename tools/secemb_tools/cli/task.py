@@ -7,6 +7,7 @@ import typer
 
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, refusals
+from secemb_tools.errors import OperationError
 
 app = typer.Typer(help="The task: what is trained, in a file that both servers hold.", no_args_is_help=True)
 
@@ -14,12 +15,18 @@ app = typer.Typer(help="The task: what is trained, in a file that both servers h
 @app.command()
 def create(
     out: Annotated[Path, typer.Option(help="Receives server0/ and server1/, one for each operator.")],
-    items: Annotated[int, typer.Option(min=1, help="Rows of the table.")],
     width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")],
     capacity: Annotated[int, typer.Option(min=1, help="Most items that a device uses in a round (m').")],
     cohort: Annotated[int, typer.Option(min=1, help="Most sessions in a round.")],
     min_cohort: Annotated[int, typer.Option(min=1, help="Fewest sessions whose sum the servers may open.")],
     clip: Annotated[float, typer.Option(help="Largest absolute number in a device's update.")],
+    items: Annotated[
+        int | None, typer.Option(min=1, help="Rows of the table; default: as many as --catalogue.")
+    ] = None,
+    catalogue: Annotated[
+        Path | None,
+        typer.Option(help="Ids and titles of the items, which devices show: catalogue.csv, or any item file."),
+    ] = None,
     name: Annotated[str, typer.Option(help="A name to recognise the task by.")] = "task",
     layout: Annotated[str, typer.Option(help="binned, or direct as in the paper.")] = "binned",
     loss: Annotated[
@@ -49,15 +56,20 @@ def create(
         TaskOptions,
         describe_task,
         make_task,
+        read_items_file,
         relay_key_of,
         warning_of,
         write_task,
     )
 
     with refusals():
+        count, file = read_items_file(catalogue, items) if catalogue is not None else (items, None)
+        if count is None:
+            raise OperationError("give --items, or --catalogue with a file that lists them")
         options = TaskOptions(
             name=name,
-            items=items,
+            items=count,
+            catalogue=file,
             width=width,
             dense_size=dense_size,
             capacity=capacity,
@@ -80,7 +92,7 @@ def create(
             privacy=privacy,
         )
         task = make_task(options)
-        write_task(task, out)
+        write_task(task, out, file)
         output.show_facts(describe_task(task), as_json=json)
         if warning := warning_of(task):
             output.note(warning)

@@ -1,6 +1,6 @@
 """Rating sets, read from the user's copy: licences do not allow distributing public ones with this project."""
 
-from secemb_tools.datasets.catalogue import Catalogue
+from secemb_shared.catalogue import Catalogue
 from secemb_tools.datasets.ratings import RatingSet
 from secemb_tools.datasets.sources import read_movielens, read_ratings
 from secemb_tools.datasets.splits import (

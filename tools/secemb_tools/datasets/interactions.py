@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
+from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets.catalogue import Catalogue
 from secemb_tools.datasets.columns import FIX, Columns
 from secemb_tools.datasets.junk import SHARE, Fault, Report, find_faults
 from secemb_tools.datasets.ratings import KINDS, Features, RatingSet

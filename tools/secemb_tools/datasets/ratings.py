@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets.catalogue import Catalogue
 from secemb_tools.datasets.junk import Report
 from secemb_tools.errors import DatasetError
 

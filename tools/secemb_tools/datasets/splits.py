@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 from typing_extensions import TypedDict
 
+from secemb_shared.catalogue import FILE
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets.catalogue import FILE
+from secemb_tools.datasets.catalogue import write_catalogue
 from secemb_tools.datasets.ratings import RatingSet
 from secemb_tools.errors import DatasetError
 
@@ -122,7 +123,7 @@ def write_split(ratings: RatingSet, out: Path, *, how: str, seed: int, test_shar
     out.mkdir(parents=True)
     for name, part in (("train", parts.train), ("test", parts.test)):
         _write(out / f"{name}.csv", part)
-    ratings.catalogue.write(out / FILE)
+    write_catalogue(ratings.catalogue, out / FILE)
     return {"how": how, "seed": seed, "train": parts.train.values.size, "test": parts.test.values.size, "out": str(out)}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from secemb_tools.datasets.catalogue import Catalogue
+from secemb_shared.catalogue import Catalogue
 from secemb_tools.datasets.columns import Columns
 from secemb_tools.datasets.interactions import collect
 from secemb_tools.datasets.item_list import list_rows

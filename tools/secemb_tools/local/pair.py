@@ -12,6 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_party.storage.files import write_file
+from secemb_shared.catalogue import FILE, Catalogue, digest_of
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import StartError
 from secemb_tools.local.process import HERE, Service, free_ports
@@ -29,7 +30,8 @@ class Pair:
     """Two servers, each with its directory, mutual TLS between them, SQLite, and open enrolment unless it is closed.
 
     With `relayed` the task becomes one whose devices may send everything through server 0; for a task that is one
-    already, give server 1's `identity`, whose public half it contains. With `tls` devices connect over HTTPS too.
+    already, give server 1's `identity`, whose public half it contains. With `tls` devices connect over HTTPS too. With a
+    `catalogue` the task becomes one whose devices show ids and titles.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class Pair:
         ports: Sequence[int] = (),  # of server 0, server 1 and the peer channel; none: free ones
         open_enrolment: bool = True,
         tls: bool = False,
+        catalogue: Catalogue | None = None,
     ) -> None:
         ports = ports or free_ports(3)
-        self.task = task
+        self.task = task if catalogue is None else replace(task, catalogue=digest_of(catalogue.encode()))
+        self._catalogue = None if catalogue is None else catalogue.encode()
         self.trust = folder / "devices.pem" if tls else None  # the certificate that devices trust
         self.servers = (
             Service(0, folder / "server0", ports[0], trust=self.trust),
@@ -135,7 +139,9 @@ class Pair:
             write_file(ServerDirectory(second.folder).relay_identity, private_pem(identity), mode=SECRET)
         if relayed:
             self.task = replace(self.task, relay_key=export_pair(second.folder).relay_key or "")
-        write_task(self.task, self._folder / "task")
+        write_task(self.task, self._folder / "task", self._catalogue)
+        if self._catalogue is not None:
+            shutil.copy2(self._folder / "task" / "server1" / FILE, second.folder / "task")
         for file in (self._folder / "task" / "server0").iterdir():
             shutil.copy2(file, first.folder / "task")
         for mine, other in ((first, second), (second, first)):

@@ -25,6 +25,7 @@ from secemb_party.errors import (
 )
 from secemb_party.ledger import Ledger
 from secemb_party.settings import Settings
+from secemb_party.storage.catalogue import catalogue_path, open_catalogue
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
@@ -104,6 +105,7 @@ def _check_task(settings: Settings) -> Iterator[Finding]:
         yield fail("task", f"{settings.task.file}: {error}", "copy the file that secemb task create wrote, unchanged")
     else:
         yield ok("task", f"{task.name}, id {task.task_id.hex()}")
+        yield from _check_catalogue(settings, task)
         yield from _check_privacy(task)
     try:
         ticket_public_key(settings)
@@ -111,6 +113,18 @@ def _check_task(settings: Settings) -> Iterator[Finding]:
         yield fail("ticket key", str(error), "see above")
     else:
         yield ok("ticket key", "an Ed25519 key")
+
+
+def _check_catalogue(settings: Settings, task: TaskSpec) -> Iterator[Finding]:
+    path = catalogue_path(settings.task.file, settings.task.catalogue_file)
+    try:
+        found = open_catalogue(task, path)
+    except SettingsError as error:
+        said, _, fix = str(error).partition("; ")
+        yield fail("catalogue", said, fix)
+    else:
+        if found is not None:
+            yield ok("catalogue", f"{path} is the task's, {found.size:,} bytes")
 
 
 def _check_hashes(settings: Settings) -> Iterator[Finding]:

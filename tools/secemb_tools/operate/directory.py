@@ -110,6 +110,7 @@ migrate = true                            # false: only `secemb ledger upgrade` 
 
 [task]
 file = "task/task.json"                   # from `secemb task create`; the same on both servers
+# catalogue_file = "catalogue.csv"        # ids and titles; without it: catalogue.csv beside the task, if it has one
 {ticket}
 {relay}
 [work]

@@ -11,10 +11,13 @@ from secemb_party.accountant import epsilon_known
 from secemb_party.budget import lines_of
 from secemb_party.storage import check_scale
 from secemb_server0.reconstruct import make_optimiser
+from secemb_shared.catalogue import FILE as CATALOGUE
+from secemb_shared.catalogue import digest_of
 from secemb_shared.layout import DEFAULT_LOSS, Geometry, loss_bound
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.ring import Ring
+from secemb_tools.datasets.catalogue import catalogue_from
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.directory import PUBLIC, SECRET, write_new
 from secemb_tools.operate.pairing import read_pair
@@ -51,6 +54,7 @@ class TaskOptions:
     initial_scale: str = "0.01"
     relay_key: str = ""  # server 1's relay identity; without it devices call both servers
     privacy: Path | None = None  # a file as in docs/privacy.md; without it there is no noise
+    catalogue: bytes | None = None  # the file with the ids and titles of the items
 
 
 def make_task(options: TaskOptions) -> TaskSpec:
@@ -78,6 +82,7 @@ def make_task(options: TaskOptions) -> TaskSpec:
         seed=options.seed,
         initial_scale=options.initial_scale,
         relay_key=options.relay_key,
+        catalogue=digest_of(options.catalogue) if options.catalogue is not None else "",
         privacy=read_privacy(options.privacy, rounds=options.rounds, ring=ring)
         if options.privacy is not None
         else None,
@@ -102,7 +107,7 @@ def check_budgets(task: TaskSpec) -> None:
         )
 
 
-def write_task(task: TaskSpec, out: Path) -> None:
+def write_task(task: TaskSpec, out: Path, catalogue: bytes | None = None) -> None:
     """Write `server0` and `server1` under `out`: each secret is in one file only."""
     folders = [out / "server0", out / "server1"]
     if taken := [folder for folder in folders if folder.exists() and any(folder.iterdir())]:
@@ -112,8 +117,18 @@ def write_task(task: TaskSpec, out: Path) -> None:
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     for folder in folders:
         write_new(folder / "task.json", task.encode(), mode=PUBLIC)
+        if catalogue is not None:
+            write_new(folder / CATALOGUE, catalogue, mode=PUBLIC)
     write_new(folders[0] / "ticket.key", private, mode=SECRET)
     write_new(folders[1] / "ticket.pub", public, mode=PUBLIC)
+
+
+def read_items_file(path: Path, items: int | None) -> tuple[int, bytes]:
+    """Return how many items a file names, and the catalogue of them; `items` must be as many if it is given."""
+    found = catalogue_from(path)
+    if items not in (None, len(found)) or not len(found):
+        raise OperationError(f"{path} lists {len(found):,} items; give --items {len(found)}, or leave --items out")
+    return len(found), found.encode()
 
 
 def read_task(path: Path) -> TaskSpec:
@@ -152,6 +167,7 @@ class TaskSummary(TypedDict):
     optimiser: str
     seed: int
     initial_scale: str
+    catalogue: str
     privacy: str
     privacy_known: str
 
@@ -191,6 +207,7 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "optimiser": f"{task.optimiser}, rows {task.row_rate}, dense {task.dense_rate}",
         "seed": task.seed,
         "initial_scale": task.initial_scale,
+        "catalogue": task.catalogue or "none: created without --catalogue; devices recommend rows",
         "privacy": _describe_privacy(task),
         "privacy_known": _describe_known(task),
     }

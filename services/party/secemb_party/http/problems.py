@@ -77,6 +77,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SecEmbError: INTERNAL,
     shared.RingError: _silent("number-refused", 400, "A number is not finite or does not fit the task's ring"),
     shared.LayoutError: INTERNAL,  # a device's message for another layout has another binding, and gets no further
+    shared.CatalogueError: INTERNAL,  # no route reads a catalogue
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
     shared.SessionError: _spoken("session-conflict", 409, "The session is in use with other bytes or out of order"),
     shared.PathSpentError: INTERNAL,
@@ -99,6 +100,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.RoundClosedError: _spoken("round-closed", 410, "The round no longer accepts this"),
     errors.UnknownVersionError: MODEL_UNKNOWN,
     errors.DeltaUnavailableError: _spoken("delta-unavailable", 410, "There is no delta from that version"),
+    errors.CatalogueUnavailableError: _spoken("catalogue-unavailable", 404, "There is no catalogue of this task here"),
     errors.RollbackRefusedError: _spoken("rollback-refused", 409, "The model cannot go back to that version now"),
     errors.OutdatedRelayKeyError: _spoken("relay-key-outdated", 409, "The box was encrypted to a key not in use"),
     errors.RelayUnavailableError: _spoken("relay-unavailable", 404, "This task is not relayed"),

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel
 
 from secemb_party.errors import (
+    CatalogueUnavailableError,
     DeltaUnavailableError,
     LedgerUnavailableError,
     PeerUnavailableError,
@@ -21,6 +22,7 @@ from secemb_party.http.requests import BINARY, TaskHex, describe_binary
 from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.table_copies import Body, TableCopies, Wanted
+from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.table import TableFormat
 
 AskRelayKey = Callable[[], Awaitable[bytes]]
@@ -38,14 +40,15 @@ class TaskView(BaseModel):
     model_digest: str
 
 
-def _described(what: str) -> dict[int | str, dict[str, Any]]:
+_OF_VERSIONS = (UnknownVersionError, DeltaUnavailableError, LedgerUnavailableError)
+
+
+def _described(what: str, *refusals: type[SecEmbError]) -> dict[int | str, dict[str, Any]]:
     return {
         200: describe_binary(what),
         206: describe_binary(f"a part of: {what}"),
         304: {"description": "the device has it already"},
-        **problem_responses(
-            UnknownTaskError, UnknownVersionError, DeltaUnavailableError, RangeError, LedgerUnavailableError
-        ),
+        **problem_responses(UnknownTaskError, RangeError, *refusals),
     }
 
 
@@ -80,13 +83,13 @@ def task_routes(party: Party, ask_relay_key: AskRelayKey | None) -> APIRouter:
         body = await copies.get(wanted)
         return body, {"secemb-model-digest": body.model_digest.hex()}
 
-    @router.get("/dense/{version}", response_class=Response, responses=_described("float32 numbers"))
+    @router.get("/dense/{version}", response_class=Response, responses=_described("float32 numbers", *_OF_VERSIONS))
     async def dense(task: TaskHex, version: Version, asked: Asked) -> Response:
         """Return the dense parameters of a published version, little-endian float32."""
         body, headers = await find(task, Wanted(version=version, format=None))
         return conditional(body, asked, headers)
 
-    @router.get("/table/{version}", response_class=Response, responses=_described("encoded rows"))
+    @router.get("/table/{version}", response_class=Response, responses=_described("encoded rows", *_OF_VERSIONS))
     async def table(
         task: TaskHex, version: Version, format: TableFormat, asked: Asked, since: Since = None
     ) -> Response:
@@ -95,6 +98,14 @@ def task_routes(party: Party, ask_relay_key: AskRelayKey | None) -> APIRouter:
         if since is not None:
             headers["secemb-copy-sha256"] = body.whole  # of the full copy that the delta leads to
         return conditional(body, asked, headers)
+
+    @router.get("/catalogue", response_class=Response, responses=_described("a CSV file", CatalogueUnavailableError))
+    async def catalogue(task: TaskHex, asked: Asked) -> Response:
+        """Return the file with the id and the title of each item; its SHA-256 is in the task."""
+        check_task(party, task)
+        if party.catalogue is None:
+            raise CatalogueUnavailableError("this task has no catalogue")
+        return conditional(party.catalogue, asked, {})
 
     return router
 

@@ -43,11 +43,13 @@ class Wanted:
 
 
 class Body:
-    """Bytes in a file without a name, and the digests that go with them."""
+    """Bytes in an open file, and the digests that go with them."""
 
-    def __init__(self, descriptor: int, *, size: int, sha256: str, whole: str, model_digest: bytes) -> None:
+    def __init__(
+        self, descriptor: int, *, size: int, sha256: str, whole: str | None = None, model_digest: bytes = b""
+    ) -> None:
         self.size, self.sha256, self.model_digest = size, sha256, model_digest
-        self.whole = whole  # SHA-256 of the full copy; another than `sha256` where this is a delta
+        self.whole = whole or sha256  # SHA-256 of the full copy; another than `sha256` where this is a delta
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
 

@@ -1,0 +1,116 @@
+"""The items of a task by row: external id, title and further columns, in one CSV file (`row,id,title,…`, UTF-8).
+
+The file is public. Its SHA-256 is in the task, both servers serve it, and a device fetches all of it: which rows a
+device looks up stays on the device.
+"""
+
+import csv
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from secemb_shared.errors import CatalogueError
+
+FILE = "catalogue.csv"
+LARGEST = 2**26  # bytes of a file
+_FIRST = ["row", "id", "title"]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Catalogue:
+    """Items by row. Without ids, as in made-up ratings, a row is its own id."""
+
+    ids: tuple[str, ...] = ()
+    titles: tuple[str, ...] = ()  # one per id, or none at all; "" if unknown
+    others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further columns, one value per id
+    _rows: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Number the ids."""
+        object.__setattr__(self, "_rows", {name: row for row, name in enumerate(self.ids)})
+        lengths = {len(column) for column in ([self.titles] if self.titles else []) + list(self.others.values())}
+        if lengths - {len(self.ids)} or len(self._rows) < len(self.ids):
+            raise CatalogueError("a catalogue has as many titles as ids, and no id twice; write it again")
+
+    def __len__(self) -> int:
+        """Return the number of listed items."""
+        return len(self.ids)
+
+    def id_of(self, row: int) -> str:
+        """Return the external id of a row."""
+        return self.ids[row] if self.ids else str(row)
+
+    def title_of(self, row: int) -> str | None:
+        """Return the title of a row, if it is known."""
+        return (self.titles[row] or None) if self.titles else None
+
+    def row_of(self, name: str) -> int:
+        """Return the row of an external id."""
+        if not self.ids and name.isascii() and name.isdecimal():
+            return int(name)
+        if name not in self._rows:
+            known = ", ".join(self.ids[:3])
+            raise CatalogueError(f"no item has the id {name!r}; ids in this catalogue look like {known or '0, 1, 2'}")
+        return self._rows[name]
+
+    def search(self, words: str) -> list[int]:
+        """Return the rows whose title contains these words, in any case."""
+        return [row for row, title in enumerate(self.titles) if words.casefold() in title.casefold()]
+
+    def encode(self) -> bytes:
+        """Return the file."""
+        text = _Text()
+        rows = csv.writer(text, lineterminator="\n")
+        rows.writerow([*_FIRST, *self.others])
+        titles = self.titles or ("",) * len(self.ids)
+        rows.writerows(zip(range(len(self.ids)), self.ids, titles, *self.others.values(), strict=True))
+        data = "".join(text).encode()
+        if len(data) > LARGEST:
+            raise CatalogueError(
+                f"the catalogue has {len(data):,} bytes, at most {LARGEST:,} are allowed; drop columns"
+            )
+        return data
+
+    @classmethod
+    def read(cls, lines: Iterable[str], source: str = FILE) -> "Catalogue":
+        """Return the catalogue in the lines of a file."""
+        head, *entries = read_entries(lines, source)
+        columns = [*zip(*entries, strict=True)] or [()] * len(head)
+        titles = columns[2] if any(columns[2]) else ()
+        return cls(ids=columns[1], titles=titles, others=dict(zip(head[3:], columns[3:], strict=True)))
+
+
+def digest_of(file: bytes) -> str:
+    """Return what a task calls its catalogue: the SHA-256 of the file, in hexadecimal digits."""
+    return hashlib.sha256(file).hexdigest()
+
+
+def read_entries(lines: Iterable[str], source: str = FILE) -> Iterator[list[str]]:
+    """Yield the header and then each row of a file, checked; memory does not grow with the file."""
+    rows = csv.reader(lines)
+    try:
+        head = next(rows, [])
+        if head[:3] != _FIRST:
+            raise CatalogueError(f"{source} is not a catalogue: its first line begins with {','.join(_FIRST)}")
+        yield head
+        for number, row in enumerate(rows):
+            yield _checked(row, number, len(head), source)
+    except csv.Error:
+        raise CatalogueError(f"{source} is damaged; write the catalogue again") from None
+    except UnicodeDecodeError:
+        raise CatalogueError(f"{source} is not UTF-8; write the catalogue again") from None
+
+
+def _checked(row: Sequence[str], number: int, width: int, source: str) -> list[str]:
+    if not row or row[0] != str(number):
+        raise CatalogueError(f"{source}, line {number + 2}: row {number} is missing; write the catalogue again")
+    if len(row) != width or not row[1]:
+        raise CatalogueError(f"{source}, line {number + 2}: is damaged; write the catalogue again")
+    return list(row)
+
+
+class _Text(list[str]):
+    """Lines that `csv` writes to."""
+
+    def write(self, line: str) -> None:
+        self.append(line)
