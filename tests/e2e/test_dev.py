@@ -91,7 +91,7 @@ def test_one_device_takes_part_in_round_after_round_with_what_is_printed_as_json
             dev.wait_until(lambda one, words=words: words in one.errors())  # type: ignore[misc]
         best = device.recommend(k=5)
         assert len(best) == 5
-        assert not {1, 2, 3} & {item for item, _ in best}
+        assert not {1, 2, 3} & {one.item for one in best}
     with (
         Device.open_blocking(home=homes / "other", token="another", **opening) as device,
         pytest.raises(EnrolmentError),
@@ -106,7 +106,7 @@ def test_the_printed_program_and_the_printed_commands_work_as_they_are(start: Ca
     assert (next(dev.folder.iterdir()) / "device.py").read_text() in dev.text()
     printed = dev.run_printed_program()
     assert "complete=True" in printed
-    assert len(re.findall(r"\(\d+, \d+\.\d+\)", printed)) == 5, "recommendations with scores"
+    assert len(re.findall(r"Recommendation\(item=\d+, score=\d+\.\d+", printed)) == 5, "recommendations with scores"
     dev.wait_until(lambda one: "round 2 train: 1 of yours, 2 helpers" in one.text())
     commands = re.findall(r"^  (curl .*)$", dev.text(), re.M)
     assert len(commands) == 2

@@ -9,6 +9,7 @@ from typing_extensions import TypedDict
 
 from secemb_sdk.home.files import write_file
 from secemb_sdk.models import registry
+from secemb_tools.datasets.catalogue import write_catalogue
 from secemb_tools.local import Pair
 from secemb_tools.simulation.scenario import ScenarioWorld
 
@@ -45,7 +46,7 @@ class Connection:
         """Write the program, the token, and what the catalogue and the model need."""
         ratings = self.world.ratings
         if ratings.catalogue.titles:
-            ratings.catalogue.write(self._catalogue)
+            write_catalogue(ratings.catalogue, self._catalogue)
         if self._needs_features:
             np.save(self._features, ratings.item_features)
         if self.token is not None:
@@ -176,7 +177,8 @@ async def main() -> None:
             await asyncio.sleep(outcome.seconds)
         print(outcome.receipt)
         await asyncio.sleep(1)  # the servers publish the next version of the model
-        print(await device.recommend(k=5))
+        for one in await device.recommend(k=5):
+            print(one)
 
 
 asyncio.run(main())

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from secemb_party.settings import load_settings
+from secemb_shared.catalogue import digest_of
 from secemb_tools import output
 from secemb_tools.dev.connection import Connection
 from secemb_tools.dev.participants import Helpers, with_rounds_to_go
@@ -45,7 +46,9 @@ def run(options: DevOptions) -> int:
 
 
 async def _serve(console: Console, options: DevOptions) -> None:
-    world = replace(options.world, task=with_rounds_to_go(options.world.task))
+    catalogue = options.world.ratings.catalogue if len(options.world.ratings.catalogue) else None
+    digest = "" if catalogue is None else digest_of(catalogue.encode())
+    world = replace(options.world, task=replace(with_rounds_to_go(options.world.task), catalogue=digest))
     with workspace(_PREFIX) as folder:
         pair = Pair(
             folder,
@@ -55,6 +58,7 @@ async def _serve(console: Console, options: DevOptions) -> None:
             ports=_ports(options.port),
             open_enrolment=False,
             tls=options.tls,
+            catalogue=catalogue,
         )
         own, *others = await _tokens(pair.servers[0].folder, helpers=world.task.cohort)
         try:

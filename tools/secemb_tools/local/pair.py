@@ -30,8 +30,8 @@ class Pair:
     """Two servers, each with its directory, mutual TLS between them, SQLite, and open enrolment unless it is closed.
 
     With `relayed` the task becomes one whose devices may send everything through server 0; for a task that is one
-    already, give server 1's `identity`, whose public half it contains. With `tls` devices connect over HTTPS too. With a
-    `catalogue` the task becomes one whose devices show ids and titles.
+    already, give server 1's `identity`, whose public half it contains. With `tls` devices connect over HTTPS too.
+    With a `catalogue` the task becomes one whose devices show ids and titles.
     """
 
     def __init__(
