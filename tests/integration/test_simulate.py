@@ -145,7 +145,7 @@ def test_everybody_trains_in_turn_and_evaluates_in_another_order() -> None:
         [world.schedule.people_of(number).tolist() for number in numbers] for numbers in ((0, 1, 3), (2, 5, 8))
     )
     for groups in (trained, evaluated):
-        assert sorted(sum(groups, [])) == list(range(24))
+        assert sorted(person for group in groups for person in group) == list(range(24))
     assert trained != evaluated
 
 
