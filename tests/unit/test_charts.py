@@ -45,6 +45,14 @@ def test_numbers_at_the_sides_are_round() -> None:
     assert re.findall(r">([0-9.]+)</text>", picture) == ["0.9", "1", "1.1", "1.2", "1.3", "10", "20", "30"]
 
 
+def test_an_axis_of_percentages_ends_at_0_and_100() -> None:
+    picture = line_chart({"a": [(1, 3.0), (4, 100.0)]}, title="t", across="m'", doubling=True, span=(0, 100))
+    assert re.findall(r">([-0-9.]+)</text>", picture) == ["0", "20", "40", "60", "80", "100", "1", "4"]
+    assert [y for _, y in places(picture)] == pytest.approx(
+        [HEIGHT - BOTTOM - 0.03 * (HEIGHT - TOP - BOTTOM), TOP], abs=0.06
+    )
+
+
 def test_a_pair_has_one_colour_and_one_name() -> None:
     series = {"mf": [(1, 1.0)], "mf dotted": [(1, 2.0)], "fm": [(1, 3.0)], "fm dotted": [(1, 4.0)]}
     picture = line_chart(series, title="t", across="x", pairs=True)

@@ -360,7 +360,7 @@ def test_titles_come_from_a_file_of_items(tmp_path: Path) -> None:
         assert ratings.catalogue.others == {"class": ("C", "D", "")}
         assert ratings.report.unlisted_items == 1
     (tmp_path / "names.jsonl").write_text("".join(json.dumps({"id": i, "title": t}) + "\n" for i, t in [("x", "Ix")]))
-    assert read_ratings(tmp_path / "mine.inter", items=tmp_path / "names.jsonl").catalogue.title_of(0) == "Ix"
+    assert read_ratings(tmp_path / "mine.inter", catalogue=tmp_path / "names.jsonl").catalogue.title_of(0) == "Ix"
     (tmp_path / "names.csv").write_text("a,b\nc,1\n")
     with pytest.raises(DatasetError, match="for example item_id,title"):
-        read_ratings(tmp_path / "mine.inter", items=tmp_path / "names.csv")
+        read_ratings(tmp_path / "mine.inter", catalogue=tmp_path / "names.csv")

@@ -197,6 +197,7 @@ def test_a_split_that_was_written_is_read_again_under_the_same_ids(tmp_path: Pat
     assert (facts["train"], facts["test"]) == (2, 2)
     again = read_ratings(tmp_path / "parts")
     assert [again.catalogue.title_of(row) for row in range(3)] == ["Ex", "Why", "Zed"]
+    assert dict(again.catalogue.others) == {}
     assert again.user_ids == ("ann", "bob")
     assert again.tested is not None
     assert sorted(again.values[again.tested].tolist()) == [2.0, 3.0]

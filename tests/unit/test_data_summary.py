@@ -75,7 +75,7 @@ def test_columns_and_titles_can_be_given(tmp_path: Path) -> None:
     table.write_text("who,what,mark\nann,1,3\nbob,2,4\n")
     items.write_text("id,title\n1,Ex\n2,Why\n3,Zed\n")
     assert "--columns user=who,item=what" in refused("data", "show", table)
-    found = json_of("data show", table, "--columns", "user=who,item=what,rating=mark", "--items", items)
+    found = json_of("data show", table, "--columns", "user=who,item=what,rating=mark", "--catalogue", items)
     assert (found["people"], found["items"], found["titles"], found["mean"]) == (2, 3, 3, 3.5)
     assert "user=NAME,item=NAME" in refused("data", "show", table, "--columns", "user:who")
     words = ("--how", "by-time", "--columns", "user=who,item=what")

@@ -42,16 +42,18 @@ def line_chart(
     pairs: bool = False,
     doubling: bool = False,
     level: tuple[str, float] | None = None,
+    span: tuple[float, float] | None = None,
 ) -> str:
     """Return lines through points. All but the first are dashed, so that a line below another one shows.
 
     With `pairs` every two neighbours share a colour; the second is dashed and not named. With `doubling` the x axis is
-    logarithmic. A level is a horizontal line with a name.
+    logarithmic. A level is a horizontal line with a name. With `span` the y axis has these ends, such as 0 and 100 for
+    percentages, instead of those that the points need.
     """
     points = [point for one in series.values() for point in one]
     if not points:
         return bar_chart({}, title=f"{title}: nothing was measured", unit="")
-    frame = _Frame(points if level is None else [*points, (points[0][0], level[1])], doubling=doubling)
+    frame = _Frame(points if level is None else [*points, (points[0][0], level[1])], doubling=doubling, span=span)
     return _TEMPLATES.get_template("lines.svg").render(
         title=title,
         across=across,
@@ -103,14 +105,14 @@ def _lines(series: Mapping[str, Points], frame: "_Frame", *, pairs: bool) -> lis
 class _Frame:
     """Where numbers are in the picture."""
 
-    def __init__(self, points: Points, *, doubling: bool) -> None:
+    def __init__(self, points: Points, *, doubling: bool, span: tuple[float, float] | None) -> None:
         self._scale: Callable[[float], float] = math.log if doubling else float
         xs, ys = sorted({x for x, _ in points}), [y for _, y in points]
         self._first, self._last = self._scale(xs[0]), max(self._scale(xs[-1]), self._scale(xs[0]) + 1e-9)
         inside = [x for x in _round_steps(xs[0], xs[-1]) if xs[0] <= x <= xs[-1]]
         self.ticks = xs if doubling else inside or xs[:1]
         margin = 0.02 * (max(ys) - min(ys)) or 0.05 * abs(max(ys)) or 1.0
-        self.levels = _round_steps(min(ys) - margin, max(ys) + margin)
+        self.levels = _round_steps(*(span or (min(ys) - margin, max(ys) + margin)))
 
     def across(self, x: float) -> float:
         """Return the horizontal place of a number."""

@@ -3,28 +3,15 @@
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import AsJson, refusals
-
-if TYPE_CHECKING:
-    from secemb_tools.datasets import RatingSet
+from secemb_tools.cli.options import AsJson, CatalogueFile, ColumnNames, JunkShare, refusals
 
 app = typer.Typer(help="Rating sets: download them, inspect them, split them.", no_args_is_help=True)
 Place = Annotated[Path, typer.Argument(help="A directory, a file, or the name of a downloaded set.")]
-ColumnNames = Annotated[
-    str | None,
-    typer.Option(
-        "--columns", help="Columns by name or number: user=…,item=…,rating=…,time=… (rating and time optional)."
-    ),
-]
-ItemList = Annotated[Path | None, typer.Option("--items", help="A file with the ids and titles of items.")]
-JunkShare = Annotated[
-    float, typer.Option("--junk", min=0, max=1, help="Share of invalid lines to skip; with more the file is refused.")
-]
 
 
 class How(StrEnum):
@@ -66,17 +53,18 @@ def fetch(
 def show(
     path: Place,
     columns: ColumnNames = None,
-    items: ItemList = None,
+    catalogue: CatalogueFile = None,
     junk: JunkShare = 0.01,
     plot: Annotated[Path | None, typer.Option(help="Write an SVG picture of the distributions to this file.")] = None,
     json: AsJson = False,
 ) -> None:
     """Show counts, distributions, the share kept by several capacities, the time range and invalid lines of a set."""
+    from secemb_tools.datasets.sources import read_ratings
     from secemb_tools.datasets.summary import activity_counts, describe, draw
 
     with refusals():
         with output.busy("reading ratings"):
-            ratings = _read(path, columns, items, junk, quiet=True)
+            ratings = read_ratings(path, columns=columns, catalogue=catalogue, junk_share=junk, quiet=True)
             facts = describe(ratings)
             if plot is not None:
                 plot.write_text(draw(ratings), encoding="utf-8")
@@ -103,26 +91,19 @@ def split_(
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same split.")] = 1,
     test_share: Annotated[float, typer.Option(min=0.01, max=0.99, help="For random, per-user and by-time.")] = 0.2,
     columns: ColumnNames = None,
-    items: ItemList = None,
+    catalogue: CatalogueFile = None,
     junk: JunkShare = 0.01,
     json: AsJson = False,
 ) -> None:
     """Split a set into two CSV files with the ids of the set, and write the catalogue of its items."""
+    from secemb_tools.datasets.sources import read_ratings
     from secemb_tools.datasets.splits import write_split
 
     with refusals():
         with output.busy("splitting ratings"):
-            ratings = _read(path, columns, items, junk)
+            ratings = read_ratings(path, columns=columns, catalogue=catalogue, junk_share=junk)
             facts = write_split(ratings, out, how=how.value, seed=seed, test_share=test_share)
         output.show_facts(facts, as_json=json)
-
-
-def _read(path: Path, columns: str | None, items: Path | None, junk: float, *, quiet: bool = False) -> "RatingSet":
-    from secemb_tools.datasets.columns import parse_columns
-    from secemb_tools.datasets.sources import read_ratings
-
-    given = None if columns is None else parse_columns(columns)
-    return read_ratings(path, columns=given, items=items, junk_share=junk, quiet=quiet)
 
 
 def _show(facts: Mapping[str, Any], *, as_json: bool) -> None:

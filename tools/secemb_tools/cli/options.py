@@ -21,6 +21,18 @@ TransportOption = Annotated[
     typer.Option("--transport", help="relayed: devices call server 0 only, half the bytes; direct: both servers."),
 ]
 
+# How a rating set is read.
+ColumnNames = Annotated[
+    str | None,
+    typer.Option(
+        "--columns", help="Columns by name or number: user=…,item=…,rating=…,time=… (rating and time optional)."
+    ),
+]
+CatalogueFile = Annotated[Path | None, typer.Option("--catalogue", help="A file with the ids and titles of items.")]
+JunkShare = Annotated[
+    float, typer.Option("--junk", min=0, max=1, help="Share of invalid lines to skip; with more the file is refused.")
+]
+
 
 @contextmanager
 def refusals() -> Iterator[None]:

@@ -1,6 +1,7 @@
 """Lists of items with titles: CSV, RecBole's .item, JSON lines or Parquet."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +23,11 @@ def read_items(path: Path, *, share: float = SHARE) -> Listed:
         raise DatasetError(
             f"{path} has no column recognised as the item id; name its columns in a header, for example item_id,title"
         )
-    return list_rows(table, item, title=found.get("title"), share=share)
+    listed = list_rows(table, item, title=found.get("title"), share=share)
+    others = {
+        name: column for name, column in listed.others.items() if name != "row"
+    }  # of a catalogue: the rows of another set
+    return replace(listed, others=others)
 
 
 def list_rows(

@@ -25,16 +25,20 @@ _FETCH = "download a set from grouplens.org with `secemb data fetch ml-100k`, or
 def read_ratings(
     source: Any,
     *,
-    columns: Mapping[str, str] | None = None,
-    items: Path | None = None,
+    columns: Mapping[str, str] | str | None = None,
+    catalogue: Path | None = None,
     junk_share: float = SHARE,
     quiet: bool = False,
 ) -> RatingSet:
     """Return the set at this path, or in a polars or pandas frame.
 
-    `columns` names the columns of user, item, rating and time, if they have unusual names; `items` is a file with
-    titles. Lines that cannot be used are skipped up to `junk_share`, with a note on stderr unless `quiet`.
+    `columns` names the columns of user, item, rating and time, if they have unusual names: a mapping, or text such as
+    "user=who,item=what". `catalogue` is a file with ids and titles. Lines that cannot be used are skipped up to
+    `junk_share`, with a note on stderr unless `quiet`.
     """
+    from secemb_tools.datasets.columns import parse_columns
+
+    columns, items = parse_columns(columns) if isinstance(columns, str) else columns, catalogue
     if not isinstance(source, (str, Path)):
         ratings = _read_frame(source, columns, items, junk_share)
     else:

@@ -138,6 +138,7 @@ def draw(ratings: RatingSet) -> str:
             across="capacity m'",
             doubling=True,
             level=("90 %", 90.0),
+            span=(0.0, 100.0),
         ),
     ]
     if not ratings.implicit:
