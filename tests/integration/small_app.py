@@ -20,9 +20,9 @@ from secemb_shared.errors import SecEmbError
 
 SECRET = "9f86d081884c7d659a2feaa0c55ad015"
 ERRORS: dict[str, Exception] = {
-    "closed": RoundClosedError(),
+    "closed": RoundClosedError("the round no longer accepts this; join the next one"),
     "busy": BusyError(3),
-    "unauthorized": UnauthorizedError(),
+    "unauthorized": UnauthorizedError("send a valid token as Authorization: Bearer"),
     "ledger": LedgerUnavailableError(SECRET),
     "ours": SecEmbError(SECRET),
     "theirs": ValueError(SECRET),

@@ -26,7 +26,8 @@ from tests.simulation.faults import (
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import PeerUnavailableError
 from secemb_party.ledger import Ledger
-from secemb_party.service import Parts, Party
+from secemb_party.parts import Parts
+from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.catalogue import open_catalogue
 from secemb_server0.app import Server0, create_server0

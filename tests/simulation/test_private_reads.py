@@ -17,9 +17,10 @@ from tests.simulation.test_refusals import assert_problem, joined, stored
 
 from secemb_party.tickets import READ_DOMAIN, issue_ticket
 from secemb_sdk.errors import EnrolmentError, GoneError, UnavailableError
-from secemb_sdk.recommend.copy import Shelf, sync
+from secemb_sdk.recommend.copy import Shelf
 from secemb_sdk.recommend.private_read import ReadSession, RowsRead, read_rows
 from secemb_sdk.recommend.rank import Scored, rank_privately, recommend
+from secemb_sdk.recommend.sync import sync
 from secemb_sdk.steps import Answer, Request
 from secemb_shared.errors import RowTagError
 from secemb_shared.messages import RoundSpec

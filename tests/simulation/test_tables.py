@@ -17,7 +17,7 @@ from tests.simulation.test_refusals import assert_problem
 from secemb_party.storage import Model
 from secemb_sdk.errors import CopyError, RefusedError, UnavailableError
 from secemb_sdk.home.records import Record
-from secemb_sdk.recommend import copy as table_copy
+from secemb_sdk.recommend import sync as table_sync
 from secemb_sdk.recommend.copy import Shelf, TableCopy
 from secemb_sdk.recommend.rank import recommend
 from secemb_sdk.round.join import Published
@@ -49,7 +49,7 @@ async def sync(carrier: Carrier, shelf: Shelf, format_: TableFormat, *, chunk: i
     """Let a device fetch what is published now."""
     now = await published(carrier.pair)
     part = dense(carrier.pair, now.version)
-    return await carrier.run(table_copy.sync(carrier.exchange(), shelf, now, dense=part, format_=format_, chunk=chunk))
+    return await carrier.run(table_sync.sync(carrier.exchange(), shelf, now, dense=part, format_=format_, chunk=chunk))
 
 
 def model_of(pair: Pair, version: int, role: int = 0) -> Model:
@@ -261,7 +261,7 @@ async def test_a_download_goes_on_after_a_cut_at_any_byte(format_: TableFormat, 
                 first = Published(0, model_of(pair, 0).digest)
                 carrier = Carrier(pair)
                 await carrier.run(
-                    table_copy.sync(carrier.exchange(), shelf, first, dense=dense(pair, 0), format_=format_)
+                    table_sync.sync(carrier.exchange(), shelf, first, dense=dense(pair, 0), format_=format_)
                 )
 
 
@@ -286,9 +286,9 @@ async def test_an_app_that_is_killed_between_any_two_steps_goes_on(since: bool, 
             shelf = Shelf(tmp_path / str(count), pair.task)
             if since:
                 carrier, part = Carrier(pair), dense(pair, 0)
-                await carrier.run(table_copy.sync(carrier.exchange(), shelf, old, dense=part, format_=TableFormat.INT8))
+                await carrier.run(table_sync.sync(carrier.exchange(), shelf, old, dense=part, format_=TableFormat.INT8))
             carrier, part = Carrier(pair), dense(pair, 1)
-            steps = table_copy.sync(carrier.exchange(), shelf, now, dense=part, format_=TableFormat.INT8, chunk=100)
+            steps = table_sync.sync(carrier.exchange(), shelf, now, dense=part, format_=TableFormat.INT8, chunk=100)
             ends.add(await run_some(carrier, steps, count))
             copy = await sync(Carrier(pair), Shelf(tmp_path / str(count), pair.task), TableFormat.INT8)
             assert copy.path.read_bytes() == encoded(pair, 1, TableFormat.INT8)
@@ -396,7 +396,7 @@ async def test_a_table_that_server_1_does_not_have_is_not_used(
         monkeypatch.setattr(models, "load", another)
         now, part = await published(pair), dense(pair, 1)
         carrier = Carrier(pair)
-        steps = table_copy.sync(carrier.exchange(), shelf, now, dense=part, format_=format_, chunk=CHUNK)
+        steps = table_sync.sync(carrier.exchange(), shelf, now, dense=part, format_=format_, chunk=CHUNK)
         with pytest.raises(CopyError, match="different tables"):
             await carrier.run(steps)
         kept = shelf.table(format_)
@@ -413,7 +413,7 @@ async def test_a_float32_copy_must_be_the_announced_model(tmp_path: Path) -> Non
         ]
         for announced, given in wrong:
             carrier, shelf = Carrier(pair), Shelf(tmp_path, pair.task)
-            steps = table_copy.sync(carrier.exchange(), shelf, announced, dense=given, format_=TableFormat.FLOAT32)
+            steps = table_sync.sync(carrier.exchange(), shelf, announced, dense=given, format_=TableFormat.FLOAT32)
             with pytest.raises(CopyError, match="announced"):
                 await carrier.run(steps)
         assert Shelf(tmp_path, pair.task).table(TableFormat.FLOAT32) is None

@@ -132,7 +132,7 @@ def test_a_document_has_type_title_status_and_words_for_the_caller() -> None:
 def test_what_may_be_repeated_says_when() -> None:
     assert answer(BusyError(7))[1]["retry-after"] == "7"
     assert int(answer(LedgerUnavailableError("gone"))[1]["retry-after"]) > 0
-    assert answer(UnauthorizedError())[1]["www-authenticate"] == "Bearer"
+    assert answer(UnauthorizedError("no token"))[1]["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_words_with_something_like_an_id_in_them_are_withheld(leak: str) -> None
 
 
 def test_the_words_we_write_ourselves_do_go_out() -> None:
-    for error in (UnauthorizedError(), SessionConflictError(), ForbiddenError(), BusyError(1)):
+    for error in (UnauthorizedError("a"), SessionConflictError("b"), ForbiddenError("c"), BusyError(1)):
         assert answer(error)[0]["detail"] == str(error)
 
 

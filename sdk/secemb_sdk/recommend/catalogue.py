@@ -10,7 +10,8 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, RefusedError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.files import make_folder, remove_file
-from secemb_sdk.recommend.copy import CHUNK, PIECE_SECONDS, file_digest, full_size
+from secemb_sdk.recommend.copy import file_digest
+from secemb_sdk.recommend.sync import CHUNK, PIECE_SECONDS, full_size
 from secemb_sdk.round.join import find_task
 from secemb_sdk.steps import Request, Steps, work
 from secemb_shared.catalogue import FILE, LARGEST, Catalogue, read_entries

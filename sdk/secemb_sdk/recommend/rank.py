@@ -11,8 +11,9 @@ from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models.interface import Floats, Model
 from secemb_sdk.recommend.catalogue import Recommendation, name_items
-from secemb_sdk.recommend.copy import Shelf, TableCopy, sync
+from secemb_sdk.recommend.copy import Shelf, TableCopy
 from secemb_sdk.recommend.private_read import RowsRead, read_rows
+from secemb_sdk.recommend.sync import sync
 from secemb_sdk.round.dense import ROUNDS, TABLES, ask_server1, read_dense
 from secemb_sdk.round.join import find_published, find_task
 from secemb_sdk.round.upload import current_private

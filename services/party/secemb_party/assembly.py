@@ -10,7 +10,8 @@ from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
-from secemb_party.service import Parts, Party
+from secemb_party.parts import Parts
+from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelFiles, Shape, ShareFiles
 from secemb_party.storage.catalogue import catalogue_path, open_catalogue

@@ -81,9 +81,6 @@ class SettingsError(SecEmbError, ValueError):
 class UnauthorizedError(SecEmbError):
     """The caller has shown no token, or one that is not known."""
 
-    def __init__(self, message: str = "send a valid token as Authorization: Bearer") -> None:
-        super().__init__(message)
-
 
 class LoginNeededError(UnauthorizedError):
     """The operator is not logged in, or no longer."""
@@ -91,9 +88,6 @@ class LoginNeededError(UnauthorizedError):
 
 class ForbiddenError(SecEmbError):
     """The caller is known and may not do this."""
-
-    def __init__(self, message: str = "this token does not allow that") -> None:
-        super().__init__(message)
 
 
 class TicketError(SecEmbError):
@@ -131,38 +125,21 @@ class RangeError(SecEmbError):
 class UnknownTaskError(SecEmbError, LookupError):
     """This server does not serve that task."""
 
-    def __init__(self, message: str = "this server serves another task; ask the operator for its task id") -> None:
-        super().__init__(message)
-
 
 class UnknownRoundError(SecEmbError, LookupError):
     """This server does not know that round."""
-
-    def __init__(self, message: str = "this server does not know that round; join again") -> None:
-        super().__init__(message)
 
 
 class UnknownSessionError(SecEmbError, LookupError):
     """That session has not begun in this round."""
 
-    def __init__(self, message: str = "this round has no such session; send its keys first") -> None:
-        super().__init__(message)
-
 
 class RoundClosedError(SecEmbError):
     """The round no longer accepts this."""
 
-    def __init__(self, message: str = "the round no longer accepts this; join the next one") -> None:
-        super().__init__(message)
-
 
 class SessionConflictError(SessionError):
     """The session was used before with other bytes, or out of order."""
-
-    def __init__(
-        self, message: str = "this session already holds other bytes; resend the first ones unchanged"
-    ) -> None:
-        super().__init__(message)
 
 
 class PeerUnavailableError(SecEmbError):

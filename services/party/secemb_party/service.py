@@ -1,4 +1,4 @@
-"""What both servers do: take a session's keys and update, store them, and compute the share of the sum.
+"""What both servers do: keep models and rounds, take in what sessions send, and compute the share of the sum.
 
 The event loop waits, the workers compute, the ledger remembers. Nothing is acknowledged before it is durable, and every
 decision is made in one of the ledger's transactions, so that a crash loses nothing that was acknowledged.
@@ -6,62 +6,26 @@ decision is made in one of the ledger's transactions, so that a crash loses noth
 
 import asyncio
 import hashlib
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import Spending
-from secemb_party.compute import Answer, Compute, PreparedRound
-from secemb_party.compute.threads import Workers
+from secemb_party.compute import PreparedRound
 from secemb_party.errors import (
     LedgerUnavailableError,
     RoundClosedError,
-    SessionConflictError,
-    TicketExpiredError,
     UnknownRoundError,
-    UnknownSessionError,
 )
-from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
-from secemb_party.ledger import Ledger, RoundRecord, RoundState, Stored, Upload
+from secemb_party.intake import Intake
+from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.ledger.records import ENDED
-from secemb_party.metrics import Metrics, Transport
-from secemb_party.storage import Model, ModelStore, ShareStore, first_model
-from secemb_party.storage.table_copies import Body
-from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck
-from secemb_party.upload_macs import Kept, Sent, UploadMacs
+from secemb_party.parts import Parts
+from secemb_party.storage import Model, first_model
 from secemb_shared.errors import SessionError
-from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
+from secemb_shared.messages import RoundSpec
 
-Clock = Callable[[], float]
-Message = TypeVar("Message")
-Taken = TypeVar("Taken")
 _KEPT_ROUNDS = 4  # the round that is open, the one that is being added up, and some that devices are late for
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a party is made of."""
-
-    role: int
-    task: TaskSpec
-    ledger: Ledger
-    models: ModelStore
-    shares: ShareStore
-    workers: Workers
-    compute: Compute
-    ticket_key: Ed25519PublicKey
-    scratch: Path  # a folder for files that do not outlive the process
-    catalogue: Body | None = None  # ids and titles of the task's items
-    metrics: Metrics = field(default_factory=Metrics)
-    clock: Clock = time.time
-    keep_rounds: int = 3
 
 
 class Check(NamedTuple):
@@ -72,31 +36,20 @@ class Check(NamedTuple):
     hint: str
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Place(Generic[Message, Taken]):
-    """A place in the queue for one message of a session whose ticket is valid: read the message, then hand it in."""
-
-    spec: RoundSpec
-    length: int  # of the message, in bytes
-    take: Callable[[Message], Awaitable[Taken]]
-
-
 class Party:
     """One server's memory and arithmetic for one task."""
 
     def __init__(self, parts: Parts) -> None:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
-        self._shares, self.tickets, self._compute = parts.shares, TicketCheck(parts.ticket_key), parts.compute
+        self._shares, self._compute = parts.shares, parts.compute
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
         self.catalogue = parts.catalogue
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
-        self._sizes = Sizes.of(parts.task)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
-        self._macs = UploadMacs(parts.ledger)
-        self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN)
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
         self._spend = asyncio.Lock()
+        self.intake = Intake(parts, self.prepared)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
 
     async def start(self) -> None:
@@ -175,68 +128,6 @@ class Party:
             raise UnknownRoundError("this server does not know that round; join the current one")
         return record, RoundSpec.decode(record.spec, self.task)
 
-    @asynccontextmanager
-    async def reserve_keys(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[bytes, bytes]]:
-        """Reserve a place for a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
-        self.tickets.check(claim, self.clock())
-        with self.workers.place():
-            prepared = await self.prepared(claim.round_id)
-
-            async def take(body: bytes) -> bytes:
-                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
-                upload = _keys_upload(claim, body, answer)
-                admitted = self.role == 0  # server 0 knows who has joined
-                stored = await self.ledger.put_keys(
-                    upload, self.clock(), require_admission=admitted, limit=self.task.cohort
-                )
-                self._count("keys", transport, stored)
-                self._macs.remember(upload)
-                return answer.message
-
-            yield Place(prepared.spec, self._sizes.keys, take)
-
-    @asynccontextmanager
-    async def reserve_rows(self, claim: Claim) -> AsyncIterator[Place[bytes, bytes]]:
-        """Reserve a place for a KEYS message that is answered and forgotten: no update can follow it."""
-        self._read_tickets.check(claim, self.clock())
-        with self.workers.place():
-            prepared = await self.prepared(claim.round_id)
-            # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
-            if await self.ledger.knows_session(claim.session_id):
-                raise SessionConflictError("this session takes part in a round; draw a new one to read")
-
-            async def take(body: bytes) -> bytes:
-                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
-                return answer.message
-
-            yield Place(prepared.spec, self._sizes.keys, take)
-
-    @asynccontextmanager
-    async def reserve_update(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[Sent, Kept]]:
-        """Reserve a place for a session's upload; taking it checks who made it, and returns what is durable then."""
-        try:
-            self.tickets.check(claim, self.clock())
-        except TicketExpiredError:
-            # A device that lost the receipt may still learn that its upload is here; nothing new is stored for it.
-            if not await self.ledger.has_update(claim.round_id, claim.session_id):
-                raise
-        with self.workers.place():
-            spec = (await self.prepared(claim.round_id)).spec
-
-            async def take(sent: Sent) -> Kept:
-                check = partial(_checked_update, spec, self.role, claim.session_id, sent.message)
-                upload = await self.workers.run(check, size=len(sent.message))
-                hold = await self._macs.check(spec, upload, sent.mac)
-                self._count("update", transport, await self.ledger.put_update(upload, self.clock()))
-                return Kept(upload.body_digest, hold)
-
-            yield Place(spec, upload_bytes(spec, self.role), take)
-
-    def _count(self, phase: str, transport: Transport, stored: Stored) -> None:
-        _refuse_unless_stored(stored)
-        if stored is Stored.STORED:
-            self.metrics.session(phase, transport=transport)
-
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: it is computed once, stored, and never changes."""
         # Noise is drawn once: concurrent callers wait for the same bytes, and a caller that leaves does not cancel it.
@@ -295,26 +186,6 @@ class Party:
         return await self._compute.prepare(spec, model.rows)
 
 
-def _keys_upload(claim: Claim, body: bytes, answer: Answer) -> Upload:
-    return Upload(
-        round_id=claim.round_id,
-        session_id=claim.session_id,
-        body_digest=answer.body_digest,
-        public_digest=answer.public_digest,
-        body=body,
-    )
-
-
-def _checked_update(spec: RoundSpec, role: int, session_id: bytes, body: bytes) -> Upload:
-    return Upload(
-        round_id=spec.digest,
-        session_id=session_id,
-        body_digest=hashlib.sha256(body).digest(),
-        public_digest=check_update(spec, role, session_id, body),
-        body=body,
-    )
-
-
 def _entered(record: RoundRecord, state: RoundState) -> float:
     """Return when a round entered a state that it has left."""
     times = {
@@ -325,15 +196,3 @@ def _entered(record: RoundRecord, state: RoundState) -> float:
         RoundState.RECONSTRUCTED: record.reconstructed_at,
     }
     return times.get(state) or record.opened_at
-
-
-def _refuse_unless_stored(stored: Stored) -> None:
-    match stored:
-        case Stored.STORED | Stored.SAME:
-            return
-        case Stored.CLOSED | Stored.FULL:
-            raise RoundClosedError("this round accepts nothing new; join the current one")
-        case Stored.DIFFERENT | Stored.OTHER_ROUND:
-            raise SessionConflictError("this session already sent other bytes; use a new session")
-        case Stored.UNKNOWN | Stored.NO_KEYS:
-            raise UnknownSessionError("this session has no keys here; join and send them first")

@@ -9,7 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_party.errors import PeerRefusedError, PeerUnavailableError, SessionConflictError, UnauthorizedError
 from secemb_party.ledger import Admission, RoundRecord, RoundState
-from secemb_party.service import Clock, Party
+from secemb_party.parts import Clock
+from secemb_party.service import Party
 from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
 from secemb_server0.leader import Leader
 from secemb_server0.peer import RelayLine
@@ -128,7 +129,7 @@ class TicketIssuer:
             case Admission.ADMITTED | Admission.ALREADY:
                 expires = math.ceil(record.upload_until)
                 ticket = issue_ticket(self._key, record.round_id, session_id, expires)
-                self._party.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
+                self._party.intake.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
                 return Joined(record.spec.decode(), ticket, record.upload_until)
             case Admission.SESSION_TAKEN:
                 raise SessionConflictError("this session id is in use; draw a new one")

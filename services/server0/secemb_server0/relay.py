@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from secemb_party.errors import BusyError, PeerUnavailableError, RelayRefusedError
+from secemb_party.intake import Place
 from secemb_party.metrics import Metrics
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal
-from secemb_party.service import Party, Place
+from secemb_party.service import Party
 from secemb_party.tickets import Claim
 from secemb_party.upload_macs import Kept, Sent
 from secemb_server0.peer import RelayLine
@@ -152,7 +153,7 @@ class RelayedSessions:
     @asynccontextmanager
     async def reserve_keys(self, claim: Claim) -> AsyncIterator[Place[bytes, bytes]]:
         """Reserve a place for RELAYED_KEYS; taking it returns RELAYED_ANSWER, both answers under server 1's mask."""
-        async with self._party.reserve_keys(claim, "relayed") as own:
+        async with self._party.intake.reserve_keys(claim, "relayed") as own:
             length = relayed_bytes(own.spec, Kind.RELAYED_KEYS)
 
             async def take(message: bytes) -> bytes:
@@ -168,7 +169,7 @@ class RelayedSessions:
     @asynccontextmanager
     async def reserve_update(self, claim: Claim) -> AsyncIterator[Place[Sent, Receipts]]:
         """Reserve a place for RELAYED_UPLOAD; taking it returns what is durable on both servers."""
-        async with self._party.reserve_update(claim, "relayed") as own:
+        async with self._party.intake.reserve_update(claim, "relayed") as own:
             length = relayed_bytes(own.spec, Kind.RELAYED_UPLOAD)
 
             async def take(sent: Sent) -> Receipts:

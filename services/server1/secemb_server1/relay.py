@@ -36,7 +36,7 @@ class RelayReceiver:
         return await (self._take_keys(frame) if frame.step is Kind.KEYS else self._take_upload(frame))
 
     async def _take_keys(self, frame: Frame) -> bytes:
-        async with self._party.reserve_keys(frame.claim, "relayed") as place:
+        async with self._party.intake.reserve_keys(frame.claim, "relayed") as place:
             spec, session_id, dense = place.spec, frame.claim.session_id, await self._dense_digest(place.spec)
             keys = (await self._open(spec, frame)).message
             answer = await place.take(keys)
@@ -44,7 +44,7 @@ class RelayReceiver:
         return await self._party.workers.run(masked, size=len(answer))
 
     async def _take_upload(self, frame: Frame) -> bytes:
-        async with self._party.reserve_update(frame.claim, "relayed") as place:
+        async with self._party.intake.reserve_update(frame.claim, "relayed") as place:
             kept = await place.take(await self._open(place.spec, frame))
             return holds.receipt_of(place.spec.label(frame.claim.session_id), kept.hold, kept.digest)
 

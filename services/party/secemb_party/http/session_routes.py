@@ -83,7 +83,7 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     )
     async def keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's KEYS and return its ANSWER; the same bytes may come again, others get 409."""
-        async with party.reserve_keys(read_claim(request, round, session)) as place:
+        async with party.intake.reserve_keys(read_claim(request, round, session)) as place:
             answer = await place.take(await read_exactly(request, place.length, body_seconds))
         return Response(answer, media_type=BINARY)
 
@@ -97,7 +97,7 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     async def update(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable."""
         claim, mac = read_claim(request, round, session), read_mac(request)
-        async with party.reserve_update(claim) as place:
+        async with party.intake.reserve_update(claim) as place:
             kept = await place.take(Sent(await read_exactly(request, place.length, body_seconds), mac))
         completed()
         return JSONResponse({"sha256": kept.digest.hex()})
@@ -111,7 +111,7 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     )
     async def rows(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Return the ANSWER to a KEYS message and keep nothing; it takes a read ticket."""
-        async with party.reserve_rows(read_claim(request, round, session)) as place:
+        async with party.intake.reserve_rows(read_claim(request, round, session)) as place:
             answer = await place.take(await read_exactly(request, place.length, body_seconds))
         return Response(answer, media_type=BINARY)
 

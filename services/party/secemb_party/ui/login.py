@@ -17,7 +17,8 @@ from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
 from secemb_party.http.security import has_hash
 from secemb_party.logs import get_logger
 from secemb_party.metrics import Metrics
-from secemb_party.service import Clock, Party
+from secemb_party.parts import Clock
+from secemb_party.service import Party
 from secemb_party.ui.login_sessions import LIFETIME, LoginLimit, Session, Sessions
 from secemb_party.ui.render import Renderer
 from secemb_shared.errors import SecEmbError
@@ -40,7 +41,7 @@ class Guard:
         """Return the session of a request, or raise LoginNeededError."""
         found = self.sessions.find(request.cookies.get(self.cookie, ""))
         if found is None:
-            raise LoginNeededError
+            raise LoginNeededError("log in with the operator's token")
         return found
 
     async def form(self, request: Request) -> dict[str, str]:

@@ -1,0 +1,139 @@
+"""What sessions send to a server: keys and updates, checked, stored and acknowledged once they are durable.
+
+A place in the queue is reserved before a message is read, so that no more bodies are in memory than there are places.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from secemb_party.compute import Answer, PreparedRound
+from secemb_party.errors import RoundClosedError, SessionConflictError, TicketExpiredError, UnknownSessionError
+from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
+from secemb_party.ledger import Stored, Upload
+from secemb_party.metrics import Transport
+from secemb_party.parts import Parts
+from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck
+from secemb_party.upload_macs import Kept, Sent, UploadMacs
+from secemb_shared.messages import RoundSpec, Sizes
+
+Message = TypeVar("Message")
+Taken = TypeVar("Taken")
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Place(Generic[Message, Taken]):
+    """A place in the queue for one message of a session whose ticket is valid: read the message, then hand it in."""
+
+    spec: RoundSpec
+    length: int  # of the message, in bytes
+    take: Callable[[Message], Awaitable[Taken]]
+
+
+class Intake:
+    """Takes in the messages of one task's sessions, of direct and of relayed ones."""
+
+    def __init__(self, parts: Parts, prepared: Callable[[bytes], Awaitable[PreparedRound]]) -> None:
+        self._role, self._task, self._ledger, self._clock = parts.role, parts.task, parts.ledger, parts.clock
+        self._workers, self._metrics, self._prepared = parts.workers, parts.metrics, prepared
+        self._sizes = Sizes.of(parts.task)
+        self._macs = UploadMacs(parts.ledger)
+        self.tickets = TicketCheck(parts.ticket_key)
+        self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN)
+
+    @asynccontextmanager
+    async def reserve_keys(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[bytes, bytes]]:
+        """Reserve a place for a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
+        self.tickets.check(claim, self._clock())
+        with self._workers.place():
+            prepared = await self._prepared(claim.round_id)
+
+            async def take(body: bytes) -> bytes:
+                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
+                upload = _keys_upload(claim, body, answer)
+                admitted = self._role == 0  # server 0 knows who has joined
+                stored = await self._ledger.put_keys(
+                    upload, self._clock(), require_admission=admitted, limit=self._task.cohort
+                )
+                self._count("keys", transport, stored)
+                self._macs.remember(upload)
+                return answer.message
+
+            yield Place(prepared.spec, self._sizes.keys, take)
+
+    @asynccontextmanager
+    async def reserve_rows(self, claim: Claim) -> AsyncIterator[Place[bytes, bytes]]:
+        """Reserve a place for a KEYS message that is answered and forgotten: no update can follow it."""
+        self._read_tickets.check(claim, self._clock())
+        with self._workers.place():
+            prepared = await self._prepared(claim.round_id)
+            # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
+            if await self._ledger.knows_session(claim.session_id):
+                raise SessionConflictError("this session takes part in a round; draw a new one to read")
+
+            async def take(body: bytes) -> bytes:
+                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
+                return answer.message
+
+            yield Place(prepared.spec, self._sizes.keys, take)
+
+    @asynccontextmanager
+    async def reserve_update(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[Sent, Kept]]:
+        """Reserve a place for a session's upload; taking it checks who made it, and returns what is durable then."""
+        try:
+            self.tickets.check(claim, self._clock())
+        except TicketExpiredError:
+            # A device that lost the receipt may still learn that its upload is here; nothing new is stored for it.
+            if not await self._ledger.has_update(claim.round_id, claim.session_id):
+                raise
+        with self._workers.place():
+            spec = (await self._prepared(claim.round_id)).spec
+
+            async def take(sent: Sent) -> Kept:
+                check = partial(_checked_update, spec, self._role, claim.session_id, sent.message)
+                upload = await self._workers.run(check, size=len(sent.message))
+                hold = await self._macs.check(spec, upload, sent.mac)
+                self._count("update", transport, await self._ledger.put_update(upload, self._clock()))
+                return Kept(upload.body_digest, hold)
+
+            yield Place(spec, upload_bytes(spec, self._role), take)
+
+    def _count(self, phase: str, transport: Transport, stored: Stored) -> None:
+        _refuse_unless_stored(stored)
+        if stored is Stored.STORED:
+            self._metrics.session(phase, transport=transport)
+
+
+def _keys_upload(claim: Claim, body: bytes, answer: Answer) -> Upload:
+    return Upload(
+        round_id=claim.round_id,
+        session_id=claim.session_id,
+        body_digest=answer.body_digest,
+        public_digest=answer.public_digest,
+        body=body,
+    )
+
+
+def _checked_update(spec: RoundSpec, role: int, session_id: bytes, body: bytes) -> Upload:
+    return Upload(
+        round_id=spec.digest,
+        session_id=session_id,
+        body_digest=hashlib.sha256(body).digest(),
+        public_digest=check_update(spec, role, session_id, body),
+        body=body,
+    )
+
+
+def _refuse_unless_stored(stored: Stored) -> None:
+    match stored:
+        case Stored.STORED | Stored.SAME:
+            return
+        case Stored.CLOSED | Stored.FULL:
+            raise RoundClosedError("this round accepts nothing new; join the current one")
+        case Stored.DIFFERENT | Stored.OTHER_ROUND:
+            raise SessionConflictError("this session already sent other bytes; use a new session")
+        case Stored.UNKNOWN | Stored.NO_KEYS:
+            raise UnknownSessionError("this session has no keys here; join and send them first")

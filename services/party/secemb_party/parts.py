@@ -1,0 +1,37 @@
+"""What a party is made of."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+from secemb_party.compute import Compute
+from secemb_party.compute.threads import Workers
+from secemb_party.ledger import Ledger
+from secemb_party.metrics import Metrics
+from secemb_party.storage import ModelStore, ShareStore
+from secemb_party.storage.table_copies import Body
+from secemb_shared.messages import TaskSpec
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a party is made of."""
+
+    role: int
+    task: TaskSpec
+    ledger: Ledger
+    models: ModelStore
+    shares: ShareStore
+    workers: Workers
+    compute: Compute
+    ticket_key: Ed25519PublicKey
+    scratch: Path  # a folder for files that do not outlive the process
+    catalogue: Body | None = None  # ids and titles of the task's items
+    metrics: Metrics = field(default_factory=Metrics)
+    clock: Clock = time.time
+    keep_rounds: int = 3
