@@ -71,8 +71,7 @@ def measure(
 
 def rank(relevant: npt.NDArray[np.floating], others: npt.NDArray[np.floating], k: int) -> Ranking:
     """Return how relevant items rank among others by their scores; of equal scores the relevant item comes last."""
-    places = np.count_nonzero(others >= relevant[:, np.newaxis], axis=1)
-    places.sort()
+    places = np.sort([np.count_nonzero(others >= score) for score in relevant])
     places += np.arange(1, places.size + 1)  # those before it that are relevant too
     first = places[places <= k]
     ideal = (1 / np.log2(np.arange(2, 2 + min(k, places.size)))).sum()

@@ -1,29 +1,86 @@
-"""The control: a model without embeddings. What does not beat it has not shown that its vectors learn anything."""
+"""Baselines: what simpler models make of a split. A model that does not beat them has learned nothing by its vectors.
+
+mean         the mean of the training ratings
+biases       mean + bias of the person + bias of the item, fitted by ridge regression
+popularity   everybody gets the items with the most training interactions first
+"""
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from secemb_sdk.models import Floats
+from secemb_sdk.round.measure import RIDGE
+from secemb_shared.messages.measures import FIRST_PLACES
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets import Split
+from secemb_tools.datasets import RatingSet, Split
+from secemb_tools.simulation.accuracy import RankingFigures, RatingFigures, measure_ranking, measure_ratings
 
 LOWEST, HIGHEST = 1.0, 5.0  # of the scale that predictions are cut to
-RIDGE = 3.0  # ratings' worth of belief that a bias is zero
 SWEEPS = 30
 
 Doubles = npt.NDArray[np.float64]
 
 
-def bias_only_rmse(data: Split) -> float:
-    """Return the error of global mean + bias of the person + bias of the item, fitted by ridge regression."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baselines:
+    """The figures of all baselines; without ratings there is only popularity."""
+
+    mean: RatingFigures | None
+    biases: RatingFigures | None
+    popularity: RankingFigures
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the figures as plain data."""
+        named = {"mean": self.mean, "biases": self.biases, "popularity": self.popularity}
+        return {name: None if one is None else one.as_json() for name, one in named.items()}
+
+
+def measure_baselines(data: Split, *, k: int = FIRST_PLACES, strangers: int | None = None, seed: int = 0) -> Baselines:
+    """Return how well the baselines do; strangers are those of `measure_ranking` with the same seed."""
+    rated = not data.train.implicit
+    popular = popularity(data.train)
+    return Baselines(
+        mean=measure_ratings(predict_mean(data), data) if rated else None,
+        biases=measure_ratings(predict_biases(data), data) if rated else None,
+        popularity=measure_ranking(
+            lambda people: np.broadcast_to(popular, (people.size, popular.size)),
+            data,
+            k=k,
+            strangers=strangers,
+            seed=seed,
+        ),
+    )
+
+
+def predict_mean(data: Split) -> Doubles:
+    """Return the mean of the training ratings for each rating in the test."""
+    return np.full(data.test.values.size, data.train.values.mean(dtype=np.float64))
+
+
+def predict_biases(data: Split) -> Doubles:
+    """Return mean + bias of the person + bias of the item for each rating in the test."""
     train, test = data.train, data.test
-    mean = float(train.values.mean())
+    mean = float(train.values.mean(dtype=np.float64))
     rest = train.values.astype(np.float64) - mean
     by_person, by_item = np.zeros(train.person_count), np.zeros(train.item_count)
     for _ in range(SWEEPS):  # each of the two is the exact minimum given the other
         by_item = _biases(train.items, rest - by_person[train.people], train.item_count)
         by_person = _biases(train.people, rest - by_item[train.items], train.person_count)
-    scores = np.clip(mean + by_person[test.people] + by_item[test.items], LOWEST, HIGHEST)
-    return float(np.sqrt(np.mean((scores - test.values) ** 2)))
+    predictions: Doubles = mean + by_person[test.people] + by_item[test.items]
+    return predictions
+
+
+def popularity(train: RatingSet) -> Floats:
+    """Return how many training interactions each item has."""
+    return np.bincount(train.items, minlength=train.item_count).astype(np.float32)
+
+
+def bias_only_rmse(data: Split) -> float:
+    """Return the error of the biases alone."""
+    return measure_ratings(predict_biases(data), data).rmse.value
 
 
 def _biases(groups: Indices, values: Doubles, count: int) -> Doubles:
