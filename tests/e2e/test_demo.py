@@ -20,8 +20,7 @@ from secemb_tools.simulation.scenario import make_world
 
 SMALL = ("--devices", "6", "--cohort", "3", "--rounds", "4", "--items", "60")
 ROUND_LINE = re.compile(
-    r"round (\d) \(\d/4\) (train|evaluate): 3 retrieved, 3 uploaded, 3 matched, 0 dropped, [\d.]+ s, "
-    r"fleet RMSE ([\d.]+|-), \d+ kB per device, model (\d), digests equal"
+    r"^(\d)/4 +(train|evaluate) +3 +3 +3 +0 +[\d.]+ +([\d.]+|-) +\d+ v(\d) [0-9a-f]{6} =$", re.MULTILINE
 )
 
 
@@ -63,7 +62,9 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(timeout=60) == 0
     kinds = [found[:2] for found in ROUND_LINE.findall(shown)]
-    assert kinds == [("0", "train"), ("1", "train"), ("2", "evaluate"), ("3", "train")]
+    assert kinds == [("1", "train"), ("2", "train"), ("3", "evaluate"), ("4", "train")]
+    for words in ("ratings are made up", "User and item biases", "their device recommends"):
+        assert words in " ".join(shown.split())
     for words in ("the same model, bit for bit", "operator token", "a device sends, relayed", "All checks passed"):
         assert words in shown
     assert "Explanation: " in shown, "what is not measured is said as such"
@@ -73,7 +74,7 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     page.feed((tmp_path / "demo.html").read_text())
     assert page.fetched == []
     assert "script" not in page.tags
-    assert (page.tags.count("svg"), page.tags.count("table")) == (3, 3)
+    assert (page.tags.count("svg"), page.tags.count("table")) == (5, 4)
 
 
 def check_that_the_printed_program_takes_part(demo: Running) -> None:
@@ -118,8 +119,19 @@ def check_evidence(found: dict[str, Any]) -> None:
         assert found["sum_compressed"] < one["share_compressed"]
     relayed = found["transport"] == "relayed"
     assert 0 <= moved["sent"] - (sizes.relayed_upload if relayed else sizes.upload) < 500
+    check_the_person(found["person"])
+    assert 0 < found["baselines"]["biases"] < 2
+    assert 0 < found["baselines"]["global_mean"] < 2
     fewest, most = found["ratings_per_device"]
     assert fewest < most, "devices that differ are what the equal lengths are about"
+
+
+def check_the_person(person: dict[str, Any]) -> None:
+    liked, found = person["liked"], person["recommended"]
+    assert len(liked) == len(found) == 5
+    assert all(one["title"].startswith("The ") for one in liked + found)
+    assert not {one["item"] for one in liked} & {one["item"] for one in found}, "what is rated is not recommended"
+    assert [one["rating"] for one in found] == sorted((one["rating"] for one in found), reverse=True)
 
 
 def test_ratings_of_ones_own_are_shown_in_a_demo(start: Callable[..., Running], tmp_path: Path) -> None:
@@ -143,10 +155,10 @@ MOMENTS: dict[str, Callable[[Running], bool]] = {
     "a service starts": lambda demo: bool(demo.services()),
     "both servers are up": lambda demo: "server 1  http" in demo.text(),
     "a device has begun": lambda demo: any(demo.folder.glob("*/devices/*")),
-    "a round has ended": lambda demo: "(1/4)" in demo.text(),
-    "an evaluation has ended": lambda demo: "(3/4)" in demo.text(),
-    "the last round has ended": lambda demo: "(4/4)" in demo.text(),
-    "the tables are printed": lambda demo: "fleet RMSE at the end" in demo.text(),
+    "a round has ended": lambda demo: "\n1/4 " in demo.text(),
+    "an evaluation has ended": lambda demo: "\n3/4 " in demo.text(),
+    "the last round has ended": lambda demo: "\n4/4 " in demo.text(),
+    "the tables are printed": lambda demo: "RMSE at the end" in demo.text(),
     "the report is being written": lambda demo: demo.report.exists(),
 }
 BEFORE_ANYTHING = "it is being loaded"

@@ -13,7 +13,7 @@ from secemb_shared import catalogue as format_
 from secemb_shared.errors import CatalogueError
 from secemb_tools.datasets import Catalogue, DatasetError
 from secemb_tools.datasets.catalogue import catalogue_from, read_catalogue, write_catalogue
-from secemb_tools.datasets.made_up import make_ratings
+from secemb_tools.datasets.made_up import GENRES, make_ratings
 
 FILMS = Catalogue(
     ids=("1", "296", "x,y"),
@@ -36,12 +36,20 @@ def test_an_item_is_found_by_its_id_and_by_words_of_its_title() -> None:
 
 def test_a_row_is_its_own_id_where_there_are_no_others() -> None:
     made = make_ratings(people=5, items=20, most=10, seed=1)
-    assert made.catalogue.id_of(7) == "7"
-    assert made.catalogue.row_of("7") == 7
-    assert made.catalogue.title_of(7) is None
+    for catalogue in (made.catalogue, Catalogue()):
+        assert catalogue.id_of(7) == "7"
+        assert catalogue.row_of("7") == 7
+    assert Catalogue().title_of(7) is None
     assert made.person_of("4") == 4
     with pytest.raises(DatasetError, match="made up has no user '5'"):
         made.person_of("5")
+
+
+def test_made_up_items_have_titles_and_genres_and_no_title_twice() -> None:
+    made = make_ratings(people=5, items=9000, most=10, seed=1).catalogue
+    assert len(set(made.titles)) == len(made) == 9000
+    assert made.title_of(0) == "The Amber Alphabet"
+    assert set(made.others["genre"]) == {one for pair in GENRES for one in pair}
 
 
 def test_a_catalogue_is_one_file_that_any_program_reads(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def _lines(series: Mapping[str, Points], frame: "_Frame", *, pairs: bool) -> lis
                 dashed=second if pairs else place > 0,
             )
         )
-        legend += 0 if second else _LETTER * len(name) + 16
+        legend += 0 if second else _LETTER * len(name) + 40
     return lines
 
 

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from secemb_tools import device, kernel, plan
 from secemb_tools.datasets import splits, summary
-from secemb_tools.demo import evidence
+from secemb_tools.demo import baselines, evidence, person
 from secemb_tools.dev import connection
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.operate import (
@@ -143,6 +143,8 @@ class Demo(Run):
     ratings_per_device: list[int]
     bytes_per_device: evidence.Traffic
     servers: list[evidence.ServerView]
+    baselines: baselines.Baselines | None
+    person: person.Person | None
     sum_zeros: float | None
     sum_compressed: float | None
 

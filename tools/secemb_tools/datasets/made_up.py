@@ -1,12 +1,14 @@
-"""Made-up ratings: hidden tastes, a long tail of items, and noise. For demonstrations without a download."""
+"""Made-up ratings: hidden tastes, a long tail of items, titles, and noise. For demonstrations without a download."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from secemb_shared.randomness import Indices
+from secemb_tools.datasets.catalogue import Catalogue
 from secemb_tools.datasets.ratings import RatingSet
+from secemb_tools.datasets.titles import make_title
 
 Doubles = npt.NDArray[np.float64]
 TASTES = 3  # hidden numbers of a person and of an item
@@ -16,6 +18,7 @@ NOISE = 0.4
 KEENNESS = 1.2  # how much more often people rate what they like
 MIDDLE = 2.8
 NAME = "made up"
+GENRES = (("Comedy", "Tragedy"), ("Mystery", "Romance"), ("Adventure", "Essay"))  # of each taste, by its sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -51,7 +54,18 @@ def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
         by_item=rng.normal(0, 0.8, items),
     )
     who, what = _who_rates_what(rng, hidden, most)
-    return hidden.rate(rng, who, what, middle=MIDDLE, noise=NOISE)
+    return replace(hidden.rate(rng, who, what, middle=MIDDLE, noise=NOISE), catalogue=_catalogue(hidden.kinds))
+
+
+def _catalogue(kinds: Doubles) -> Catalogue:
+    """Return a title and a genre for each item; the genre follows from the item's strongest hidden number."""
+    strongest = np.abs(kinds).argmax(axis=1)
+    signs = np.take_along_axis(kinds, strongest[:, None], axis=1)[:, 0] < 0
+    return Catalogue(
+        ids=tuple(map(str, range(len(kinds)))),
+        titles=tuple(map(make_title, range(len(kinds)))),
+        others={"genre": tuple(GENRES[one][sign] for one, sign in zip(strongest, signs.astype(int), strict=True))},
+    )
 
 
 def _who_rates_what(rng: np.random.Generator, hidden: Tastes, most: int) -> tuple[Indices, Indices]:

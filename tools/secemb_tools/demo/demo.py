@@ -13,7 +13,7 @@ from rich.console import Console
 from secemb_sdk.home.files import write_file
 from secemb_tools.demo.live import LiveView
 from secemb_tools.demo.report import render_report
-from secemb_tools.demo.result import DemoResult, show
+from secemb_tools.demo.result import WHAT, DemoResult, data_words, show
 from secemb_tools.demo.run import DemoRun
 from secemb_tools.dev.connection import PAGE, Connection
 from secemb_tools.dev.participants import Helpers, with_rounds_to_go
@@ -93,8 +93,8 @@ async def _run(console: Console, running: DemoRun, folder: Path, started: float)
 
 
 _TRANSPORTS = {
-    Transport.RELAYED: "They call server 0 only; their messages to server 1 are encrypted inside.",
-    Transport.DIRECT: "They call both servers.",
+    Transport.RELAYED: "Devices call server 0 only; their messages to server 1 are encrypted inside.",
+    Transport.DIRECT: "Devices call both servers.",
 }
 
 
@@ -102,11 +102,11 @@ def _introduce(console: Console, options: DemoOptions) -> None:
     world = options.world
     scenario, geometry = world.scenario, world.task.geometry
     console.print(
+        f"{WHAT} {data_words(scenario)}\n\n"
         f"[bold]{scenario.devices:,} devices, {world.task.items:,} items, two servers that must not collude.[/bold]\n"
         f"In each round {scenario.cohort} devices read their rows and add their gradients, through {geometry.slots} "
         f"slots each; every {_ordinal(scenario.evaluate_every)} round privately measures the fleet's error. "
         f"{_TRANSPORTS[options.transport]}\n",
-        soft_wrap=True,
     )
 
 

@@ -82,6 +82,27 @@ class Total:
     compressed: float  # its size after zlib, as a fraction
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
+class Corner:
+    """The same few rows of both servers' last shares, as they are on disk."""
+
+    shares: tuple[Numbers, Numbers]  # (rows, width) each
+
+    @property
+    def total(self) -> Numbers:
+        """Return the sum, which neither server has alone."""
+        return self.shares[0] + self.shares[1]
+
+
+def corner_of(folders: Iterable[Path], task: TaskSpec, *, rows: int = 40) -> Corner | None:
+    """Return the first rows of both servers' last shares."""
+    first, second = (_last_share(folder, task) for folder in folders)
+    if first is None or second is None:
+        return None
+    shape = (task.items, task.row_width)
+    return Corner(shares=(first.reshape(shape)[:rows], second.reshape(shape)[:rows]))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
     """Bytes of a device in a training round, both servers together, and those of moving the whole table."""

@@ -1,6 +1,7 @@
-"""The demonstration as it runs: one line per round and a progress bar, or plain lines without a terminal."""
+"""The demonstration as it runs: one line of at most 80 columns per round, and a progress bar on a terminal."""
 
 from collections import deque
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -13,7 +14,19 @@ from rich.table import Table
 from secemb_tools.local.rounds import RoundRecord
 
 LINES = 12  # rounds shown at a time
-_COLUMNS = ("round", "", "retrieved", "uploaded", "matched", "dropped", "seconds", "fleet RMSE", "kB/device", "model")
+_HEADS = {  # of the columns, with the width of each where there is no terminal
+    "round": 7,
+    "kind": 8,
+    "read": 5,
+    "sent": 5,
+    "counted": 7,
+    "dropped": 7,
+    "seconds": 7,
+    "RMSE": 5,
+    "kB": 4,
+    "model": 13,
+}
+_LEFT = ("round", "kind", "model")  # aligned to the left
 
 
 class LiveView:
@@ -35,6 +48,7 @@ class LiveView:
         self._task = self._bar.add_task("starting two servers", total=rounds)
         self._live = Live(self._picture(), console=console, refresh_per_second=8) if console.is_terminal else None
         self._rmse: float | None = None
+        self._has_heads = False  # printed, where there is no terminal
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -57,47 +71,53 @@ class LiveView:
     def show(self, record: RoundRecord, *, kilobytes: float) -> None:
         """Add the line of a round."""
         self._rmse = record.figures.get("rmse", self._rmse)
-        line = _line(record, self._rmse, kilobytes)
-        self._lines.append(line)
+        cells = _cells(record, self._rmse, kilobytes, rounds=self._rounds)
         self._bar.advance(self._task)
         if self._live is not None:
+            self._lines.append(_coloured(record, cells))
             self._live.update(self._picture())
-        else:
-            self._console.print(plain_line(record, self._rmse, kilobytes, rounds=self._rounds), soft_wrap=True)
+            return
+        if not self._has_heads:
+            self._console.print(_plain(_HEADS), soft_wrap=True)
+            self._has_heads = True
+        self._console.print(_plain(cells), soft_wrap=True)
 
     def _picture(self) -> Group:
-        table = Table(*_COLUMNS, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
-        for column in table.columns[2:]:
-            column.justify = "right"
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=0)
+        for name in _HEADS:
+            table.add_column(name, justify="left" if name in _LEFT else "right")
         for line in self._lines:
             table.add_row(*line)
         return Group(table, self._bar) if self._lines else Group(self._bar)
 
 
-def plain_line(record: RoundRecord, rmse: float | None, kilobytes: float, *, rounds: int) -> str:
-    """Return a round as a line for a file or a pipe."""
-    return (
-        f"round {record.round} ({record.round + 1}/{rounds}) {record.kind}: {record.retrieved} retrieved, "
-        f"{record.uploaded} uploaded, {record.matched} matched, {record.dropped} dropped, {record.seconds:.1f} s, "
-        f"fleet RMSE {_error(rmse)}, {kilobytes:.0f} kB per device, model {record.version}, "
-        f"digests {'equal' if record.digests_equal else 'DIFFER'}"
-    )
-
-
-def _line(record: RoundRecord, rmse: float | None, kilobytes: float) -> tuple[str, ...]:
-    fresh = "rmse" in record.figures
-    equal = "[green]=[/green]" if record.digests_equal else "[red]≠[/red]"
-    return (
-        str(record.round),
-        "[cyan]evaluate[/cyan]" if fresh else record.kind,
-        str(record.retrieved),
-        str(record.uploaded),
-        str(record.matched),
-        str(record.dropped),
+def _cells(record: RoundRecord, rmse: float | None, kilobytes: float, *, rounds: int) -> list[str]:
+    """Return a round: how many devices read, sent and counted on both servers, and whether both have one model."""
+    equal = "=" if record.digests_equal else "≠"
+    return [
+        f"{record.round + 1}/{rounds}",
+        record.kind,
+        *map(str, (record.retrieved, record.uploaded, record.matched, record.dropped)),
         f"{record.seconds:.1f}",
-        f"[bold]{_error(rmse)}[/bold]" if fresh else f"[dim]{_error(rmse)}[/dim]",
+        _error(rmse),
         f"{kilobytes:.0f}",
-        f"v{record.version} {record.digest[:6]} {equal} {record.digest[:6] if record.digests_equal else 'other'}",
+        f"v{record.version} {record.digest[:6]} {equal}",
+    ]
+
+
+def _plain(cells: Iterable[str]) -> str:
+    """Return a line for a file or a pipe."""
+    columns = zip(cells, _HEADS.items(), strict=True)
+    return " ".join(f"{cell:{'<' if name in _LEFT else '>'}{width}}" for cell, (name, width) in columns).rstrip()
+
+
+def _coloured(record: RoundRecord, cells: list[str]) -> tuple[str, ...]:
+    fresh = "rmse" in record.figures
+    styles = {"kind": "cyan" if fresh else "none", "RMSE": "bold" if fresh else "dim"}
+    if not record.digests_equal:
+        styles["model"] = "red"
+    return tuple(
+        f"[{styles[name]}]{cell}[/]" if name in styles else cell for name, cell in zip(_HEADS, cells, strict=True)
     )
 
 

@@ -1,18 +1,28 @@
 """The result of a demonstration, as tables and as JSON."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from secemb_tools.demo.evidence import ServerView, Total, Traffic
+from secemb_tools.demo.baselines import Baselines
+from secemb_tools.demo.evidence import Corner, ServerView, Total, Traffic
+from secemb_tools.demo.person import Person, Suggestion
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.simulation.run import Run, last_rmse
+from secemb_tools.simulation.scenario import MADE_UP, Scenario
 from secemb_tools.transport import Transport
 
+WHAT = (
+    "SecEmb trains a recommender on people's devices. Two servers, run by two organisations that must not collude, add "
+    "up what the devices send. Neither learns which items a person has rated, or how."
+)
+_WORSE = "The model is not better yet: it needs more rounds."
 # What no measurement can show is labelled as such.
 EXPLANATION = (
     "Explanation: bytes that look random are an indication, not a proof. The argument that either server could have "
@@ -33,6 +43,9 @@ class DemoResult:
     total: Total | None  # the last sum
     troubled: int  # devices that uploaded zeros
     seconds: float
+    baselines: Baselines | None = None  # None: no round has evaluated
+    person: Person | None = None
+    corner: Corner | None = None  # of the last shares, to be drawn
 
     @property
     def good(self) -> bool:
@@ -53,25 +66,63 @@ class DemoResult:
             "ratings_per_device": list(self.ratings),
             "bytes_per_device": self.traffic.as_json(),
             "servers": [asdict(one) for one in self.servers],
+            "baselines": None if self.baselines is None else asdict(self.baselines),
+            "person": None if self.person is None else asdict(self.person),
             "sum_zeros": None if self.total is None else self.total.zeros,
             "sum_compressed": None if self.total is None else self.total.compressed,
         }
 
 
 def show(console: Console, result: DemoResult) -> None:
-    """Print the tables and the verdict."""
-    table = Table("", "with SecEmb", "without", "", box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
-    for row in comparison(result):
-        table.add_row(*row)
-    console.print(table)
-    views = Table("what each server saw", "server 0", "server 1", box=SIMPLE_HEAD, show_edge=False, padding=(0, 1))
-    for line in server_views(result):
-        views.add_row(*line)
-    console.print(views)
+    """Print the tables and the verdict, for 80 columns."""
+    console.print(_table(("", "with SecEmb", "without", ""), comparison(result)))
+    console.print(f"\n{quality_words(result)}\n")
+    if result.person is not None:
+        heads = (f"person {result.person.number} gave the best ratings to", "their device recommends")
+        console.print(_table(heads, person_lines(result.person)), "")
+    console.print(_table(("what each server saw", "server 0", "server 1"), server_views(result)))
     console.print(opened_sum(result))
     console.print(f"[dim]{EXPLANATION}[/dim]")
     words = "[bold green]All checks passed[/bold green]" if result.good else "[bold red]FAILED[/bold red]"
     console.print(f"{words} in {result.seconds:.0f} seconds.")
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(*heads, box=SIMPLE_HEAD, show_edge=False, padding=0)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def data_words(scenario: Scenario) -> str:
+    """Return whose ratings these are."""
+    if scenario.data == MADE_UP:
+        return "The people, the titles and the ratings are made up."
+    return f"The ratings are those of {scenario.data}; the devices are simulated."
+
+
+def quality_words(result: DemoResult) -> str:
+    """Return the fleet's error beside those of the baselines, on the same ratings."""
+    baselines, rmse = result.baselines, result.run.rmse
+    if baselines is None or rmse is None:
+        return "No round has measured the fleet's error."
+    verdict = "The model is better than both." if rmse < min(baselines.biases, baselines.global_mean) else _WORSE
+    return (
+        f"On {baselines.ratings:,} ratings that no device trained on, the model's error (RMSE) is {rmse:.3f}. User and "
+        f"item biases, fitted to everyone's ratings in one place, have {baselines.biases:.3f}, and the mean rating "
+        f"{baselines.global_mean:.3f}. {verdict}"
+    )
+
+
+def person_lines(person: Person) -> list[tuple[str, str]]:
+    """Return what a person likes beside what the device recommends."""
+    liked = [f"{one.rating:g}  {_title(one)}" for one in person.liked]
+    found = [f"{one.rating:.1f}  {_title(one)}" for one in person.recommended]
+    return list(zip_longest(liked, found, fillvalue=""))
+
+
+def _title(one: Suggestion) -> str:
+    return (one.title or f"item {one.item}") + (f" ({one.genre})" if one.genre else "")
 
 
 def comparison(result: DemoResult) -> list[tuple[str, str, str, str]]:
@@ -80,7 +131,7 @@ def comparison(result: DemoResult) -> list[tuple[str, str, str, str]]:
     plain = last_rmse(run.plain or [])
     verdict = "the same model, bit for bit" if run.same_as_plain else "NOT the same model"
     return [
-        ("fleet RMSE at the end", _error(run.rmse), _error(plain), verdict),
+        ("RMSE at the end", _error(run.rmse), _error(plain), verdict),
         _bytes(f"a device sends, {result.transport}", traffic.sent, traffic.full_sent),
         _bytes("a device receives", traffic.received, traffic.full_received),
     ]
@@ -119,7 +170,7 @@ def opened_sum(result: DemoResult) -> str:
 
 def _bytes(name: str, mine: int, whole: int) -> tuple[str, str, str, str]:
     factor = whole / max(mine, 1)
-    words = f"{factor:.1f} times less than the whole table" if factor > 1 else "a table this small is better sent whole"
+    words = f"{factor:.1f} times less" if factor > 1 else "a table this small is better sent whole"
     return name, _size(mine), _size(whole), words
 
 
@@ -136,4 +187,4 @@ def _seconds(value: float | None) -> str:
 
 
 def _error(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    return "-" if value is None else f"{value:.3f}"

@@ -6,8 +6,11 @@ from pathlib import Path
 from time import perf_counter
 
 from secemb_sdk.home.receipts import Receipt
-from secemb_tools.demo.evidence import ServerView, total_of, traffic_of, view_of
+from secemb_shared.messages.spec import TRAIN
+from secemb_tools.demo.baselines import baselines_of
+from secemb_tools.demo.evidence import ServerView, corner_of, total_of, traffic_of, view_of
 from secemb_tools.demo.live import LiveView
+from secemb_tools.demo.person import Person, person_of
 from secemb_tools.demo.result import DemoResult
 from secemb_tools.local import Pair, Service
 from secemb_tools.local.fleet import Fleet, fleet_of
@@ -30,6 +33,7 @@ class DemoRun:
     rows: list[Row] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     troubled: int = 0
+    person: Person | None = None  # one of those who have taken part
 
     async def run(self, view: LiveView, folder: Path) -> None:
         """Run all rounds; the servers must be running, and keep running."""
@@ -41,6 +45,8 @@ class DemoRun:
             async with fleet_of(self.world, self.pair, folder, self.transport) as fleet:
                 for number in range(self.world.scenario.rounds):
                     await self._run_one(number, fleet, watcher, view)
+                view.say("a device recommends")
+                self.person = await person_of(self.world, fleet, self._typical_person())
         finally:
             await watcher.aclose()
 
@@ -55,6 +61,13 @@ class DemoRun:
         moved = sum(sum(one.sent) + sum(one.received) for one in part.receipts) / max(len(part.receipts), 1)
         view.show(record, kilobytes=moved / 1e3)
 
+    def _typical_person(self) -> int:
+        """Return who has rated most among those who have trained last."""
+        schedule = self.world.schedule
+        number = max(one for one in range(self.world.scenario.rounds) if schedule.kind_of(one) == TRAIN)
+        people: list[int] = schedule.people_of(number).tolist()
+        return max(people, key=lambda person: len(self.world.ratings_of(person)))
+
     async def finish(self, started: float) -> DemoResult:
         """Compare with a plain run from the same seeds, and examine what both servers have stored."""
         plain = await asyncio.to_thread(run_plainly, self.world)
@@ -68,6 +81,7 @@ class DemoRun:
             plain=plain,
             seconds=seconds,
         )
+        folders = [server.folder for server in self.pair.servers]
         return DemoResult(
             run=run,
             rounds=self.rounds,
@@ -75,9 +89,12 @@ class DemoRun:
             ratings=self.world.ratings_a_device(),
             traffic=traffic_of(self.world.task, self.receipts),
             servers=[self._view_of(server) for server in self.pair.servers],
-            total=total_of([server.folder for server in self.pair.servers], self.pair.task),
+            total=total_of(folders, self.pair.task),
             troubled=self.troubled,
             seconds=seconds,
+            baselines=baselines_of(self.world),
+            person=self.person,
+            corner=corner_of(folders, self.pair.task),
         )
 
     def _view_of(self, server: Service) -> ServerView:

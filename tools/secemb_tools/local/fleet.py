@@ -13,6 +13,7 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
+from secemb_sdk.recommend import Scored
 from secemb_tools.local.pair import Pair
 from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
@@ -47,6 +48,15 @@ class Fleet:
         except ExceptionGroup as several:
             raise several.exceptions[0] from None  # the others have the same cause
         return found
+
+    async def recommend(self, person: int, k: int) -> Scored:
+        """Return what a person's device recommends to its owner."""
+        seat = self._seats[0]
+        context = await asyncio.to_thread(self._open, person, seat.token)
+        try:
+            return await Device(context, seat.connection).recommend(k=k)
+        finally:
+            context.vault.close()
 
     async def _one(self, person: int, seat: "Seat", found: Participation, *, patient: bool) -> None:
         context = await asyncio.to_thread(self._open, person, seat.token)
