@@ -81,7 +81,7 @@ def check_that_the_printed_program_takes_part(demo: Running) -> None:
     """The task has rounds to go: a device takes part in the next one, and the demonstration's devices fill it."""
     printed = demo.run_printed_program()
     assert "round=4, kind='train'" in printed
-    assert len(re.findall(r"\(\d+, \d+\.\d+\)", printed)) == 5, "recommendations with scores"
+    assert len(re.findall(r"score=\d+\.\d+, id='\d+', title='The [\w ]+'", printed)) == 5, "recommendations"
     demo.wait_until(lambda one: "round 4 train: 1 of yours, 2 helpers" in one.text())
     assert "version 4 published" in demo.text()
 
@@ -120,6 +120,7 @@ def check_evidence(found: dict[str, Any]) -> None:
     relayed = found["transport"] == "relayed"
     assert 0 <= moved["sent"] - (sizes.relayed_upload if relayed else sizes.upload) < 500
     check_the_person(found["person"])
+    assert found["baselines"]["ratings"] == found["rounds"][2]["figures"]["predictions"], "on the same ratings"
     assert 0 < found["baselines"]["biases"] < 2
     assert 0 < found["baselines"]["global_mean"] < 2
     fewest, most = found["ratings_per_device"]

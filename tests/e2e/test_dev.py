@@ -106,7 +106,7 @@ def test_the_printed_program_and_the_printed_commands_work_as_they_are(start: Ca
     assert (next(dev.folder.iterdir()) / "device.py").read_text() in dev.text()
     printed = dev.run_printed_program()
     assert "complete=True" in printed
-    assert len(re.findall(r"Recommendation\(item=\d+, score=\d+\.\d+", printed)) == 5, "recommendations with scores"
+    assert len(re.findall(r"score=\d+\.\d+, id='\d+', title='The [\w ]+'", printed)) == 5, "recommendations"
     dev.wait_until(lambda one: "round 2 train: 1 of yours, 2 helpers" in one.text())
     commands = re.findall(r"^  (curl .*)$", dev.text(), re.M)
     assert len(commands) == 2

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets.catalogue import Catalogue
 from secemb_tools.datasets.ratings import RatingSet
 from secemb_tools.datasets.titles import make_title
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -64,13 +64,17 @@ def _check_writable(out: Path) -> None:
 
 
 async def _demonstrate(console: Console, options: DemoOptions) -> DemoResult:
-    started, world = perf_counter(), options.world
-    if options.keep:
-        world = replace(world, task=with_rounds_to_go(world.task))
+    started, world = perf_counter(), with_rounds_to_go(options.world) if options.keep else options.world
     _introduce(console, options)
     with workspace(_PREFIX) as folder:
-        every, identity = world.scenario.evaluate_every, world.relay_identity
-        running = DemoRun(world, Pair(folder, world.task, evaluate_every=every, identity=identity), options.transport)
+        pair = Pair(
+            folder,
+            world.task,
+            evaluate_every=world.scenario.evaluate_every,
+            identity=world.relay_identity,
+            catalogue=world.ratings.catalogue if options.keep else None,
+        )
+        running = DemoRun(world, pair, options.transport)
         try:
             result = await _run(console, running, folder, started)
             _report(console, options, result)

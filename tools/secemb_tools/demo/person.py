@@ -38,7 +38,7 @@ async def person_of(world: World, fleet: Fleet, number: int) -> Person:
         number=number,
         ratings=len(own),
         liked=_suggestions(world, best),
-        recommended=_suggestions(world, found),
+        recommended=_suggestions(world, found.items()),
     )
 
 

@@ -2,13 +2,12 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from secemb_party.settings import load_settings
-from secemb_shared.catalogue import digest_of
 from secemb_tools import output
 from secemb_tools.dev.connection import Connection
 from secemb_tools.dev.participants import Helpers, with_rounds_to_go
@@ -46,9 +45,7 @@ def run(options: DevOptions) -> int:
 
 
 async def _serve(console: Console, options: DevOptions) -> None:
-    catalogue = options.world.ratings.catalogue if len(options.world.ratings.catalogue) else None
-    digest = "" if catalogue is None else digest_of(catalogue.encode())
-    world = replace(options.world, task=replace(with_rounds_to_go(options.world.task), catalogue=digest))
+    world = with_rounds_to_go(options.world)
     with workspace(_PREFIX) as folder:
         pair = Pair(
             folder,
@@ -58,7 +55,7 @@ async def _serve(console: Console, options: DevOptions) -> None:
             ports=_ports(options.port),
             open_enrolment=False,
             tls=options.tls,
-            catalogue=catalogue,
+            catalogue=world.ratings.catalogue,
         )
         own, *others = await _tokens(pair.servers[0].folder, helpers=world.task.cohort)
         try:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from secemb_shared.messages import TaskSpec
+from secemb_shared.catalogue import digest_of
 from secemb_tools.errors import RoundError
 from secemb_tools.local import Pair
 from secemb_tools.local.fleet import Fleet, fleet_of
 from secemb_tools.local.rounds import RoundRecord, RoundWatcher
+from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
 
@@ -25,9 +26,19 @@ _JOIN_SECONDS, _UPLOAD_SECONDS = 60, 90
 Say = Callable[[str], None]
 
 
-def with_rounds_to_go(task: TaskSpec) -> TaskSpec:
-    """Return the task with rounds for as long as anyone wants to try it. A round closes as soon as it is full."""
-    return replace(task, rounds=_ROUNDS, join_seconds=_JOIN_SECONDS, upload_seconds=_UPLOAD_SECONDS)
+def with_rounds_to_go(world: ScenarioWorld) -> ScenarioWorld:
+    """Return the world with rounds for as long as anyone wants to try it, and with the titles of its items.
+
+    A round closes as soon as it is full.
+    """
+    task = replace(
+        world.task,
+        rounds=_ROUNDS,
+        join_seconds=_JOIN_SECONDS,
+        upload_seconds=_UPLOAD_SECONDS,
+        catalogue=digest_of(world.ratings.catalogue.encode()) if len(world.ratings.catalogue) else "",
+    )
+    return replace(world, task=task)
 
 
 @dataclass(frozen=True, kw_only=True)

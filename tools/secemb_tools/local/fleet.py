@@ -13,7 +13,6 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
-from secemb_sdk.recommend import Scored
 from secemb_tools.local.pair import Pair
 from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
@@ -49,12 +48,13 @@ class Fleet:
             raise several.exceptions[0] from None  # the others have the same cause
         return found
 
-    async def recommend(self, person: int, k: int) -> Scored:
-        """Return what a person's device recommends to its owner."""
+    async def recommend(self, person: int, k: int) -> dict[int, float]:
+        """Return the items that a person's device recommends to its owner, best first, with their scores."""
         seat = self._seats[0]
         context = await asyncio.to_thread(self._open, person, seat.token)
         try:
-            return await Device(context, seat.connection).recommend(k=k)
+            found = await Device(context, seat.connection).recommend(k=k, titles=False)
+            return {one.item: one.score for one in found}
         finally:
             context.vault.close()
 

@@ -48,8 +48,8 @@ class Pair:
         catalogue: Catalogue | None = None,
     ) -> None:
         ports = ports or free_ports(3)
-        self.task = task if catalogue is None else replace(task, catalogue=digest_of(catalogue.encode()))
-        self._catalogue = None if catalogue is None else catalogue.encode()
+        self._catalogue = catalogue.encode() if catalogue is not None and len(catalogue) else None
+        self.task = task if self._catalogue is None else replace(task, catalogue=digest_of(self._catalogue))
         self.trust = folder / "devices.pem" if tls else None  # the certificate that devices trust
         self.servers = (
             Service(0, folder / "server0", ports[0], trust=self.trust),
