@@ -14,6 +14,7 @@ from secemb_sdk.round.selection import HoldOut
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.privacy import RECORD
+from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
 DIRECT, RELAYED = "direct", "relayed"  # the transports
@@ -84,11 +85,13 @@ class Context:
 
     def model_for(self, task: TaskSpec) -> Model:
         """Return the model, or raise unless it fits the task."""
+        if task.loss != SQUARED and task.privacy is not None and task.privacy.unit == RECORD:
+            raise MisfitError("this task clips each rating separately, which needs ratings; its loss ranks items")
         if self.epochs > 1 and task.privacy is not None and task.privacy.unit == RECORD:
             raise MisfitError(
                 "this task clips each rating separately, so a round is one epoch; open the device with epochs=1"
             )
-        model: Model = self.model or MatrixFactorisation(dimension=task.row_width - 1)
+        model: Model = self.model or MatrixFactorisation(dimension=task.row_width - 1, loss=task.loss)
         if (model.row_width, model.dense_size) != (task.row_width, task.dense_size):
             raise MisfitError(
                 f"the task has {task.row_width} numbers in a row and {task.dense_size} in the dense part, the model "

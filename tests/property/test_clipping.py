@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from secemb_sdk.errors import ModelError
 from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings, update
-from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
+from secemb_sdk.models.clip import Clip, clip_records, clip_sums, clip_update
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
 from secemb_shared.privacy.clip import LARGEST_LIMIT, clip_each_to_steps, clip_to_steps, squared_length
 from secemb_shared.ring import Ring

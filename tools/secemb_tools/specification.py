@@ -4,6 +4,7 @@ from typing import Any
 
 from secemb_shared.layout import DEFAULT_LOSS, Geometry, plan
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import SMALLEST_COHORT
 
 RING_BITS = 32
@@ -16,18 +17,20 @@ def build_task(
     row_width: int,
     capacity: int,
     geometry: Geometry | None = None,
-    loss: float = DEFAULT_LOSS,
+    placement_loss: float = DEFAULT_LOSS,
     dense_size: int = 0,
     ring_bits: int = RING_BITS,
     min_cohort: int = SMALLEST_COHORT,
     **rest: Any,
 ) -> TaskSpec:
-    """Return a task. Its layout is the planned one for `loss` unless a geometry is given.
+    """Return a task. Its layout is the planned one for `placement_loss` unless a geometry is given.
 
     `rest` are the other fields of `TaskSpec`: it checks them all, and has defaults for those about time and training.
     """
     if geometry is None:
-        geometry = plan(items=items, capacity=capacity, row_width=row_width, ring_bits=ring_bits, loss=loss).geometry
+        geometry = plan(
+            items=items, capacity=capacity, row_width=row_width, ring_bits=ring_bits, loss=placement_loss
+        ).geometry
     return TaskSpec(
         name=name,
         items=items,
@@ -40,6 +43,14 @@ def build_task(
         min_cohort=min_cohort,
         **rest,
     )
+
+
+def as_decimal(number: float) -> str:
+    """Return a number as tasks have it, or raise `SpecError`."""
+    text = f"{number:.12f}"
+    text = text.rstrip("0").rstrip(".")
+    decimal(text)
+    return text
 
 
 def direct_geometry(items: int, capacity: int) -> Geometry:

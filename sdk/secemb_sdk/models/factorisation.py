@@ -1,29 +1,42 @@
 """Biased matrix factorisation with gradients written by hand: what the base install trains.
 
-    prediction   μ + b_u + b_i + ⟨p_u, q_i⟩
-    loss         Σ over the device's ratings of e² + penalty · (|p_u|² + b_u² + |q_i|² + b_i²)
+    score     b_u + b_i + ⟨p_u, q_i⟩
+    ratings   Σ over the device's ratings of e² + penalty · (|p_u|² + |q_i|²)   +   person penalty · |p_u|²
+              + bias penalty · b_u²
+    ranking   the losses of `secemb_sdk.models.ranking`, over items that the owner has chosen and strangers
 
-An item's row is its vector q_i and then its bias b_i. The private part is the person's vector p_u and then b_u.
+An item's row is its vector q_i and then its bias b_i, which begins at the task's centre. The private part is the
+person's vector p_u and then b_u. Penalties of rows that count once, however often an item is rated, are the server's.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from secemb_sdk.errors import PartError
+from secemb_sdk.models import ranking
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
+from secemb_sdk.models.ridge import Penalties, solve_ridge
+from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 
-MIDDLE = 3.0  # of a scale from 1 to 5; unlike the mean rating it is public
-SCALE = 0.01  # standard deviation of first vectors; those of N(0, 1) end with an error that is 0.08 larger
+SCALE = 0.05  # standard deviation of first vectors
 
 
 class MatrixFactorisation:
     """Biased matrix factorisation, in NumPy."""
 
     def __init__(
-        self, *, dimension: int = 64, penalty: float = 0.1, middle: float = MIDDLE, scale: float = SCALE
+        self,
+        *,
+        dimension: int = 64,
+        loss: str = SQUARED,
+        penalty: float = Penalties.rating,
+        person_penalty: float = Penalties.person,
+        bias_penalty: float = Penalties.bias,
+        scale: float = SCALE,
     ) -> None:
-        self._dimension, self._penalty = dimension, np.float32(penalty)
-        self._middle, self._scale = np.float32(middle), np.float32(scale)
+        self._dimension, self._loss, self._scale = dimension, loss, np.float32(scale)
+        self._penalties = Penalties(rating=penalty, person=person_penalty, bias=bias_penalty)
 
     @property
     def row_width(self) -> int:
@@ -46,15 +59,27 @@ class MatrixFactorisation:
         private[-1] = 0
         return private
 
+    def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the best private part for these rows and ratings: a ridge regression."""
+        if self._loss != SQUARED:
+            return np.append(ranking.fit_vector(rows[:, :-1], ratings.values), np.float32(0))
+        rest = ratings.values - rows[:, -1]
+        diagonal = self._penalties.diagonal(rest.size, np.arange(self.private_size) < self._dimension)
+        return solve_ridge(_with_one(rows), rest, diagonal)
+
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the loss over the ratings and its gradients."""
-        errors = self.scores(rows, dense, private, ratings.items) - ratings.values
-        squares = np.dot(errors, errors)
-        penalty = self._penalty * (errors.size * np.dot(private, private) + np.vdot(rows, rows))
-        by_private = errors @ _with_one(rows) + self._penalty * np.float32(errors.size) * private
-        return Gradients(
-            float(squares + penalty), self._by_row(errors, rows, private), np.zeros(0, np.float32), 2 * by_private
-        )
+        scores, none = self.scores(rows, dense, private, ratings.items), np.zeros(0, np.float32)
+        if self._loss != SQUARED:
+            loss, slopes = ranking.LOSSES[self._loss](scores, ratings.values)
+            return Gradients(loss, np.outer(slopes, _with_one(private)), none, slopes @ _with_one(rows))
+        errors = scores - ratings.values
+        diagonal = self._penalties.diagonal(errors.size, np.arange(self.private_size) < self._dimension)
+        vectors = rows[:, :-1]
+        loss = np.dot(errors, errors) + np.dot(diagonal, private * private)
+        loss += self._penalties.rating * np.vdot(vectors, vectors)
+        by_private = errors @ _with_one(rows) + diagonal * private
+        return Gradients(float(loss), self._by_row(errors, rows, private), none, 2 * by_private)
 
     def record_gradients(
         self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
@@ -65,21 +90,22 @@ class MatrixFactorisation:
         return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32), by_private
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
-        """Return the predicted ratings."""
+        """Return the predicted ratings, or what items are ranked by."""
         if rows.shape != (items.size, self.row_width) or private.shape != (self.private_size,) or dense.size:
             raise PartError("matrix factorisation takes a row for each item, a private part and no dense part")
         # Not a matrix product: how BLAS sums a row depends on how many there are, and here each row stands alone.
         products: Floats = np.einsum("ij,j->i", rows[:, :-1], private[:-1])
-        scores: Floats = products + rows[:, -1] + (self._middle + private[-1])
+        scores: Floats = products + rows[:, -1] + private[-1]
         return scores
 
     def _by_row(self, errors: Floats, rows: Floats, private: Floats) -> Floats:
-        # With a one behind each vector the bias is a coordinate like any other.
-        by_row: Floats = 2 * (np.outer(errors, _with_one(private)) + self._penalty * rows)
-        return by_row
+        # With a one behind each vector the bias is a coordinate like any other; only vectors have a penalty here.
+        by_row: Floats = np.outer(errors, _with_one(private))
+        by_row[:, :-1] += np.float32(self._penalties.rating) * rows[:, :-1]
+        return 2 * by_row
 
 
-def _with_one(vectors: Floats) -> Floats:
+def _with_one(vectors: Floats) -> npt.NDArray[np.float32]:
     """Return the vectors with a one in place of the bias, which stands last."""
     copy = vectors.copy()
     copy[..., -1] = 1

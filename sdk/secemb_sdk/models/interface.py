@@ -20,7 +20,7 @@ FeatureLookup = Callable[[Indices], Features]  # (n,) items → (n, features)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratings:
-    """One person's ratings, each item once."""
+    """One person's ratings, each item once; where a task has none, 1 for what the owner has chosen and 0 for others."""
 
     items: Indices = field(repr=False)  # (n,)
     values: Floats = field(repr=False)  # (n,)
@@ -59,6 +59,18 @@ class Model(Protocol):
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return a score for each item, larger for what the person likes better; `rows[i]` is the row of `items[i]`."""
+
+
+@runtime_checkable
+class SolvedModel(Protocol):
+    """A model that finds the private part that suits the rows at hand, wherever it was before.
+
+    A device that was never in a round, or has lost its state, is then as good as any other, and the shared part learns
+    in a tenth of the rounds (federated reconstruction, Singhal et al. 2021).
+    """
+
+    def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the private part to go on with; `rows[i]` is the row of `ratings.items[i]`."""
 
 
 @runtime_checkable

@@ -44,14 +44,11 @@ class ModelKind:
     def make(
         self,
         *,
-        dimension: int | None = None,
-        penalty: float | None = None,
         dense_penalty: float | None = None,
-        scale: float | None = None,
         features: KnownFeatures | None = None,
+        **settings: object,  # dimension, loss, penalty, person_penalty, bias_penalty, scale
     ) -> Model:
         """Return the model; a setting that is None takes the value that the class gives it."""
-        settings: dict[str, object] = {"dimension": dimension, "penalty": penalty, "scale": scale}
         if self.has_dense:
             settings["dense_penalty"] = dense_penalty
         if self.needs_features:

@@ -1,195 +1,18 @@
-"""One round of training on a device: the update, clipped as its task requires, and the next private part."""
+"""One round of training on a device: the update, and the next private part."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError
-from secemb_sdk.models.interface import Floats, Model, Ratings, RecordModel
-from secemb_shared.errors import NotFiniteError
+from secemb_sdk.models.interface import Floats, Model, Ratings, SolvedModel
 from secemb_shared.messages import TaskSpec
-from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
-from secemb_shared.privacy.clip import Steps, clip_each_to_steps, clip_to_steps
-from secemb_shared.secure_sum import SUM_RING
-
-Doubles = npt.NDArray[np.float64]
-
-_TOGETHER = 1 << 18  # numbers of gradients that are found at once: 4 MB
-_IN_CACHE = 1 << 16  # numbers of gradients that are cut at once: they stay in the cache of one core
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clip:
-    """How long an update may be, in the ring's smallest steps."""
-
-    unit: str
-    limit: int  # of rows and dense part together, or of the rows alone
-    dense_limit: int | None = None  # of the dense part, where it has a separate limit
-    fraction_bits: int
-
-    def __post_init__(self) -> None:
-        if self.unit not in (USER, RECORD):
-            raise ModelError("updates are clipped for each user or for each record")
-
-    @classmethod
-    def of(cls, task: TaskSpec) -> "Clip | None":
-        """Return the limits of a task's training rounds; a task without noise has none."""
-        privacy = task.privacy
-        if privacy is None:
-            return None
-        return cls(
-            unit=privacy.unit,
-            limit=privacy.train.clip,
-            dense_limit=privacy.dense_clip or None,
-            fraction_bits=task.fraction_bits,
-        )
-
-
-def clip_update(rows: Floats, dense: Floats, clip: Clip) -> tuple[Doubles, Doubles]:
-    """Return a device's whole update within the limits; the numbers are whole steps, so that encoding loses nothing."""
-    by_row, by_dense = _cut(rows, dense, clip)
-    return _numbers(by_row, clip), _numbers(by_dense, clip)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class RecordUpdate:
-    """What a device's ratings add up to, each within the limits."""
-
-    rows: Doubles = field(repr=False)  # (n, row width)
-    dense: Doubles = field(repr=False)  # (dense size,)
-    private: Floats = field(repr=False)  # (private size,), the gradient; it stays on the device and is not clipped
-    trouble: str | None = None  # the name of an error, if there is a rating that cannot be learned from
-
-
-def clip_records(
-    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
-) -> RecordUpdate:
-    """Return the sum over a device's ratings of what each alone adds, each within the limits.
-
-    The gradient of each rating is computed by itself, so a penalty that a model counts once per device counts here once
-    per rating. A rating that cannot be learned from adds nothing and takes nothing from the others: if it suppressed
-    the whole update, one rating could change more than its clip.
-    """
-    found = _records_together(model, rows, dense, private, ratings, clip)
-    if found is None:
-        found = _records_one_by_one(model, rows, dense, private, ratings, clip)
-    # In the order of the items: where a round places them must not change the sum's last bits.
-    with np.errstate(all="ignore"):
-        by_private: Floats = found.by_private[np.argsort(ratings.items)].sum(axis=0)
-        if not np.isfinite(by_private * by_private).all():  # Adam needs the squares
-            found.trouble = found.trouble or NotFiniteLossError.__name__
-    by_row, by_dense = _numbers(found.by_row, clip), _numbers(found.by_dense, clip)
-    return RecordUpdate(rows=by_row, dense=by_dense, private=by_private, trouble=found.trouble)
-
-
-def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
-    """Return what a device adds to a secure sum, scaled to the limit."""
-    (steps,) = clip_to_steps([values], limit=line.clip, fraction_bits=SUM_RING.fraction_bits)
-    return steps / 2.0**SUM_RING.fraction_bits
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Records:
-    by_row: Steps  # (n, row width)
-    by_dense: Steps  # (dense size,), the sum
-    by_private: Floats  # (n, private size)
-    trouble: str | None = None
-
-    @classmethod
-    def zeros(cls, rows: Floats, dense: Floats, private: Floats) -> Self:
-        by_private = np.zeros((len(rows), private.size), np.float32)
-        return cls(
-            by_row=np.zeros(rows.shape, np.int64), by_dense=np.zeros(dense.shape, np.int64), by_private=by_private
-        )
-
-
-def _records_together(
-    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
-) -> _Records | None:
-    """Return what the ratings add, from many gradients at once; None if the model cannot give them."""
-    if not isinstance(model, RecordModel):
-        return None
-    found = _Records.zeros(rows, dense, private)
-    for some in _slices(len(rows), _TOGETHER // (rows.shape[1] + dense.size)):
-        try:
-            with np.errstate(all="ignore"):  # what overflows is left out below
-                by_row, by_dense, by_private = model.record_gradients(rows[some], dense, private, _only(ratings, some))
-        except Exception:  # one rating may be the reason: ask for each alone
-            return None
-        found.by_private[some] = by_private
-        for few in _slices(len(by_row), _IN_CACHE // (rows.shape[1] + dense.size)):
-            try:
-                row_steps, dense_steps = _cut_each(by_row[few], by_dense[few], clip)
-            except NotFiniteError:
-                row_steps, dense_steps = _cut_each(*_only_finite(by_row[few], by_dense[few]), clip)
-                found.trouble = NotFiniteLossError.__name__
-            found.by_row[some][few] = row_steps
-            found.by_dense += dense_steps.sum(axis=0)
-    return found
-
-
-def _records_one_by_one(
-    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
-) -> _Records:
-    found = _Records.zeros(rows, dense, private)
-    for one in _slices(len(rows), 1):
-        try:
-            with np.errstate(all="ignore"):  # an overflow is refused when its norm is computed
-                alone = model.gradients(rows[one], dense, private, _only(ratings, one))
-            by_row, by_dense = _cut(alone.rows, alone.dense, clip)
-            found.by_row[one], found.by_private[one] = by_row, alone.private
-            found.by_dense += by_dense
-        except Exception as error:  # an app's own model may fail in any way, which must not affect the other ratings
-            found.trouble = type(error).__name__
-    return found
-
-
-def _slices(count: int, step: int) -> Iterator[slice]:
-    return (slice(first, first + max(1, step)) for first in range(0, count, max(1, step)))
-
-
-def _only_finite(by_row: Floats, by_dense: Floats) -> tuple[Floats, Floats]:
-    """Return the gradients with zeros in place of those that are not finite."""
-    usable = np.isfinite(np.concatenate([by_row, by_dense], axis=1)).all(axis=1, keepdims=True)
-    by_row, by_dense = (np.where(usable, part, np.float32(0)) for part in (by_row, by_dense))
-    return by_row, by_dense
-
-
-def _only(ratings: Ratings, some: slice) -> Ratings:
-    return Ratings(ratings.items[some], ratings.values[some])
-
-
-def _cut(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:
-    try:
-        if clip.dense_limit is None:
-            by_row, by_dense = clip_to_steps([rows, dense], limit=clip.limit, fraction_bits=clip.fraction_bits)
-        else:
-            (by_row,) = clip_to_steps([rows], limit=clip.limit, fraction_bits=clip.fraction_bits)
-            (by_dense,) = clip_to_steps([dense], limit=clip.dense_limit, fraction_bits=clip.fraction_bits)
-    except NotFiniteError as error:
-        raise NotFiniteLossError("a gradient is not finite; upload zeros and check ratings and rates") from error
-    return by_row, by_dense
-
-
-def _cut_each(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:
-    """Return many updates, one a line, each within the limits."""
-    if clip.dense_limit is None:
-        by_row, by_dense = clip_each_to_steps([rows, dense], limit=clip.limit, fraction_bits=clip.fraction_bits)
-        return by_row, by_dense
-    (by_row,) = clip_each_to_steps([rows], limit=clip.limit, fraction_bits=clip.fraction_bits)
-    (by_dense,) = clip_each_to_steps([dense], limit=clip.dense_limit, fraction_bits=clip.fraction_bits)
-    return by_row, by_dense
-
-
-def _numbers(steps: Steps, clip: Clip) -> Doubles:
-    return steps / 2.0**clip.fraction_bits
-
 
 Numbers = npt.NDArray[np.floating]
 
+_NOT_FINITE = "the loss or its gradient is not finite; upload zeros and check ratings and rates"
 BETAS, EPS = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
 
 
@@ -231,11 +54,15 @@ def learn(
 ) -> tuple[Floats, Floats, PrivateState]:
     """Return the updates to upload, one per row and one for the dense part, and the next private state.
 
+    A model that can solve its private part does so first. Others move it by one step of Adam in each epoch.
+
     `rows[i]` is the row of `ratings.items[i]`; the updates of rows come in the same order. Raises `NotFiniteLossError`
     where there is nothing to learn from: the device then uploads zeros, because a missing upload would reveal that, and
     keeps its state.
     """
     _check(model, rows, dense, ratings, epochs)
+    if isinstance(model, SolvedModel):
+        return _learn_solved(model, state, rows, dense, ratings)
     by_row, by_dense, state = _learn_once(model, state, rows, dense, ratings, rate)
     for _ in range(epochs - 1):
         more_by_row, more_by_dense, state = _learn_once(model, state, rows, dense, ratings, rate)
@@ -262,6 +89,28 @@ def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: 
         raise ModelError("learning takes at least one epoch")
 
 
+def fit_private(model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings) -> PrivateState:
+    """Return the state with a private part that suits these rows, if the model can find it."""
+    if not isinstance(model, SolvedModel) or ratings.items.size == 0:
+        return state
+    with np.errstate(all="ignore"):
+        values = model.fit_private(rows, dense, state.values, ratings)
+    if not np.isfinite(values).all():
+        raise NotFiniteLossError("the private part is not finite; check ratings and rates")
+    return replace(state, values=values, steps=state.steps + 1)
+
+
+def _learn_solved(
+    model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings
+) -> tuple[Floats, Floats, PrivateState]:
+    state = fit_private(model, state, rows, dense, ratings)
+    with np.errstate(all="ignore"):  # an overflow is refused below
+        found = model.gradients(rows, dense, state.values, ratings)
+    if not all(np.isfinite(part).all() for part in (found.loss, found.rows, found.dense)):
+        raise NotFiniteLossError(_NOT_FINITE)
+    return found.rows, found.dense, state
+
+
 def _learn_once(
     model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings, rate: float
 ) -> tuple[Floats, Floats, PrivateState]:
@@ -270,5 +119,5 @@ def _learn_once(
         state = state.step(found.private, rate=rate)
     parts = (found.loss, found.rows, found.dense, state.values, state.second)
     if not all(np.isfinite(part).all() for part in parts):
-        raise NotFiniteLossError("the loss or its gradient is not finite; upload zeros and check ratings and rates")
+        raise NotFiniteLossError(_NOT_FINITE)
     return found.rows, found.dense, state

@@ -5,13 +5,13 @@ one of exactly the same interactions. docs/evaluation.md has the definitions.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from secemb_sdk.models import Floats, Model, Ratings
-from secemb_sdk.models.update import Doubles
+from secemb_sdk.models import Floats, Model, PrivateState, Ratings
+from secemb_sdk.models.clip import Doubles
+from secemb_sdk.models.update import fit_private
 from secemb_sdk.round.selection import Selection
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
@@ -37,7 +37,7 @@ class Ranking:
 def measure(
     task: TaskSpec,
     model: Model,
-    private: Floats,
+    private: PrivateState,
     selection: Selection,
     items: Indices,
     rows: Floats,
@@ -51,9 +51,8 @@ def measure(
     trained = ~held & ~strangers
     # Where the unit of privacy is a record, a solved private part depends on other ratings too. That is no matter here:
     # the numbers of an evaluation are clipped as a whole.
-    if hasattr(model, "fit_private") and trained.any():
-        private = _solve(model, rows[trained], dense, private, Ratings(items[trained], values[trained]))
-    scores = model.scores(rows, dense, private, items).astype(np.float64)
+    private = fit_private(model, private, rows[trained], dense, Ratings(items[trained], values[trained]))
+    scores = model.scores(rows, dense, private.values, items).astype(np.float64)
     biases = rows[:, -1].astype(np.float64)
     known = values.astype(np.float64)
     numbers: dict[str, float] = {}
@@ -81,11 +80,6 @@ def rank(relevant: npt.NDArray[np.floating], others: npt.NDArray[np.floating], k
         ndcg=float((1 / np.log2(first + 1)).sum() / ideal),
         reciprocal=1 / float(places[0]),
     )
-
-
-def _solve(model: Any, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-    solved: Floats = model.fit_private(rows, dense, private, ratings)
-    return solved
 
 
 def _errors(values: Doubles, scores: Doubles, by_biases: Doubles, *, centre: float) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Which items a device brings to a round.
 
-    train      all that it has rated, except those it holds out
+    train      all that it has rated, except those it holds out; where the task has no ratings: as many strangers as
+               there is room for beside a sample of these, at least as many as there are
     survey     all that it has rated
     evaluate   items that it holds out; strangers: items it has not rated, to rank the others among; and with at least
                half of the capacity items that it trains on, to solve its private part from
@@ -10,7 +11,7 @@ and counted.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -18,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.models import Floats, Ratings
-from secemb_shared.messages import RoundSpec
+from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.measures import count_strangers
-from secemb_shared.messages.spec import EVALUATE, TRAIN
+from secemb_shared.messages.spec import EVALUATE, SQUARED, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes, draw_below, sample
 
 Mask = npt.NDArray[np.bool_]
@@ -75,8 +76,25 @@ def select(round_: RoundSpec, ratings: Mapping[int, float], hold_out: HoldOut, r
     if round_.kind == EVALUATE:
         return _select_to_measure(round_, known, unknown, hold_out, random_bytes)
     if round_.kind == TRAIN:
-        known = {item: rating for item, rating in known.items() if item not in hold_out}
+        to_train = {item: rating for item, rating in known.items() if item not in hold_out}
+        if round_.task.loss != SQUARED:
+            items, values = among_strangers(round_.task, to_train, known, round_.task.capacity, random_bytes)
+            return Selection(items=items, values=values, held_out=np.zeros(items.size, np.bool_), unknown=unknown)
+        known = to_train
     return Selection.of(known, unknown)
+
+
+def among_strangers(
+    task: TaskSpec, chosen: Iterable[int], known: Container[int], count: int, random_bytes: RandomBytes
+) -> tuple[Indices, Floats]:
+    """Return this many items: of those that the owner has chosen at most half, with the value 1, and strangers with 0.
+
+    Strangers are not among the known.
+    """
+    own = sample(np.array(list(chosen), dtype=np.int64), count // 2, random_bytes)
+    others = _strangers(task.items, count - own.size, known, random_bytes) if own.size else own
+    values = np.concatenate([np.ones(own.size, np.float32), np.zeros(others.size, np.float32)])
+    return np.concatenate([own, others]), values
 
 
 def _select_to_measure(
@@ -89,18 +107,25 @@ def _select_to_measure(
     if not held.size:
         return Selection.of({}, unknown)
     strangers = _strangers(round_.task.items, count, known, random_bytes)
-    rest = np.array([item for item in known if item not in hold_out], dtype=np.int64)
-    trained = sample(rest, capacity - held.size - strangers.size, random_bytes)
-    items = np.concatenate([held, strangers, trained])
+    rest, count = [item for item in known if item not in hold_out], capacity - held.size - strangers.size
+    if round_.task.loss != SQUARED:
+        # Strangers to fit with must be others: those to rank among would rank too low.
+        trained, values = among_strangers(
+            round_.task, rest, known.keys() | set(strangers.tolist()), count, random_bytes
+        )
+    else:
+        trained = sample(np.array(rest, dtype=np.int64), count, random_bytes)
+        values = np.array([known[item] for item in trained.tolist()], dtype=np.float32)
+    of_held = np.array([known[item] for item in held.tolist()], dtype=np.float32)
     return Selection(
-        items=items,
-        values=np.array([known.get(item, np.nan) for item in items.tolist()], dtype=np.float32),
-        held_out=np.arange(items.size) < held.size,
+        items=np.concatenate([held, strangers, trained]),
+        values=np.concatenate([of_held, np.full(strangers.size, np.nan, np.float32), values]),
+        held_out=np.arange(held.size + strangers.size + trained.size) < held.size,
         unknown=unknown,
     )
 
 
-def _strangers(items: int, count: int, known: Mapping[int, float], random_bytes: RandomBytes) -> Indices:
+def _strangers(items: int, count: int, known: Container[int], random_bytes: RandomBytes) -> Indices:
     """Return up to `count` items that the device has not rated, without going through the catalogue."""
     drawn = draw_below(np.full(4 * count, items, dtype=np.int64), random_bytes)
     found = dict.fromkeys(item for item in drawn.tolist() if item not in known)

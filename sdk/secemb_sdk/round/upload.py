@@ -7,7 +7,9 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
-from secemb_sdk.models.update import Clip, clip_records, clip_sums, clip_update
+from secemb_sdk.models.clip import Clip, clip_records, clip_sums, clip_update
+from secemb_sdk.models.interface import SolvedModel
+from secemb_sdk.models.update import fit_private
 from secemb_sdk.round.measure import measure
 from secemb_sdk.round.route import ReadRows
 from secemb_sdk.round.selection import Selection
@@ -67,7 +69,7 @@ def _make(
     model = context.model_for(round_.task)
     private = current_private(context, model, random_bytes)
     if round_.kind != TRAIN:
-        measured = measure(round_.task, model, private.values, selection, items, rows, dense)
+        measured = measure(round_.task, model, private, selection, items, rows, dense)
         return session.write_sums(_clip_sums(round_, measured)), None, None
     ratings = selection.ratings_of(items)
     by_row, by_dense, moved, trouble = _learn(context, round_.task, model, private, rows, dense, ratings)
@@ -91,6 +93,9 @@ def _learn(
         if found.trouble is not None:
             # One rating that cannot be learned from must not suppress the others: the update stands without it.
             return *update, private, found.trouble
+        # Solved only now, for the next round: what the update was made with must not depend on this round's ratings.
+        if isinstance(model, SolvedModel):
+            return *update, fit_private(model, private, rows, dense, ratings), None
         return *update, private.step(found.private, rate=rate), None
     by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=context.epochs)
     if clip is None:

@@ -67,7 +67,7 @@ def make_task(options: TaskOptions) -> TaskSpec:
         dense_size=options.dense_size,
         capacity=options.capacity,
         geometry=_geometry(options),
-        loss=options.loss,
+        placement_loss=options.loss,
         ring_bits=options.ring_bits,
         fraction_bits=options.fraction_bits,
         bound=ring.units(options.clip),

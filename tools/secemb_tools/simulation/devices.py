@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from secemb_sdk.context import Context
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.models import PrivateState
-from secemb_sdk.round.selection import Selection, select
+from secemb_sdk.models import PrivateState, Ratings
+from secemb_sdk.round.selection import Selection, among_strangers, select
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import TRAIN
+from secemb_shared.messages.spec import SQUARED, TRAIN
 from secemb_shared.randomness import RandomBytes
 from secemb_tools.simulation.world import World
+
+_BESIDE = 5  # items for each chosen one, itself and strangers, where a private part is solved from all of them
 
 
 class Memory(Vault):
@@ -41,7 +45,7 @@ class SimulatedDevice:
     """One person's device: the context that the SDK's steps work on."""
 
     def __init__(self, world: World, person: int) -> None:
-        self.person, self.memory = person, Memory(world, person)
+        self.person, self.memory, self._world = person, Memory(world, person), world
         self._model = world.model_of(person)
         self.context = Context(
             vault=self.memory,
@@ -53,12 +57,22 @@ class SimulatedDevice:
         self._to_train: Selection | None = None
 
     def select(self, round_: RoundSpec, random_bytes: RandomBytes) -> Selection:
-        """Return what the device brings to a round; for training that never changes in a run, and is found once."""
-        if round_.kind != TRAIN:
+        """Return what the device brings to a round; ratings to train on never change in a run, and are found once."""
+        if round_.kind != TRAIN or round_.task.loss != SQUARED:
             return select(round_, self.memory.ratings(), self.context.held_out(), random_bytes)
         if self._to_train is None:
             self._to_train = select(round_, self.memory.ratings(), self.context.held_out(), random_bytes)
         return self._to_train
+
+    def ratings_to_fit(self) -> Ratings:
+        """Return everything that the private part can be solved from: for rankings with strangers beside."""
+        held, known = self.context.held_out(), self.memory.ratings()
+        mine = {item: value for item, value in known.items() if item not in held}
+        if self._world.task.loss == SQUARED:
+            values = np.fromiter(mine.values(), dtype=np.float32, count=len(mine))
+            return Ratings(np.fromiter(mine.keys(), dtype=np.int64, count=len(mine)), values)
+        random_bytes = self._world.random_bytes("fit", self.person)
+        return Ratings(*among_strangers(self._world.task, mine, known, _BESIDE * len(mine), random_bytes))
 
 
 class Devices:

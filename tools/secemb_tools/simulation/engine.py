@@ -20,12 +20,12 @@ import numpy as np
 from secemb_party.evaluation import Share, blur
 from secemb_party.storage import Model, first_model
 from secemb_sdk.models import Floats, PrivateState
+from secemb_sdk.models.update import fit_private
 from secemb_server0.reconstruct import make_optimiser, move_model, read_result
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import RatingSet
-from secemb_tools.simulation.baseline import HIGHEST, LOWEST
 from secemb_tools.simulation.devices import Devices
 from secemb_tools.simulation.processes import Processes
 from secemb_tools.simulation.rounds import BLURRED, PLAIN, PRIVATE, Counts, Part
@@ -108,10 +108,11 @@ class Engine:
         return float(np.sqrt(sum(squares) / test.values.size))
 
     def private_of(self, person: int) -> Floats:
-        """Return a person's private part as it is now."""
-        if person in self.privates:
-            return self.privates[person].values
-        return self.world.model_of(person).first_private(np.random.default_rng())
+        """Return a person's private part for the model as it is now, from all ratings that the device trains on."""
+        model = self.world.model_of(person)
+        own = self.privates.get(person) or PrivateState.begin(model, np.random.default_rng())
+        ratings = self._devices[person].ratings_to_fit()
+        return fit_private(model, own, self.model.rows[ratings.items], self.model.dense, ratings).values
 
     def _total(self, round_: RoundSpec, people: Sequence[int]) -> Share:
         """Return the sum of everybody's updates, with the noise on it."""
@@ -144,5 +145,5 @@ class Engine:
     def _squares(self, person: int, test: RatingSet, own: slice) -> float:
         items, model = test.items[own], self.world.models(person)
         scores = model.scores(self.model.rows[items], self.model.dense, self.private_of(person), items)
-        errors = np.clip(scores, LOWEST, HIGHEST).astype(np.float64) - test.values[own]
+        errors = np.clip(scores, *self.world.range).astype(np.float64) - test.values[own]
         return float(errors @ errors)

@@ -4,7 +4,7 @@ import numpy as np
 
 from secemb_sdk.errors import ModelError
 from secemb_sdk.models import Floats, Gradients, Model, Ratings
-from secemb_sdk.models.interface import RecordModel
+from secemb_sdk.models.interface import RecordModel, SolvedModel
 from secemb_shared.randomness import Indices
 
 _FIRST = 11  # what the seed is used for
@@ -61,6 +61,26 @@ class Reproducible:
         """Return the scores, computed one by one: the width of a matrix may change the last bit of a product."""
         found = [self.model.scores(rows[i : i + 1], dense, private, items[i : i + 1]) for i in range(items.size)]
         return np.concatenate(found) if found else np.empty(0, dtype=np.float32)
+
+
+class ReproducibleSolved(Reproducible):
+    """The same for a model that solves its private part."""
+
+    def __init__(self, model: Model, solver: SolvedModel, *, seed: int, person: int) -> None:
+        super().__init__(model, seed=seed, person=person)
+        self._solver = solver
+
+    def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the private part, found in the order of the items."""
+        order = np.argsort(ratings.items)
+        return self._solver.fit_private(rows[order], dense, private, _in_order(ratings, order))
+
+
+def reproducible(model: Model, *, seed: int, person: int) -> Reproducible:
+    """Return a model as one person's device has it in a run with this seed."""
+    if isinstance(model, SolvedModel):
+        return ReproducibleSolved(model, model, seed=seed, person=person)
+    return Reproducible(model, seed=seed, person=person)
 
 
 def _in_order(ratings: Ratings, order: Indices) -> Ratings:

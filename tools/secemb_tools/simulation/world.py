@@ -14,7 +14,7 @@ from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes
 from secemb_tools.datasets import RatingSet
 from secemb_tools.simulation.recipes import MakeModel, Recipe
-from secemb_tools.simulation.reproducible import Reproducible
+from secemb_tools.simulation.reproducible import reproducible
 
 _SAMPLE, _EPOCH, _PANEL = 4, 21, 22  # what a seed is used for
 
@@ -138,6 +138,11 @@ class World:
     def _slices(self) -> list[slice]:
         return self.ratings.by_person()
 
+    @cached_property
+    def range(self) -> tuple[float, float]:
+        """Return the lowest and the highest rating: no prediction is beyond."""
+        return float(self.ratings.values.min()), float(self.ratings.values.max())
+
     def ratings_of(self, person: int) -> dict[int, float]:
         """Return what a person has rated, in the order of the items."""
         mine = self._slices[person]
@@ -152,7 +157,7 @@ class World:
 
     def model_of(self, person: int) -> Model:
         """Return the model as this person's device has it: its arithmetic follows from the seed alone."""
-        return Reproducible(self.models(person), seed=self.seed, person=person)
+        return reproducible(self.models(person), seed=self.seed, person=person)
 
     def hold_out_key_of(self, person: int) -> bytes:
         """Return the key by which this person's device chooses what it holds out; nothing is secret in a run."""

@@ -24,9 +24,17 @@ class TorchModel(ABC):
     """A recommender as its device sees it; a subclass gives its prediction and its loss."""
 
     def __init__(
-        self, *, row_width: int, private: Shapes, dense: Shapes | None = None, private_scale: float = 0.01
+        self,
+        *,
+        row_width: int,
+        private: Shapes,
+        dense: Shapes | None = None,
+        private_scale: float = 0.01,
+        private_steps: int = 10,
+        private_rate: float = 0.05,
     ) -> None:
         self._row_width, self._private_scale = row_width, private_scale
+        self._private_steps, self._private_rate = private_steps, private_rate
         self._private, self._dense = dict(private), dict(dense or {})
 
     @abstractmethod
@@ -61,6 +69,20 @@ class TorchModel(ABC):
             for name, shape in self._private.items()
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
+
+    def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the private part after a few steps of Adam; a subclass may know a shorter way."""
+        fixed = _tensor(rows), _tensor(dense)
+        items, values = _tensor(ratings.items), _tensor(ratings.values)
+        found = torch.tensor(private, requires_grad=True)
+        optimiser = torch.optim.Adam([found], lr=self._private_rate)
+        for _ in range(self._private_steps):
+            with torch.enable_grad():
+                loss = self.loss(fixed[0], *self.named(fixed[1], found), items, values)
+            (found.grad,) = torch.autograd.grad(loss, [found], allow_unused=True, materialize_grads=True)
+            optimiser.step()
+        fitted: Floats = found.detach().numpy()
+        return fitted
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the loss over the ratings and its gradients."""

@@ -4,15 +4,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from secemb_sdk.models.factorisation import MIDDLE, SCALE
+from secemb_sdk.models.factorisation import SCALE
 from secemb_sdk.models.interface import FeatureLookup, Features, Floats, Ratings
+from secemb_sdk.models.ridge import Penalties
 from secemb_sdk.models.torch.base import Shapes, Tensors
 from secemb_sdk.models.torch.records import Arrays, RecordRatingModel, Slopes, multiply, outer
+from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 
 
 class FactorisationMachine(RecordRatingModel):
     """FM with binary features."""
+
+    fit_steps = 1
 
     def __init__(
         self,
@@ -20,12 +24,14 @@ class FactorisationMachine(RecordRatingModel):
         user_features: Features,  # (features,), ones and zeros
         item_features: FeatureLookup,
         dimension: int = 64,
-        penalty: float = 0.1,
+        loss: str = SQUARED,
+        penalty: float = Penalties.rating,
+        person_penalty: float = Penalties.person,
+        bias_penalty: float = Penalties.bias,
         dense_penalty: float = 1.0,
-        middle: float = MIDDLE,
         scale: float = SCALE,
     ) -> None:
-        self._user_features, self._item_features, self._middle = user_features, item_features, middle
+        self._user_features, self._item_features = user_features, item_features
         self._features = user_features.size + item_features(np.empty(0, np.int64)).shape[1]
         super().__init__(
             row_width=dimension + 1,
@@ -37,7 +43,10 @@ class FactorisationMachine(RecordRatingModel):
                 **self._layers(dimension),
             },
             private_scale=scale,
+            loss=loss,
             penalty=penalty,
+            person_penalty=person_penalty,
+            bias_penalty=bias_penalty,
             dense_penalty=dense_penalty,
         )
 
@@ -46,12 +55,19 @@ class FactorisationMachine(RecordRatingModel):
         return self._predict(rows, dense, private, torch.from_numpy(self._look_up(items.numpy())).to(rows.dtype))
 
     def _predict(self, rows: Tensor, dense: Tensors, private: Tensors, set_: Tensor) -> Tensor:
-        linear = set_ @ dense["weights"] + rows[:, -1] + (self._middle + dense["bias"] + private["bias"])
+        linear = set_ @ dense["weights"] + rows[:, -1] + (dense["bias"] + private["bias"])
         vectors, own = rows[:, :-1], private["vector"]
         total = set_ @ dense["vectors"] + vectors + own
         squares = set_ @ dense["vectors"].square() + vectors.square() + own.square()
         # The square of a sum, without the squares, is every pair twice.
         return linear + (total.square() - squares).sum(dim=1) / 2
+
+    def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
+        """Return the same by formula: the slope by the person's vector is the sum of all other vectors."""
+        parts = self.named(torch.tensor(dense), torch.tensor(private))
+        others = self._look_up(items).astype(np.float32) @ parts[0]["vectors"].numpy() + rows[:, :-1]
+        scores: Floats = self.predict(torch.tensor(rows), *parts, torch.tensor(items)).numpy()
+        return scores, np.concatenate([others, np.ones((len(rows), 1), np.float32)], axis=1)
 
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error.
@@ -78,7 +94,7 @@ class FactorisationMachine(RecordRatingModel):
         total = multiply(set_, dense["vectors"]) + vectors + own
         squares = multiply(set_, np.square(dense["vectors"])) + np.square(vectors) + np.square(own)
         pairs = (np.square(total) - squares).sum(axis=1, keepdims=True) / 2
-        return linear + (self._middle + dense["bias"] + private["bias"]) + pairs, total
+        return linear + (dense["bias"] + private["bias"]) + pairs, total
 
     def _look_up(self, items: Indices) -> Features:
         """Return which features are set for this person with each of the items, shape (items, features)."""
@@ -94,12 +110,28 @@ class FactorisationMachine(RecordRatingModel):
 class DeepFactorisationMachine(FactorisationMachine):
     """DeepFM with binary features and the layers of the paper."""
 
+    fit_steps = 2
+
     def _predict(self, rows: Tensor, dense: Tensors, private: Tensors, set_: Tensor) -> Tensor:
-        hidden = self._first_layer(rows, dense, private, set_)
-        hidden = _activate(hidden, dense["first_scale"], dense["first_shift"])
-        hidden = hidden @ dense["second"] + dense["second_bias"]
-        hidden = _activate(hidden, dense["second_scale"], dense["second_shift"])
+        _, hidden = self._hidden(rows, dense, private, set_)
         return super()._predict(rows, dense, private, set_) + hidden @ dense["output"] + dense["output_bias"]
+
+    def _hidden(self, rows: Tensor, dense: Tensors, private: Tensors, set_: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what both layers of the network put out."""
+        first = self._first_layer(rows, dense, private, set_)
+        first = _activate(first, dense["first_scale"], dense["first_shift"])
+        second = first @ dense["second"] + dense["second_bias"]
+        return first, _activate(second, dense["second_scale"], dense["second_shift"])
+
+    def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
+        """Return the same by formula: that of the machine, and back through the layers where a unit is active."""
+        scores, slopes = super()._linearise(rows, dense, private, items)
+        parts, set_ = self.named(torch.tensor(dense), torch.tensor(private)), torch.tensor(self._look_up(items))
+        first, second = self._hidden(torch.tensor(rows), *parts, set_.to(torch.float32))
+        by_second = (second > 0) * (1 + parts[0]["second_scale"]) * parts[0]["output"]
+        by_first = (first > 0) * (1 + parts[0]["first_scale"]) * (by_second @ parts[0]["second"].T)
+        slopes[:, :-1] += (by_first @ parts[0]["first"][0].T).numpy()
+        return scores, slopes
 
     def _first_layer(self, rows: Tensor, dense: Tensors, private: Tensors, set_: Tensor) -> Tensor:
         own, item, features = torch.split(dense["first"], [1, 1, self._features])

@@ -1,25 +1,39 @@
-"""Models of ratings: the squared error over a device's ratings, with penalties.
+"""Models of ratings and of rankings in torch.
 
-    loss   Σ over the ratings of e² + penalty · (|private part|² + |row|²)   +   dense penalty · |dense part|²
+    ratings   Σ over the ratings of e² + penalty · (|private vectors|² + |row without its bias|²)
+              +   person penalty · |private vectors|²   +   bias penalty · b²   +   dense penalty · |dense part|²
+    ranking   as in `secemb_sdk.models.ranking`   +   dense penalty · |dense part|²
 
 The first penalty counts once per rating, so that rare items and people with few ratings are not held tighter than
-others. The penalty of the dense part counts once per device.
+others; those of the person and of the dense part count once per device. Biases of items are the server's to hold.
 """
 
 from collections.abc import Iterable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.func import jacfwd
+from torch.nn.functional import softplus
 
-from secemb_sdk.models.factorisation import MIDDLE, SCALE
+from secemb_sdk.models import ranking
+from secemb_sdk.models.factorisation import SCALE
+from secemb_sdk.models.interface import Floats, Ratings
+from secemb_sdk.models.ridge import Penalties, solve_ridge
 from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel
+from secemb_shared.messages.spec import BPR, SQUARED
+from secemb_shared.randomness import Indices
 
 
 class RatingModel(TorchModel):
-    """A model that is trained on ratings; a subclass gives `predict`.
+    """A model that is trained on ratings or on what people choose; a subclass gives `predict`.
 
-    Where the unit of privacy is a record, a subclass without `record_gradients` is asked for one rating at a time.
+    The last number of a row is the bias of its item. A private tensor with the name `bias` is the person's bias. Where
+    the unit of privacy is a record, a subclass without `record_gradients` is asked for one rating at a time.
     """
+
+    fit_steps = 3  # linearisations of the prediction; where it is linear in the private part one is enough
 
     def __init__(
         self,
@@ -28,32 +42,76 @@ class RatingModel(TorchModel):
         private: Shapes,
         dense: Shapes | None = None,
         private_scale: float,
-        penalty: float,
+        loss: str = SQUARED,
+        penalty: float = Penalties.rating,
+        person_penalty: float = Penalties.person,
+        bias_penalty: float = Penalties.bias,
         dense_penalty: float = 0.0,
     ) -> None:
         super().__init__(row_width=row_width, private=private, dense=dense, private_scale=private_scale)
-        self._penalty, self._dense_penalty = penalty, dense_penalty
+        self._loss_name, self._dense_penalty = loss, dense_penalty
+        self._penalties = Penalties(rating=penalty, person=person_penalty, bias=bias_penalty)
+        parts = [np.full(int(np.prod(shape)), name != "bias") for name, shape in private.items()]
+        self._vectors: npt.NDArray[np.bool_] = np.concatenate(parts) if parts else np.zeros(0, np.bool_)
 
     def loss(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor, values: Tensor) -> Tensor:
-        """Return the squared error and the penalties."""
-        errors = self.predict(rows, dense, private, items) - values
-        own = values.numel() * _squares(private.values()) + _squares([rows])
-        return errors.square().sum() + self._penalty * own + self._dense_penalty * _squares(dense.values())
+        """Return the error and the penalties."""
+        scores = self.predict(rows, dense, private, items)
+        held = self._dense_penalty * _squares(dense.values())
+        if self._loss_name != SQUARED:
+            return _rank(self._loss_name, scores, values) + held
+        flat = torch.cat([part.flatten() for part in private.values()])
+        diagonal = torch.from_numpy(self._penalties.diagonal(values.numel(), self._vectors))
+        own = torch.dot(diagonal, flat.square()) + self._penalties.rating * _squares([rows[:, :-1]])
+        return (scores - values).square().sum() + own + held
+
+    def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the private part of least squares: the prediction is made linear in it, and solved, a few times."""
+        ranks = self._loss_name != SQUARED
+        for _ in range(self.fit_steps):
+            scores, slopes = self._linearise(rows, dense, private, ratings.items)
+            if ranks:
+                fitted = np.zeros_like(private)
+                fitted[self._vectors] = ranking.fit_vector(slopes[:, self._vectors], ratings.values)
+                private = fitted
+            else:
+                diagonal = self._penalties.diagonal(ratings.values.size, self._vectors)
+                private = solve_ridge(slopes, ratings.values - scores + slopes @ private, diagonal)
+        return private
+
+    def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
+        """Return the predictions (n,) and their slopes by the private part (n, private size)."""
+        row_tensor, dense_tensor, item_tensor = map(torch.tensor, (rows, dense, items))
+
+        def predict(own: Tensor) -> tuple[Tensor, Tensor]:
+            scores = self.predict(row_tensor, *self.named(dense_tensor, own), item_tensor)
+            return scores, scores
+
+        slopes, scores = jacfwd(predict, has_aux=True)(torch.tensor(private))
+        return scores.numpy(), slopes.numpy()
 
 
 class TorchMatrixFactorisation(RatingModel):
     """The same model as `MatrixFactorisation`, whose hand-written gradients are compared with this one's."""
 
-    def __init__(
-        self, *, dimension: int = 64, penalty: float = 0.1, middle: float = MIDDLE, scale: float = SCALE
-    ) -> None:
+    fit_steps = 1
+
+    def __init__(self, *, dimension: int = 64, scale: float = SCALE, **settings: float | str) -> None:
         shapes = {"vector": (dimension,), "bias": (1,)}
-        super().__init__(row_width=dimension + 1, private=shapes, private_scale=scale, penalty=penalty)
-        self._middle = middle
+        super().__init__(row_width=dimension + 1, private=shapes, private_scale=scale, **settings)  # type: ignore[arg-type]
 
     def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
         """Return the predicted ratings."""
-        return rows[:, :-1] @ private["vector"] + rows[:, -1] + (self._middle + private["bias"])
+        return rows[:, :-1] @ private["vector"] + rows[:, -1] + private["bias"]
+
+
+def _rank(name: str, scores: Tensor, values: Tensor) -> Tensor:
+    chosen, strangers = scores[values > 0], scores[values <= 0]
+    if not chosen.numel() or not strangers.numel():
+        return torch.zeros(())
+    if name == BPR:
+        return softplus(strangers[None, :] - chosen[:, None]).sum() / strangers.numel()
+    return (torch.logaddexp(chosen, torch.logsumexp(strangers, dim=0)) - chosen).sum()
 
 
 def _squares(parts: Iterable[Tensor]) -> Tensor:

@@ -35,10 +35,12 @@ class RecordRatingModel(RatingModel):
         """Return the gradients of each rating's own loss: by its row, by the dense part and by the private part."""
         parts = _cut(dense, self._dense), _cut(private, self._private)
         by_row, by_dense, by_private = self.record_slopes(rows, *parts, ratings)
+        of_row = 2 * self._penalties.rating * rows
+        of_row[:, -1] = 0  # a bias is the server's to hold
         return (
-            _join(by_row, 2 * self._penalty * rows),
+            _join(by_row, of_row),
             _join(by_dense, 2 * self._dense_penalty * dense),
-            _join(by_private, 2 * self._penalty * private),
+            _join(by_private, 2 * self._penalties.diagonal(1, self._vectors) * private),
         )
 
 
