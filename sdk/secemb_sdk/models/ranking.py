@@ -58,6 +58,7 @@ def fit_vector(inputs: Floats, values: Floats) -> Floats:
 def weigh(values: Floats) -> Floats:
     """Return how much each item counts in the fit: however many strangers there are, together they count the same."""
     chosen = values > 0
-    strangers = max(1, values.size - np.count_nonzero(chosen))
-    weights: Floats = np.where(chosen, 1.0, STRANGERS * np.count_nonzero(chosen) / strangers).astype(np.float32)
+    count = int(np.count_nonzero(chosen))
+    strangers = max(1, values.size - count)
+    weights: Floats = np.where(chosen, 1.0, STRANGERS * count / strangers).astype(np.float32)
     return weights

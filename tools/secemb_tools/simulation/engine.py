@@ -11,9 +11,9 @@ shortcut to the same sum: from the smallest σ that there is on, n discrete Gaus
 variance but for a chance far below 2^−1000 (Kairouz, Liu and Steinke 2021).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
@@ -44,12 +44,26 @@ class Row:
     sessions: int
     version: int  # of the model, after the round
     digest: str  # of that version
-    rmse: float | None = None  # of the fleet's held-out ratings, where the round was an evaluation
-    mae: float | None = None
+    figures: dict[str, float] = field(default_factory=dict)  # of the fleet, where the round was an evaluation
+
+    @property
+    def rmse(self) -> float | None:
+        """Return the error on the fleet's held-out ratings."""
+        return self.figures.get("rmse")
+
+    @property
+    def mae(self) -> float | None:
+        """Return the mean absolute error on the fleet's held-out ratings."""
+        return self.figures.get("mae")
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as plain data."""
-        return {name: getattr(self, name) for name in ("round", "kind", "sessions", "version", "digest", "rmse", "mae")}
+        return {**asdict(self), "rmse": self.rmse, "mae": self.mae}
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> Self:
+        """Return what `as_json` has written."""
+        return cls(**{name: value for name, value in found.items() if name not in ("rmse", "mae")})
 
 
 class Engine:
@@ -97,8 +111,7 @@ class Engine:
             sessions=len(people),
             version=self.model.version,
             digest=self.model.digest.hex(),
-            rmse=found.get("rmse"),
-            mae=found.get("mae"),
+            figures=found,
         )
 
     def rmse(self, test: RatingSet) -> float:

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
-import numpy as np
-
 from secemb_sdk.models import Model, registry
 from secemb_sdk.models.registry import KnownFeatures
 from secemb_sdk.models.ridge import Penalties
@@ -36,6 +34,9 @@ _MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dense_rate": 0.005, "dense_penalty": 1.0, "fraction_bits": 14},
     "deepfm": {"dense_rate": 0.003, "dense_penalty": 1.0, "fraction_bits": 14},
 }
+# With noise every round and every number of a row costs: few rounds, biases alone, and no Adam, which would make all of
+# the noise as large as the signal.
+_NOISY: dict[str, Any] = {"optimiser": "momentum", "rate": 0.1, "bias_rate": 0.1, "dimension": 0, "rounds": 40}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Recipe:
     epochs: int = 1  # steps of a private part that is not solved, in each round
 
     @classmethod
-    def by_rule(cls, ratings: RatingSet, *, model: str = "mf", centre: float = 0.0, **settings: Any) -> Self:
+    def by_rule(cls, ratings: RatingSet, *, model: str = "mf", noisy: bool = False, **settings: Any) -> Self:
         """Return the settings for a rating set; those that are given and not None stand, the others follow from it."""
         given = {name: value for name, value in settings.items() if value is not None}
         if unknown := given.keys() - {field.name for field in fields(cls)}:
@@ -87,7 +88,9 @@ class Recipe:
             **({"bias_rate": 0.02} if ranks else {}),
             **_MODELS.get(model, {}),
         }
-        return cls(model=model, centre=0.0 if ranks else round(centre, 2), **{**rule, **given, "cohort": cohort})
+        if noisy:
+            rule |= _NOISY
+        return cls(model=model, **{**rule, **given, "cohort": cohort})
 
     def changed(self, **settings: Any) -> Self:
         """Return the same recipe with other settings."""
@@ -148,11 +151,3 @@ class Recipe:
 def default_cohort(people: int) -> int:
     """Return how many devices a round has: a fifth of a small fleet, a hundred, or a sixtieth of a large one."""
     return max(2, min(people, max(min(-(-people // _SESSIONS), 100), people // 60)))
-
-
-def mean_rating(ratings: RatingSet) -> float:
-    """Return the mean of everybody's mean rating, as a survey of the whole fleet finds it."""
-    counts = np.bincount(ratings.people, minlength=ratings.person_count)
-    sums = np.bincount(ratings.people, weights=ratings.values, minlength=ratings.person_count)
-    rated = counts > 0
-    return float((sums[rated] / counts[rated]).mean()) if rated.any() else 0.0

@@ -1,9 +1,9 @@
 """What people ask a simulation for, and the world that follows from it."""
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -13,50 +13,70 @@ from secemb_tools import output
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.errors import ScenarioError
-from secemb_tools.simulation.baseline import HIGHEST, LOWEST
+from secemb_tools.simulation.noise import NoiseOptions, noisy_fields
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.world import InTurn, World
+from secemb_tools.simulation.survey import mean_rating
+from secemb_tools.simulation.world import InTurn, Sampled, World
 
 MADE_UP = "made-up"
 HOLD_OUT = 0.1  # of a person's ratings: for evaluation, never trained on
-_LARGEST_SUM = 2**31 - 1  # of the ring that recipes use
-_FEW = 23  # what a seed is used for
-# Rates for tens of rounds instead of hundreds: it is the beginning that people watch. Other models take the recipe's.
-_QUICK: dict[str, dict[str, Any]] = {
-    "mf": {"rate": "0.08", "penalty": 0.05},
-    "ncf": {"rate": "0.02", "scale": "0.1"},
-    "fm": {"rate": "0.06", "dense_rate": "0.01", "dense_penalty": 1.0, "fraction_bits": 14},
-    "deepfm": {"rate": "0.06", "dense_rate": "0.005", "dense_penalty": 1.0, "fraction_bits": 14},
-}
+LOWEST, HIGHEST = 1.0, 5.0  # of the scale that other ratings are brought to
+_MADE_UP_MOST = 100  # ratings of a made-up person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """The settings of a simulation."""
+    """The settings of a simulation, each of them decided."""
 
-    model: str = "mf"
-    data: str = MADE_UP  # or a directory that holds a rating set
+    data: str = MADE_UP  # or where a rating set was read from
     devices: int = 200
-    items: int = 3000  # of the made-up catalogue
-    rounds: int = 30
-    cohort: int = 40
-    capacity: int = 100  # most ratings of a device that take part (m')
-    dimension: int = 16
-    evaluate_every: int = 3
-    epochs: int = 4
-    rate: str | None = None  # of rows; None: as the model's quick recipe says
+    items: int = 3000
+    evaluate_every: int = 6  # of so many rounds the last is an evaluation; it does not count as one of the recipe's
+    patience: int = 4  # evaluations without a better figure after which training stops; 0: it never does
     seed: int = 1
+    recipe: Recipe
+    noise: NoiseOptions | None = None
 
     def __post_init__(self) -> None:
-        registry.find(self.model)
-        if not 2 <= self.cohort <= self.devices:
+        registry.find(self.recipe.model)
+        if not 2 <= self.recipe.cohort <= self.devices:
             raise ScenarioError("the cohort must be at least 2 and at most the number of devices")
-        if self.rounds < 1 or self.evaluate_every < 2 or self.seed < 0 or self.capacity < 4 or self.dimension < 1:
-            raise ScenarioError("rounds and dimension must be at least 1, evaluate_every 2, capacity 4, and the seed 0")
+        if self.recipe.rounds < 1 or self.recipe.capacity < 4 or (self.recipe.dimension or 0) < 0:
+            raise ScenarioError("rounds must be at least 1, capacity 4, and the dimension 0")
+        if self.evaluate_every < 2 or self.seed < 0 or self.patience < 0:
+            raise ScenarioError("evaluate_every must be at least 2, and the seed and the patience 0")
+
+    @property
+    def model(self) -> str:
+        """Return the model's name."""
+        return self.recipe.model
+
+    @property
+    def rounds(self) -> int:
+        """Return how many rounds train."""
+        return self.recipe.rounds
+
+    @property
+    def cohort(self) -> int:
+        """Return how many devices a round has."""
+        return self.recipe.cohort
 
     def as_json(self) -> dict[str, Any]:
-        """Return the settings as plain data."""
-        return asdict(self)
+        """Return all settings as plain data, in one group but for the noise."""
+        found = asdict(self)
+        return {**found.pop("recipe"), **found}
+
+    @classmethod
+    def read(cls, found: dict[str, Any]) -> Self:
+        """Return what `as_json` has written."""
+        own = {field.name for field in fields(cls)} - {"recipe", "noise"}
+        noise = found["noise"]
+        recipe = {name: value for name, value in found.items() if name not in own | {"noise"}}
+        return cls(
+            **{name: found[name] for name in own},
+            recipe=Recipe(**recipe),
+            noise=None if noise is None else NoiseOptions(**noise),
+        )
 
     @property
     def digest(self) -> str:
@@ -76,34 +96,77 @@ class ScenarioWorld(World):
         return _relay_identity(self.seed)
 
 
+def make_world(
+    *,
+    model: str = "mf",
+    data: Path | RatingSet | None = None,
+    devices: int | None = None,
+    items: int = 3000,
+    seed: int = 1,
+    evaluate_every: int = 6,
+    patience: int = 4,
+    noise: NoiseOptions | None = None,
+    **settings: Any,
+) -> ScenarioWorld:
+    """Return the world of a scenario. Of `settings`, fields of a recipe, those that are missing follow a rule.
+
+    With a rating set everybody in it is a device unless fewer are asked for.
+    """
+    ratings = _ratings(data, devices, items, seed)
+    if devices is not None:
+        ratings = _fewer(ratings, devices)
+    recipe = Recipe.by_rule(ratings, model=model, noisy=noise is not None, **settings)
+    if "centre" not in settings and not ratings.implicit:
+        recipe = recipe.changed(centre=mean_rating(ratings, recipe, seed=seed))
+    scenario = Scenario(
+        data=MADE_UP if data is None else ratings.name if isinstance(data, RatingSet) else str(data),
+        devices=ratings.person_count,
+        items=ratings.item_count,
+        evaluate_every=evaluate_every,
+        patience=patience,
+        seed=seed,
+        recipe=recipe,
+        noise=noise,
+    )
+    return world_of(scenario, ratings)
+
+
 def world_of(scenario: Scenario, ratings: RatingSet | None = None) -> ScenarioWorld:
     """Return the world of a scenario; ratings are made up where none are given."""
+    recipe, seed, cohort = scenario.recipe, scenario.seed, scenario.cohort
     if ratings is None:
-        ratings = make_ratings(
-            people=scenario.devices, items=scenario.items, most=scenario.capacity, seed=scenario.seed
-        )
-    few, recipe, seed, cohort = _fewer(scenario, ratings), _recipe_of(scenario), scenario.seed, scenario.cohort
+        ratings = make_ratings(people=scenario.devices, items=scenario.items, most=_MADE_UP_MOST, seed=seed)
+    schedule: InTurn | Sampled = InTurn(
+        people=scenario.devices, cohort=cohort, smallest=cohort, seed=seed, evaluate_every=scenario.evaluate_every
+    )
+    changes: dict[str, Any] = {"min_cohort": cohort}  # a round waits for everybody: the clock never decides
+    if scenario.noise is not None:
+        schedule = Sampled(people=scenario.devices, cohort=cohort, seed=seed)
+        changes = noisy_fields(recipe, schedule, scenario.noise)
     task = recipe.task(
-        few,
+        ratings,
         seed=seed,
-        min_cohort=cohort,  # a round waits for everybody: the run decides who takes part, and the clock never does
         join_seconds=300,
         upload_seconds=600,
         relay_key=_relay_identity(seed).public_key().public_bytes_raw().hex(),
-    )
-    schedule = InTurn(
-        people=scenario.devices, cohort=cohort, smallest=cohort, seed=seed, evaluate_every=scenario.evaluate_every
+        **changes,
     )
     return ScenarioWorld(
-        ratings=few,
+        ratings=ratings,
         recipe=recipe,
         task=task,
         schedule=schedule,
         seed=seed,
-        epochs=scenario.epochs,
+        epochs=recipe.epochs,
         hold_out=HOLD_OUT,
         scenario=scenario,
     )
+
+
+def _ratings(data: Path | RatingSet | None, devices: int | None, items: int, seed: int) -> RatingSet:
+    if data is None:
+        return make_ratings(people=devices or 200, items=items, most=_MADE_UP_MOST, seed=seed)
+    return on_scale(data if isinstance(data, RatingSet) else read_ratings(data))
 
 
 def _relay_identity(seed: int) -> Ed25519PrivateKey:
@@ -111,51 +174,12 @@ def _relay_identity(seed: int) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(name.encode()).digest())
 
 
-def _fewer(scenario: Scenario, ratings: RatingSet) -> RatingSet:
-    """Return the ratings of the first `devices` people, at most `capacity` each: no round has to leave one out."""
-    if ratings.person_count < scenario.devices:
+def _fewer(ratings: RatingSet, devices: int) -> RatingSet:
+    """Return the ratings of the first people."""
+    if ratings.person_count < devices:
         raise ScenarioError(f"{ratings.name} has {ratings.person_count:,} people; ask for at most that many devices")
-    kept = ratings.only(np.flatnonzero(ratings.people < scenario.devices))
-    random = np.random.default_rng([scenario.seed, _FEW])
-    chosen = [
-        np.arange(mine.start, mine.stop)
-        if mine.stop - mine.start <= scenario.capacity
-        else mine.start + random.choice(mine.stop - mine.start, scenario.capacity, replace=False)
-        for mine in kept.by_person()[: scenario.devices]
-    ]
-    few = kept.only(np.concatenate(chosen))
-    return replace(few, user_features=few.user_features[: scenario.devices])
-
-
-def _recipe_of(scenario: Scenario) -> Recipe:
-    settings = _QUICK.get(scenario.model, {}) | ({} if scenario.rate is None else {"rate": scenario.rate})
-    recipe = Recipe(
-        model=scenario.model,
-        rounds=scenario.rounds,
-        capacity=scenario.capacity,
-        cohort=scenario.cohort,
-        dimension=scenario.dimension,
-        **settings,
-    )
-    return replace(recipe, bound=min(recipe.bound, _LARGEST_SUM // scenario.cohort))
-
-
-SHARE = 5  # one device in five takes part in a round
-
-
-def make_world(
-    *, devices: int | None = None, cohort: int | None = None, data: Path | None = None, **more: Any
-) -> ScenarioWorld:
-    """Return the world of a scenario; with a rating set everybody in it is a device unless fewer are asked for."""
-    ratings: RatingSet | None = None
-    if data is not None:
-        ratings = on_scale(read_ratings(data))
-    count = devices or (ratings.person_count if ratings is not None else Scenario().devices)
-    part = cohort or max(2, min(count, -(-count // SHARE), 100))
-    options: dict[str, Any] = {"devices": count, "cohort": part, **more}
-    if ratings is not None:
-        options |= {"data": str(data), "items": ratings.item_count}
-    return world_of(Scenario(**options), ratings)
+    kept = ratings.only(np.flatnonzero(ratings.people < devices))
+    return replace(kept, user_features=kept.user_features[:devices], user_ids=kept.user_ids[:devices])
 
 
 def on_scale(ratings: RatingSet) -> RatingSet:
@@ -164,7 +188,7 @@ def on_scale(ratings: RatingSet) -> RatingSet:
     Rates and bounds are made for this scale.
     """
     lowest, highest = float(ratings.values.min()), float(ratings.values.max())
-    if lowest >= 0 and highest <= HIGHEST:
+    if ratings.implicit or (lowest >= 0 and highest <= HIGHEST):
         return ratings
     output.note(
         f"{ratings.name} has ratings from {lowest:g} to {highest:g}; they are scaled to {LOWEST:g} to {HIGHEST:g}, "

@@ -1,0 +1,65 @@
+"""Differential privacy in a simulation: the noise that a budget needs, and the fields of its task."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from secemb_party.accountant import Terms, solve_multiplier
+from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER, BudgetLine, Privacy
+from secemb_shared.ring import Ring
+from secemb_tools.errors import ScenarioError
+from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.world import Sampled
+from secemb_tools.specification import as_decimal
+
+FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
+CLIPS = {USER: 5.0, RECORD: 1.0}  # of a user's whole update, of one rating's gradient
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseOptions:
+    """A budget for all training rounds of a run, against each single server."""
+
+    epsilon: float | None  # None: clipped and sampled as with noise, but without it, to compare
+    delta: float = 1e-4
+    unit: str = USER
+    clip: float | None = None  # None: as the unit has it
+
+    def __post_init__(self) -> None:
+        if self.unit not in CLIPS:
+            raise ScenarioError(f"the unit of privacy is {' or '.join(CLIPS)}")
+        if self.epsilon is not None and not 0 < self.epsilon <= LARGEST_EPSILON:
+            raise ScenarioError(f"epsilon must be above 0 and at most {LARGEST_EPSILON:,}")
+        if not 0 < self.delta < 1:
+            raise ScenarioError("delta must lie between 0 and 1, well below one over the number of people")
+
+
+def terms_of(options: NoiseOptions, schedule: Sampled, rounds: int) -> Terms | None:
+    """Return what each round promises; None without noise."""
+    if options.epsilon is None:
+        return None
+    multiplier = solve_multiplier(
+        budget=options.epsilon, delta=options.delta, rounds=rounds, sampling_rate=schedule.rate
+    )
+    return Terms(multiplier=float(multiplier), delta=options.delta, sampling_rate=schedule.rate)
+
+
+def noisy_fields(
+    recipe: Recipe, schedule: Sampled, options: NoiseOptions, *, multiplier: float | None = None
+) -> dict[str, Any]:
+    """Return a task's clip, its noise, and room for both in the ring; the noise of the budget unless it is given."""
+    terms = terms_of(options, schedule, recipe.rounds) if multiplier is None else None
+    clip = int((options.clip or CLIPS[options.unit]) * 2**FRACTION_BITS)
+    privacy = Privacy(
+        unit=options.unit,
+        delta=as_decimal(options.delta),
+        train=BudgetLine(
+            clip=clip,
+            multiplier=as_decimal(multiplier or (terms.multiplier if terms is not None else 1.0)),
+            epsilon=as_decimal(options.epsilon or LARGEST_EPSILON),
+        ),
+    )
+    cohort = schedule.largest_cohort(recipe.rounds)
+    # No element of a user's update is above the clip. A record's is not either, but a device brings many of them.
+    longest = clip * (recipe.capacity if options.unit == RECORD else 1)
+    bound = max(clip, min(longest, (Ring().half - privacy.rows.tail - 1) // cohort))
+    return {"cohort": cohort, "fraction_bits": FRACTION_BITS, "bound": bound, "privacy": privacy}
