@@ -125,8 +125,7 @@ def utility(
     json: AsJson = False,
 ) -> None:
     """Train privately and plainly from the same seeds, and compare both with the paper and with a bias-only model."""
-    from secemb_lab.report.utility import UtilityOptions, run
-    from secemb_tools.simulation.recipes import REPORTED
+    from secemb_lab.report.utility import REPORTED, UtilityOptions, run
 
     options = UtilityOptions(
         path=path,
@@ -169,7 +168,7 @@ def dp(
 ) -> None:
     """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
     from secemb_lab.report.dp import DpOptions, run
-    from secemb_tools.simulation.recipes import REPORTED
+    from secemb_lab.report.utility import REPORTED
 
     options = DpOptions(
         path=path,

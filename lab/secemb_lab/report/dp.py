@@ -12,13 +12,13 @@ from rich.table import Table
 
 from secemb_lab.report import dp_file
 from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
+from secemb_lab.report.utility import REPORTED
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
 from secemb_tools.datasets import read_movielens, split
 from secemb_tools.errors import OperationError
 from secemb_tools.output import show_json
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.processes import Processes, count_for
-from secemb_tools.simulation.recipes import REPORTED
 
 # What the accountant and the ring of a simulated task have room for.
 _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000

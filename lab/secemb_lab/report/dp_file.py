@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from secemb_lab.report.dp_runs import Outcome, Plan
+from secemb_lab.report.utility import REPORTED
 from secemb_sdk.models import registry
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import OperationError
 from secemb_tools.simulation.engine import CENTRAL, LOCAL
-from secemb_tools.simulation.recipes import REPORTED
 
 WORDS = {CENTRAL: "servers", LOCAL: "devices"}  # whose noise it is
 _KNOWN = "spent_known"

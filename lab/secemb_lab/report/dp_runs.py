@@ -1,23 +1,19 @@
 """One point of the report on differential privacy: a model trained with so much noise, and the error it ends with."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from secemb_party.accountant import Terms, epsilon, epsilon_known, solve_multiplier
-from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, BudgetLine, Privacy
-from secemb_shared.ring import Ring
 from secemb_tools.datasets import Split
 from secemb_tools.simulation.engine import CENTRAL, LOCAL, NO_NOISE, Engine
+from secemb_tools.simulation.noise import NoiseOptions, noisy_fields, terms_of
 from secemb_tools.simulation.processes import Processes
-from secemb_tools.simulation.recipes import Recipe, recipe_for
+from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PLAIN
+from secemb_tools.simulation.survey import with_centre
 from secemb_tools.simulation.world import Sampled, world_for
 
-FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
-ROUNDS = {100: 160, 500: 80}  # by cohort: where more rounds cost more in noise than they teach
-USER_CLIP = 5.0  # of a user's whole update
-RECORD_CLIP = 1.0  # of one rating's gradient
+ROUNDS = {100: 40, 500: 40}  # by cohort: where more rounds cost more in noise than they teach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +79,11 @@ def carry_out(
     ratings = data.train
     schedule = Sampled(people=ratings.person_count, cohort=plan.cohort, seed=seed)
     terms, counted = _terms(plan, schedule)
-    recipe = replace(recipe_for(plan.model, ratings.layout), rounds=plan.rounds, bar=None)
-    world = world_for(recipe, ratings, seed=seed, schedule=schedule, **_fields(plan, recipe, schedule, terms))
+    recipe = Recipe.by_rule(ratings, model=plan.model, rounds=plan.rounds, cohort=plan.cohort, noisy=True)
+    recipe = with_centre(recipe, ratings, seed=seed)
+    multiplier = 1.0 if terms is None else terms.multiplier
+    fields = noisy_fields(recipe, schedule, _options(plan), multiplier=multiplier)
+    world = world_for(recipe, ratings, seed=seed, schedule=schedule, **fields)
     engine = Engine(
         world,
         way=PLAIN,
@@ -113,36 +112,12 @@ def _terms(plan: Plan, schedule: Sampled) -> tuple[Terms | None, int]:
     goes out under the device's own name, in each round that it takes part in: there is nothing to hide behind. The
     device that takes part most often keeps to the budget, and so do all others.
     """
-    if plan.budget is None:
-        return None, 0
-    rounds, rate = plan.rounds, None
-    if plan.where == CENTRAL:
-        rate = schedule.rate
-    else:
-        rounds = schedule.most_rounds_of_one(rounds)
-    multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, sampling_rate=rate)
-    return Terms(multiplier=float(multiplier), delta=plan.delta, sampling_rate=rate), rounds
+    if plan.budget is None or plan.where == CENTRAL:
+        return terms_of(_options(plan), schedule, plan.rounds), plan.rounds
+    rounds = schedule.most_rounds_of_one(plan.rounds)
+    multiplier = solve_multiplier(budget=plan.budget, delta=plan.delta, rounds=rounds, sampling_rate=None)
+    return Terms(multiplier=float(multiplier), delta=plan.delta, sampling_rate=None), rounds
 
 
-def _fields(plan: Plan, recipe: Recipe, schedule: Sampled, terms: Terms | None) -> dict[str, Any]:
-    """Return the task's clip, its noise, and room for both in the ring."""
-    clip = int((RECORD_CLIP if plan.unit == RECORD else USER_CLIP) * 2**FRACTION_BITS)
-    privacy = Privacy(
-        unit=plan.unit,
-        delta=_decimal(plan.delta),
-        train=BudgetLine(
-            clip=clip,
-            multiplier=_decimal(1.0 if terms is None else terms.multiplier),
-            epsilon=_decimal(plan.budget or LARGEST_EPSILON),
-        ),
-    )
-    cohort = schedule.largest_cohort(plan.rounds)
-    # No element of a user's update is above the clip. A record's is not either, but a device brings many of them.
-    longest = clip * (recipe.capacity if plan.unit == RECORD else 1)
-    bound = max(clip, min(longest, (Ring().half - privacy.rows.tail - 1) // cohort))
-    return {"cohort": cohort, "fraction_bits": FRACTION_BITS, "bound": bound, "privacy": privacy}
-
-
-def _decimal(value: float) -> str:
-    """Return a number as a task has it."""
-    return f"{value:.11f}".rstrip("0").removesuffix(".")
+def _options(plan: Plan) -> NoiseOptions:
+    return NoiseOptions(epsilon=plan.budget, delta=plan.delta, unit=plan.unit)

@@ -17,13 +17,23 @@ from secemb_tools.errors import OperationError
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.processes import Processes, count_for
-from secemb_tools.simulation.recipes import RECIPES, REPORTED, Recipe, recipe_for
+from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
+from secemb_tools.simulation.survey import with_centre
 from secemb_tools.simulation.view import RoundsBar
 from secemb_tools.simulation.world import world_for
 
 HIGHEST = 1.01  # what is worse than this is the beginning, and not of interest
-
+REPORTED = ("mf", "ncf", "fm", "deepfm")  # the models of published figures
+PAPER = {
+    "ML100K": {"mf": 0.944, "ncf": 0.949, "fm": 0.937, "deepfm": 0.939},
+    "ML1M": {"mf": 0.903, "ncf": 0.897, "fm": 0.906, "deepfm": 0.902},
+}
+# Rounds of 100 devices, and the RMSE that a model must have reached after them.
+BARS = {
+    "ML100K": {"mf": (100, 0.912), "ncf": (150, 0.931), "fm": (350, 0.905), "deepfm": (125, 0.906)},
+    "ML1M": {"mf": (300, 0.864), "ncf": (427, 0.893), "fm": (366, 0.869), "deepfm": (213, 0.879)},
+}
 
 POINTS = 28  # of a curve
 LARGEST_DIFFERENCE = 0.001  # of RMSE, between a private and a plain run
@@ -88,7 +98,10 @@ def compare(
     processes: Processes | None = None,
 ) -> Figures:
     """Run a recipe plainly, and privately for at most that many rounds; show how far it is."""
-    figures = Figures(recipe.model, recipe.rounds, recipe.paper, recipe.bar)
+    label = data.train.label
+    rounds, bar_rmse = BARS.get(label, {}).get(recipe.model, (recipe.rounds, None))
+    paper = PAPER.get(label, {}).get(recipe.model)
+    figures = Figures(recipe.model, recipe.rounds, paper, bar_rmse if recipe.rounds >= rounds else None)
     world = world_for(recipe, data.train, seed=seed)
     runs = [Engine(world, way=way, processes=processes) for way in (PLAIN, PRIVATE)]
     last = recipe.rounds if private_rounds is None else min(private_rounds, recipe.rounds)
@@ -181,8 +194,8 @@ def run(options: UtilityOptions) -> int:
     """Measure, print the table, write JSON and curves; return 1 if something is not as it must be."""
     console = Console(stderr=options.as_json)
     ratings = _read(console, options.path)
-    recipes = [_recipe(name, ratings, options.rounds) for name in options.models.split(",")]
     data = split(ratings, seed=options.seed)
+    recipes = [_recipe(name.strip(), data.train, options) for name in options.models.split(",")]
     control = bias_only_rmse(data)
     console.print(f"{ratings.label}, split {options.seed}: the bias-only model has an RMSE of {control:.4f}\n")
     found: list[Figures] = []
@@ -204,13 +217,11 @@ def _read(console: Console, path: Path) -> RatingSet:
         return read_movielens(path)
 
 
-def _recipe(name: str, ratings: RatingSet, rounds: int | None) -> Recipe:
-    if ratings.layout not in RECIPES:
-        raise OperationError(f"no recipe for {ratings.label}; there are some for {' and '.join(RECIPES)}")
-    try:
-        return recipe_for(name.strip(), ratings.layout, rounds)
-    except KeyError as error:
-        raise OperationError(f"no recipe for the model {name!r}; choose among {', '.join(REPORTED)}") from error
+def _recipe(name: str, train: RatingSet, options: UtilityOptions) -> Recipe:
+    if name not in REPORTED:
+        raise OperationError(f"no figures for the model {name!r}; choose among {', '.join(REPORTED)}")
+    rounds = options.rounds or BARS.get(train.label, {}).get(name, (None, None))[0]
+    return with_centre(Recipe.by_rule(train, model=name, rounds=rounds), train, seed=options.seed)
 
 
 def _write(options: UtilityOptions, data: Split, control: float, found: list[Figures]) -> None:

@@ -86,7 +86,8 @@ class MatrixFactorisation:
     ) -> tuple[Floats, Floats, Floats]:
         """Return what each rating alone gives: every number follows from one row, one rating and the private part."""
         errors = self.scores(rows, dense, private, ratings.items) - ratings.values
-        by_private: Floats = 2 * (errors[:, np.newaxis] * _with_one(rows) + self._penalty * private)
+        held = self._penalties.diagonal(1, np.arange(self.private_size) < self._dimension) * private
+        by_private: Floats = 2 * (errors[:, np.newaxis] * _with_one(rows) + held)
         return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32), by_private
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:

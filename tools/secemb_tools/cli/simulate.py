@@ -2,13 +2,21 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from secemb_sdk.models.registry import names
 from secemb_tools import output
-from secemb_tools.cli.options import REFUSED, AsJson, TransportOption, refusals
+from secemb_tools.cli.options import (
+    REFUSED,
+    AsJson,
+    CatalogueFile,
+    ColumnNames,
+    JunkShare,
+    TransportOption,
+    refusals,
+)
 from secemb_tools.transport import Transport
 
 Model = Annotated[str, typer.Option(help=f"One of {', '.join(names())}; all but mf need torch.")]
@@ -17,14 +25,22 @@ Data = Annotated[
     typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),
 ]
 Devices = Annotated[int | None, typer.Option(min=2, help="Devices in all; default: 200, or everyone in --data.")]
-Cohort = Annotated[int | None, typer.Option(min=2, help="Devices in a round; default: a fifth of all.")]
-Rounds = Annotated[int, typer.Option(min=1, help="Number of rounds.")]
+Cohort = Annotated[int | None, typer.Option(min=2, help="Devices in a round; default: a fifth of all, at most 100.")]
+Rounds = Annotated[
+    int | None, typer.Option(min=1, help="Rounds that train; default: about five for each device, at least 30.")
+]
 Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue.")]
 Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]
 RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of kept runs.")]
 RUNS = Path("build/runs")
 
 run_app = typer.Typer(help="Kept runs of `secemb simulate`.", no_args_is_help=True)
+
+
+Loss = Literal["squared", "bpr", "softmax"]
+Optimiser = Literal["adam", "momentum", "sgd"]
+Schedule = Literal["constant", "cosine"]
+Unit = Literal["user", "record"]
 
 
 class Comparison(StrEnum):
@@ -35,7 +51,7 @@ class Comparison(StrEnum):
 
 def demo(
     devices: Devices = None,
-    rounds: Rounds = 30,
+    rounds: Rounds = 25,
     items: Items = 3000,
     cohort: Cohort = None,
     data: Data = None,
@@ -89,17 +105,38 @@ def dev(
 
 def simulate(
     devices: Devices = None,
-    rounds: Rounds = 30,
     items: Items = 3000,
-    cohort: Cohort = None,
     data: Data = None,
+    columns: ColumnNames = None,
+    catalogue: CatalogueFile = None,
+    junk: JunkShare = 0.01,
     model: Model = "mf",
     seed: Seed = 1,
-    capacity: Annotated[int, typer.Option(min=4, help="Most ratings that a device uses in a round (m').")] = 100,
-    dimension: Annotated[int, typer.Option(min=1, help="Length of an item's vector.")] = 16,
-    evaluate_every: Annotated[int, typer.Option(min=2, help="Measure the fleet's error every this many rounds.")] = 3,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes that a device makes over its ratings in a round.")] = 4,
-    rate: Annotated[str | None, typer.Option(help="Learning rate of the rows; default: the model's.")] = None,
+    rounds: Rounds = None,
+    cohort: Cohort = None,
+    capacity: Annotated[int | None, typer.Option(min=4, help="Most items of a device in a round (m').")] = None,
+    loss: Annotated[Loss | None, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = None,
+    dimension: Annotated[int | None, typer.Option(min=0, help="Length of an item's vector; 0: biases alone.")] = None,
+    optimiser: Annotated[Optimiser | None, typer.Option(help="How the sum moves the model.")] = None,
+    schedule: Annotated[Schedule | None, typer.Option(help="Of the rates over the rounds.")] = None,
+    rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = None,
+    bias_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the biases in rows.")] = None,
+    dense_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the dense part.")] = None,
+    scale: Annotated[float | None, typer.Option(min=0, help="Standard deviation of the first weights.")] = None,
+    penalty: Annotated[float | None, typer.Option(min=0, help="On vectors, once for each rating.")] = None,
+    person_penalty: Annotated[float | None, typer.Option(min=0, help="On a person's vector, once.")] = None,
+    bias_penalty: Annotated[float | None, typer.Option(min=0, help="On a person's bias, once.")] = None,
+    dense_penalty: Annotated[float | None, typer.Option(min=0, help="On the dense part, once for each device.")] = None,
+    row_pull: Annotated[float | None, typer.Option(min=0, help="On an item's vector, once for the fleet.")] = None,
+    bias_pull: Annotated[float | None, typer.Option(min=0, help="On an item's bias, once for the fleet.")] = None,
+    centre: Annotated[float | None, typer.Option(min=0, help="First value of biases; default: by a survey.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Steps of a private part that cannot be solved.")] = None,
+    evaluate_every: Annotated[int, typer.Option(min=2, help="Of this many rounds, one measures the fleet.")] = 6,
+    patience: Annotated[int, typer.Option(min=0, help="Evaluations without progress that end a run; 0: none.")] = 4,
+    epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole run; default: no noise.")] = None,
+    delta: Annotated[float, typer.Option(help="Of the budget.")] = 1e-4,
+    unit: Annotated[Unit, typer.Option(help="What the budget protects.")] = "user",
+    clip: Annotated[float | None, typer.Option(help="Longest update of a user, or of a record.")] = None,
     compare: Annotated[
         Comparison | None, typer.Option(help="Also run without any protection, from the same seeds, and compare.")
     ] = None,
@@ -108,25 +145,51 @@ def simulate(
     save_every: Annotated[int, typer.Option(min=1, help="Save the state every this many rounds.")] = 10,
     json: AsJson = False,
 ) -> None:
-    """Run the protocol without HTTP, for thousands of devices; repeat the command to resume an unfinished run."""
+    """Run the protocol without HTTP, for thousands of devices; repeat the command to resume an unfinished run.
+
+    Settings that are not given follow from the data by a rule, and are recorded in the run.
+    """
+    from secemb_tools.datasets import read_ratings
+    from secemb_tools.simulation.noise import NoiseOptions
     from secemb_tools.simulation.scenario import make_world
     from secemb_tools.simulation.view import run_with_progress
 
+    settings = {
+        "rounds": rounds,
+        "cohort": cohort,
+        "capacity": capacity,
+        "loss": loss,
+        "dimension": dimension,
+        "optimiser": optimiser,
+        "schedule": schedule,
+        "rate": rate,
+        "bias_rate": bias_rate,
+        "dense_rate": dense_rate,
+        "scale": scale,
+        "penalty": penalty,
+        "person_penalty": person_penalty,
+        "bias_penalty": bias_penalty,
+        "dense_penalty": dense_penalty,
+        "row_pull": row_pull,
+        "bias_pull": bias_pull,
+        "centre": centre,
+        "epochs": epochs,
+    }
     with refusals():
         with output.busy("reading ratings"):
+            ratings = None
+            if data is not None:
+                ratings = read_ratings(data, columns=columns, catalogue=catalogue, junk_share=junk)
             world = make_world(
                 devices=devices,
-                cohort=cohort,
-                data=data,
-                rounds=rounds,
+                data=ratings,
                 items=items,
                 model=model,
                 seed=seed,
-                capacity=capacity,
-                dimension=dimension,
                 evaluate_every=evaluate_every,
-                epochs=epochs,
-                rate=rate,
+                patience=patience,
+                noise=None if epsilon is None else NoiseOptions(epsilon=epsilon, delta=delta, unit=unit, clip=clip),
+                **settings,
             )
         code = run_with_progress(
             world, runs=runs, name=name, compare_plain=compare is not None, save_every=save_every, as_json=json

@@ -86,7 +86,7 @@ async def _demonstrate(console: Console, options: DemoOptions) -> DemoResult:
 
 
 async def _run(console: Console, running: DemoRun, folder: Path, started: float) -> DemoResult:
-    with LiveView(console, rounds=running.world.scenario.rounds) as view:
+    with LiveView(console, rounds=running.world.scenario.all_rounds) as view:
         for pause in running.pair.starting():
             await asyncio.sleep(pause)
         _show_addresses(console, running.pair)

@@ -43,7 +43,7 @@ class DemoRun:
         watcher = RoundWatcher(self.pair)
         try:
             async with fleet_of(self.world, self.pair, folder, self.transport) as fleet:
-                for number in range(self.world.scenario.rounds):
+                for number in range(self.world.scenario.all_rounds):
                     await self._run_one(number, fleet, watcher, view)
                 view.say("a device recommends")
                 self.person = await person_of(self.world, fleet, self._typical_person())
@@ -109,12 +109,11 @@ def row_of(record: RoundRecord) -> Row:
         sessions=record.matched,
         version=record.version,
         digest=record.digest,
-        rmse=record.figures.get("rmse"),
-        mae=record.figures.get("mae"),
+        figures=dict(record.figures),
     )
 
 
 def run_plainly(world: ScenarioWorld) -> list[Row]:
     """Return the table of the same rounds without any protection."""
     engine = Engine(world, way=PLAIN)
-    return [engine.step() for _ in range(world.scenario.rounds)]
+    return [engine.step() for _ in range(world.scenario.all_rounds)]

@@ -145,11 +145,11 @@ class Connection:
         if scenario.model == "mf":
             return []
         if not self._needs_features:
-            return [f'model=find("{scenario.model}").make(dimension={scenario.dimension}),']
+            return [f'model=find("{scenario.model}").make(dimension={scenario.recipe.dimension}),']
         person = f"numpy.zeros({self.world.ratings.user_features.shape[1]}, numpy.uint8)"
         return [
             f'model=find("{scenario.model}").make(',
-            f"    dimension={scenario.dimension},",
+            f"    dimension={scenario.recipe.dimension},",
             f'    features=KnownFeatures({person}, numpy.load("{self._features}").__getitem__),',
             "),",
         ]

@@ -56,6 +56,17 @@ class Row:
         """Return the mean absolute error on the fleet's held-out ratings."""
         return self.figures.get("mae")
 
+    @property
+    def mark(self) -> float | None:
+        """Return how good the model is, less is better; None where it was not measured.
+
+        Other people measure each time. What biases alone say of the same ratings takes most of the difference away.
+        """
+        figures = self.figures
+        if "rmse" in figures:
+            return figures["rmse"] - figures["biases_rmse"]
+        return -figures["ndcg"] if "ndcg" in figures else None
+
     def as_json(self) -> dict[str, Any]:
         """Return the row as plain data."""
         return {**asdict(self), "rmse": self.rmse, "mae": self.mae}

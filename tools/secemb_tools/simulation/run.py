@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from secemb_sdk.home.files import write_file
+from secemb_shared.messages.spec import TRAIN
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import RunError
 from secemb_tools.simulation.engine import Row
@@ -30,8 +31,20 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Tell whether all rounds have been run."""
-        return len(self.rows) >= self.scenario.rounds
+        """Tell whether all rounds have been run, or training has stopped early."""
+        return len(self.rows) >= self.scenario.all_rounds or self.stopped
+
+    @property
+    def trained(self) -> int:
+        """Return how many rounds have trained."""
+        return sum(row.kind == TRAIN for row in self.rows)
+
+    @property
+    def stopped(self) -> bool:
+        """Tell whether the last evaluations were no better than one before: more rounds would not help."""
+        marks = [mark for row in self.rows if (mark := row.mark) is not None]
+        best, patience = marks.index(min(marks)) if marks else 0, self.scenario.patience
+        return 0 < patience < len(marks) - best
 
     @property
     def rmse(self) -> float | None:
@@ -92,11 +105,11 @@ class Run:
             plain = found["plain_table"]
             return cls(
                 name=found["name"],
-                scenario=Scenario(**found["scenario"]),
+                scenario=Scenario.read(found["scenario"]),
                 way=found["way"],
                 task_id=found["task_id"],
-                rows=[Row(**row) for row in found["table"]],
-                plain=None if plain is None else [Row(**row) for row in plain],
+                rows=[Row.read(row) for row in found["table"]],
+                plain=None if plain is None else [Row.read(row) for row in plain],
                 seconds=found["seconds"],
             )
         except FileNotFoundError:

@@ -15,7 +15,7 @@ from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.errors import ScenarioError
 from secemb_tools.simulation.noise import NoiseOptions, noisy_fields
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.survey import mean_rating
+from secemb_tools.simulation.survey import with_centre
 from secemb_tools.simulation.world import InTurn, Sampled, World
 
 MADE_UP = "made-up"
@@ -55,6 +55,11 @@ class Scenario:
     def rounds(self) -> int:
         """Return how many rounds train."""
         return self.recipe.rounds
+
+    @property
+    def all_rounds(self) -> int:
+        """Return how many rounds there are with evaluations, unless training stops early; noise leaves none."""
+        return self.rounds + (self.rounds // (self.evaluate_every - 1) if self.noise is None else 0)
 
     @property
     def cohort(self) -> int:
@@ -116,8 +121,8 @@ def make_world(
     if devices is not None:
         ratings = _fewer(ratings, devices)
     recipe = Recipe.by_rule(ratings, model=model, noisy=noise is not None, **settings)
-    if "centre" not in settings and not ratings.implicit:
-        recipe = recipe.changed(centre=mean_rating(ratings, recipe, seed=seed))
+    if settings.get("centre") is None:
+        recipe = with_centre(recipe, ratings, seed=seed)
     scenario = Scenario(
         data=MADE_UP if data is None else ratings.name if isinstance(data, RatingSet) else str(data),
         devices=ratings.person_count,
@@ -166,7 +171,8 @@ def world_of(scenario: Scenario, ratings: RatingSet | None = None) -> ScenarioWo
 def _ratings(data: Path | RatingSet | None, devices: int | None, items: int, seed: int) -> RatingSet:
     if data is None:
         return make_ratings(people=devices or 200, items=items, most=_MADE_UP_MOST, seed=seed)
-    return on_scale(data if isinstance(data, RatingSet) else read_ratings(data))
+    ratings = on_scale(data if isinstance(data, RatingSet) else read_ratings(data))
+    return ratings.only(np.arange(ratings.values.size))  # each person's next to each other
 
 
 def _relay_identity(seed: int) -> Ed25519PrivateKey:

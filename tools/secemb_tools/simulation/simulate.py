@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
+from secemb_tools.datasets import RatingSet
 from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
+from secemb_tools.simulation.noise import NoiseOptions
 from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import FILE as RUN_FILE
@@ -21,17 +24,16 @@ Watcher = Callable[[Row], None]
 def simulate(
     *,
     model: str = "mf",
-    data: Path | str | None = None,
+    data: Path | str | RatingSet | None = None,
     devices: int | None = None,
-    cohort: int | None = None,
-    rounds: int = 30,
     items: int = 3000,
-    capacity: int = 100,
-    dimension: int = 16,
-    evaluate_every: int = 3,
-    epochs: int = 4,
-    rate: str | None = None,
+    evaluate_every: int = 6,
+    patience: int = 4,
     seed: int = 1,
+    epsilon: float | None = None,
+    delta: float = 1e-4,
+    unit: str = "user",
+    clip: float | None = None,
     way: str = PRIVATE,
     compare_plain: bool = False,
     runs: Path | str | None = None,
@@ -39,8 +41,13 @@ def simulate(
     save_every: int = SAVE_EVERY,
     watch: Watcher | None = None,
     processes: int | None = 1,
+    **settings: Any,
 ) -> Run:
     """Run a scenario and return it: `.table()`, `.plot()`, `.save(folder)`.
+
+    `settings` are fields of `secemb_tools.simulation.recipes.Recipe`, such as `rounds`, `cohort`, `capacity`,
+    `dimension`, `loss`, `rate=0.02`, `penalty` or `optimiser`; those that are not given follow from the data by a rule,
+    and all of them are in the run's file. With `epsilon` the run has a privacy budget, and so much noise.
 
     On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
     in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
@@ -51,17 +58,14 @@ def simulate(
     """
     world = make_world(
         model=model,
-        data=None if data is None else Path(data),
+        data=Path(data) if isinstance(data, str) else data,
         devices=devices,
-        cohort=cohort,
-        rounds=rounds,
         items=items,
-        capacity=capacity,
-        dimension=dimension,
         evaluate_every=evaluate_every,
-        epochs=epochs,
-        rate=rate,
+        patience=patience,
         seed=seed,
+        noise=None if epsilon is None else NoiseOptions(epsilon=epsilon, delta=delta, unit=unit, clip=clip),
+        **settings,
     )
     return simulate_world(
         world,

@@ -54,7 +54,7 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
         for engine, version in zip(engines, facts["versions"], strict=True):
             engine.rounds = facts["rounds"]
             _restore(engine, version, _named(tensors, f"{engine.way} "))
-        return [[Row(**row) for row in table] for table in facts["tables"]]
+        return [[Row.read(row) for row in table] for table in facts["tables"]]
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, RunError):
             raise

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secemb_shared.messages.spec import SURVEY
+from secemb_shared.messages.spec import SQUARED, SURVEY
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet
 from secemb_tools.simulation.engine import Engine
@@ -32,8 +32,10 @@ class Surveyed:
         return np.random.default_rng([self.seed, _SURVEYED, number]).permutation(self.people)[:_MOST]
 
 
-def mean_rating(ratings: RatingSet, recipe: Recipe, *, seed: int) -> float:
-    """Return the mean of people's mean ratings, to two decimals; neither server learns any of them."""
+def with_centre(recipe: Recipe, ratings: RatingSet, *, seed: int) -> Recipe:
+    """Return the recipe with the mean of people's mean ratings as its centre; neither server learns any of them."""
+    if recipe.loss != SQUARED:
+        return recipe
     schedule = Surveyed(people=ratings.person_count, seed=seed)
     sessions = schedule.people_of(0).size
     world = World(
@@ -43,4 +45,4 @@ def mean_rating(ratings: RatingSet, recipe: Recipe, *, seed: int) -> float:
         schedule=schedule,
         seed=seed,
     )
-    return round(Engine(world, way=PRIVATE).step().figures.get("mean_rating", 0.0), 2)
+    return recipe.changed(centre=round(Engine(world, way=PRIVATE).step().figures.get("mean_rating", 0.0), 2))

@@ -49,7 +49,7 @@ def run_with_progress(
 ) -> int:
     """Run a world with a bar on stderr, and print its table; return 0, 1 if a plain run differs, 130 after Ctrl-C."""
     console = Console(stderr=True, highlight=False)
-    bar = RoundsBar(console, world.scenario.model, rounds=world.scenario.rounds)
+    bar = RoundsBar(console, world.scenario.model, rounds=world.scenario.all_rounds)
     with bar.progress:
         try:
             run = simulate_world(
@@ -78,7 +78,7 @@ def show_run(run: Run) -> None:
         "run": run.name,
         "model": run.scenario.model,
         "devices": f"{run.scenario.devices:,}, {run.scenario.cohort:,} in a round",
-        "rounds": f"{len(run.rows):,} of {run.scenario.rounds:,}",
+        "rounds": f"{run.trained:,} of {run.scenario.rounds:,}" + (", stopped early" if run.stopped else ""),
         "seconds": f"{run.seconds:.1f}",
     }
     if run.same_as_plain is not None:
