@@ -68,8 +68,9 @@ def create_server0(
     ]
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
-        routers.append(
-            relayed_routes(relayed, relay_key, party.metrics, body_seconds=body_seconds, completed=leader.completed)
+        # First: FastAPI tries routes one after the other, and where a task is relayed most sessions are.
+        routers.insert(
+            0, relayed_routes(relayed, relay_key, party.metrics, body_seconds=body_seconds, completed=leader.completed)
         )
     if operator_hash is not None:
         side = Side(ask_standing=peer.standing, roll_back=leader.roll_back)
