@@ -6,7 +6,7 @@ import signal
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,8 +17,12 @@ from tests.devices.over_http import Device, gather
 from tests.e2e.browser import Visit, a_browser, a_visit, needs_browser
 from tests.e2e.readability import FAINT, FAULTS
 from tests.e2e.servers import Servers, set_up, wait_for
+from tests.unit.sessions import make_task
 
 from secemb_party.ledger import Ledger
+from secemb_server0.figures import read_evaluations
+from secemb_server0.window import pool
+from secemb_shared.messages.measures import EvaluationSums
 
 pytestmark = [needs_browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 
@@ -58,12 +62,44 @@ def has_ended(servers: Servers, device: Device) -> bool:
 async def note_results(servers: Servers) -> None:
     """Note figures as evaluation rounds would have: these devices measure nothing."""
     url = f"sqlite:///{servers.pair[0].folder}/data/ledger.db"
+    task = make_task(items=400, capacity=60)
+    earlier: list[dict[str, Any]] = []
     async with await Ledger.open(url, migrate=False) as ledger:
         for number in range(60):
-            fall = 0.5 ** (number / 15)
-            found = {"rmse": 0.86 + 0.3 * fall, "mae": 0.67 + 0.2 * fall, "hit_rate": 0.7 - 0.3 * fall}
-            data = {"round": number, **found, "ndcg": 0.43 - 0.2 * fall}
+            sums = evaluation_sums(0.5 ** (number / 15))
+            data = {"round": number, "sums": sums, **read_evaluations(task, [sums])}
+            data["window"] = pool(task, number, sums, earlier)
+            earlier.insert(0, data)
             await ledger.append_event("result", data, 1_790_000_000.0 + 600 * number)
+
+
+def evaluation_sums(fall: float) -> list[float]:
+    """Return sums over a hundred devices with eight held-out ratings each."""
+    count, squared, ndcg = 800.0, 800 * (0.86 + 0.3 * fall) ** 2, 43 - 20 * fall
+    sums = EvaluationSums(
+        predictions=count,
+        squared=squared,
+        absolute=count * (0.67 + 0.2 * fall),
+        above=count / 2,
+        spread=count * 1.5,
+        biases=count * 0.89,
+        predictions_2=count * 8 / 60,
+        both=squared * 8 / 60,
+        squared_2=squared * squared / 100 * 1.4 / 60,
+        rankings=100.0,
+        hits=70 - 30 * fall,
+        recall=0.8 * ndcg,
+        ndcg=ndcg,
+        reciprocal=0.9 * ndcg,
+        recall_2=0.4 * ndcg,
+        ndcg_2=0.5 * ndcg,
+        reciprocal_2=0.6 * ndcg,
+        popular_hits=50.0,
+        popular_recall=24.0,
+        popular_ndcg=27.0,
+        popular_reciprocal=25.0,
+    )
+    return [float(value) for value in sums.numbers()]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -229,6 +265,10 @@ async def test_quality_is_drawn_from_its_table_and_can_be_zoomed(visit: Visit, s
     await visit.log_in(servers.operator_tokens[0], "/ui/quality")
     await expect(page.locator("#charts canvas")).to_have_count(2)
     assert await page.locator("#results tbody tr").count() == 60
+    for words in ("rounds 55, 56, 57, 58, 59", "Of 4,000 held-out ratings", "its biases alone", "the mean rating"):
+        await see(page, words)
+    for words in ("By 500 devices", "among 20 strangers", "NDCG at 10", "By popularity", "95 % interval"):
+        await see(page, words)
     before = await page.locator("#charts .chart").first.screenshot()
     await page.get_by_role("button", name="Zoom in").click()
     assert await page.locator("#charts .chart").first.screenshot() != before

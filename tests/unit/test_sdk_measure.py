@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.sessions import make_task
 
-from secemb_sdk.models import Floats, Model, Ratings
+from secemb_sdk.models import Floats, Model, PrivateState, Ratings
 from secemb_sdk.models.clip import Doubles
 from secemb_sdk.round.measure import Ranking, measure, rank
 from secemb_sdk.round.selection import Selection
@@ -67,7 +67,8 @@ def measured(
     )
     rows = np.array([scores, biases or scores], np.float32).T.reshape(items.size, 2)
     order = np.arange(items.size) if order is None else order
-    numbers = measure(task, cast(Model, model or Scores()), NONE, selection, items[order], rows[order], NONE)
+    private = PrivateState(values=NONE, first=NONE, second=NONE)
+    numbers = measure(task, cast(Model, model or Scores()), private, selection, items[order], rows[order], NONE)
     assert (numbers >= 0).all()
     return EvaluationSums.read(numbers.tolist())
 

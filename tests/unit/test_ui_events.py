@@ -56,7 +56,13 @@ def test_every_state_that_a_round_enters_has_words(role: int, state: RoundState)
             {"round": 3, "kind": "survey", "state": "published", "refused": {"busy": 2, "ticket-refused": 1}},
             "Round 3 has ended; the model is unchanged. Requests refused meanwhile: 3.",
         ),
-        ("result", {"round": 4, "rmse": 0.9, "ndcg": 0.25}, "Round 4 measured the model: RMSE 0.9000, NDCG 0.2500."),
+        (
+            "result",
+            {"round": 4, "rmse": 0.9, "predictions": 1234, "biases_rmse": 0.95}
+            | {"ndcg": 0.25, "k": 10, "rankings": 80, "popular_ndcg": 0.125},
+            "Round 4 measured the model: RMSE 0.900 over 1,234 ratings (biases alone 0.950), "
+            "NDCG at 10 0.250 over 80 devices (popularity 0.125).",
+        ),
         ("result", {"round": 4}, "Round 4 measured nothing: no device held ratings back."),
         (
             "result",
@@ -99,7 +105,8 @@ async def test_the_live_page_lists_the_newest_events_and_the_stream_goes_on_behi
 async def test_the_list_ends_somewhere_and_names_no_session(desk: Desk) -> None:
     party = desk.pair.parties[0]
     for number in range(SHOWN):
-        await party.ledger.append_event("result", {"round": number, "rmse": 1.0}, party.clock())
+        figures = {"rmse": 1.0, "predictions": 20, "biases_rmse": 2.0}
+        await party.ledger.append_event("result", {"round": number, **figures}, party.clock())
     await party.ledger.append_event("something new", {"round": 1}, party.clock())
     await desk.pair.step()
     device = a_device(desk.pair, 0, name=bytes(range(16)))
@@ -107,5 +114,7 @@ async def test_the_list_ends_somewhere_and_names_no_session(desk: Desk) -> None:
     async with desk.logged_in(0) as browser:
         text = (await browser.get("/ui")).text
     assert len(listed(text)) == SHOWN
-    assert listed(text)[0].endswith(f"Round {SHOWN - 1} measured the model: RMSE 1.0000.")
+    assert listed(text)[0].endswith(
+        f"Round {SHOWN - 1} measured the model: RMSE 1.000 over 20 ratings (biases alone 2.000)."
+    )
     assert device.name.hex() not in text

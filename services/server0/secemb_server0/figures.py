@@ -16,7 +16,6 @@ from secemb_shared.messages.measures import FIRST_PLACES, SUM_NAMES, EvaluationS
 from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.secure_sum import SUM_RING
 
-WINDOW = 5  # evaluations that the fleet's figures are from, the newest ones
 NORMAL = 1.96  # standard deviations: 95 of 100 cases
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}  # the same where this many rounds say how large one is
 _LEAST = 3.0  # standard deviations of its noise that a count must have to divide by it

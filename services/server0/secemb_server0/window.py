@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from secemb_party.ledger import Ledger
-from secemb_server0.figures import WINDOW, read_evaluations
+from secemb_server0.figures import read_evaluations
 from secemb_shared.messages import TaskSpec
-from secemb_shared.messages.measures import SUM_NAMES
+from secemb_shared.messages.measures import SUM_NAMES, WINDOW
 
 _LOOKED_AT = 20  # of the newest events; surveys and repeated steps are among them
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 FIRST_PLACES = 10  # k of the hit rate, recall and NDCG
 MOST_STRANGERS = 100
+WINDOW = 5  # evaluations that the fleet's figures are from, the newest ones
 
 
 def count_strangers(capacity: int) -> int:

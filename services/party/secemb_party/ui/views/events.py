@@ -9,7 +9,6 @@ from secemb_party.service import Party
 
 KINDS = ("round", "result", "rollback")
 SHOWN = 20
-_FIGURES = {"rmse": "RMSE", "mae": "MAE", "hit_rate": "hit rate", "ndcg": "NDCG"}
 _STATES = {
     "sealing": "accepts nothing new; the two servers compare what they hold.",
     "sealed": "is sealed: both servers add the same sessions.",
@@ -68,7 +67,16 @@ def _round(data: Mapping[str, Any], role: int) -> str:
 def _result(data: Mapping[str, Any]) -> str:
     if "mean_items" in data:
         return f"surveyed the devices: {data['mean_items']:.1f} items per device on average."
-    figures = [f"{name} {data[key]:.4f}" for key, name in _FIGURES.items() if key in data]
+    figures = []
+    if "rmse" in data:
+        figures.append(
+            f"RMSE {data['rmse']:.3f} over {data['predictions']:,.0f} ratings (biases alone {data['biases_rmse']:.3f})"
+        )
+    if "ndcg" in data:
+        figures.append(
+            f"NDCG at {data['k']:.0f} {data['ndcg']:.3f} over {data['rankings']:,.0f} devices "
+            f"(popularity {data['popular_ndcg']:.3f})"
+        )
     return f"measured the model: {', '.join(figures)}." if figures else "measured nothing: no device held ratings back."
 
 

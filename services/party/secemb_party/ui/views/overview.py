@@ -9,6 +9,7 @@ from secemb_party.service import Party
 from secemb_party.ui.server_facts import Surroundings
 from secemb_party.ui.views.measurements import Figures, Throughput
 from secemb_party.ui.views.rounds import round_facts
+from secemb_shared.messages.measures import WINDOW
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 KINDS = (TRAIN, SURVEY, EVALUATE)
@@ -79,6 +80,8 @@ class Overview:
             "results": [event for event in results if "mean_items" not in event.data],
             "survey": surveys[-1] if surveys else None,
             "capacity": self._party.task.capacity,
+            "noise": self._party.task.privacy is not None,
+            "most": WINDOW,
         }
 
     async def capacity(self) -> dict[str, Any]:
