@@ -177,6 +177,24 @@ CASES: dict[str, Case] = {
         bad=lambda place: ("one", "three", "--runs", place.runs),
         fix="secemb run list",
     ),
+    "run continue": Case(
+        good=lambda place: ("one", "--runs", place.own_runs(), "--rounds", "+2"),
+        says="6 of 6",
+        bad=lambda place: ("one", "--runs", place.runs, "--rounds", "4"),
+        fix="ask for more, such as --rounds +60",
+    ),
+    "run export": Case(
+        good=lambda place: ("one", "--runs", place.runs, "--out", place.new(".safetensors")),
+        says="digest",
+        bad=lambda place: ("one", "--runs", place.runs, "--out", place.ratings),
+        fix="name another file",
+    ),
+    "run recommend": Case(
+        good=lambda place: ("one", "--runs", place.runs, "--user", 3, "-k", 2),
+        says="score",
+        bad=lambda place: ("one", "--runs", place.runs),
+        fix="one of the two",
+    ),
     "run list": Case(good=lambda place: ("--runs", place.runs), says="two"),
     "run show": Case(
         good=lambda place: ("one", "--runs", place.runs),

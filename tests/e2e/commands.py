@@ -71,6 +71,7 @@ def read_json(text: str) -> Any:
 _MAY_BE_EMPTY = {
     *("status.checks", "status.refusals", "demo.figures", "run compare.differences", "privacy show"),
     *("kernel.instruction_sets", "bench.threads", "wire.reads", "data fetch.faults", "data show.faults"),
+    *(f"{name}.continued" for name in ("demo", "run show", "simulate")),  # a run that was continued has some
 }
 
 

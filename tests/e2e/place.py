@@ -122,3 +122,7 @@ class Place:
         for name in ("one", "two"):
             run("simulate", *SMALL_RUN, "--runs", self.folder / "runs", "--name", name)
         return self.folder / "runs"
+
+    def own_runs(self) -> Path:
+        """Return a copy of them, which a command may change."""
+        return Path(shutil.copytree(self.runs, self.new()))

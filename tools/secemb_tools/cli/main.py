@@ -3,7 +3,7 @@
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli import data, device, keys, model, privacy, server, simulate, status, task
+from secemb_tools.cli import data, device, keys, model, privacy, run, server, simulate, status, task
 from secemb_tools.cli.options import AsJson
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ for command in (
 ):
     app.command()(command)
 for name, group in {
-    "run": simulate.run_app,
+    "run": run.app,
     "data": data.app,
     "device": device.app,
     "task": task.app,

@@ -21,6 +21,8 @@ TransportOption = Annotated[
     typer.Option("--transport", help="relayed: devices call server 0 only, half the bytes; direct: both servers."),
 ]
 
+RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of kept runs.")]
+RUNS = Path("build/runs")
 # How a rating set is read.
 ColumnNames = Annotated[
     str | None,

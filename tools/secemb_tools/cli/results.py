@@ -27,6 +27,7 @@ from secemb_tools.operate import (
     tasks,
     tokens,
 )
+from secemb_tools.simulation import recommender
 
 
 class Renewed(TypedDict):
@@ -85,6 +86,13 @@ class Scenario(TypedDict):
     rate: str | None
 
 
+class Stretch(TypedDict):
+    """The rounds of a run until it was continued, and those that its task had."""
+
+    until: int
+    rounds: int
+
+
 class Run(TypedDict):
     """A run: its settings and one row per round."""
 
@@ -98,6 +106,7 @@ class Run(TypedDict):
     plain_rmse: float | None
     same_as_plain: bool | None
     seconds: float
+    continued: list[Stretch]
     table: list[Row]
     plain_table: list[Row] | None
 
@@ -179,7 +188,10 @@ RESULTS: dict[str, Any] = {
     "relay-key rotate": relay_keys.RelayKeyRow,
     "renew": Renewed,
     "run compare": RunComparison,
+    "run continue": Run,
+    "run export": recommender.Exported,
     "run list": list[RunRow],
+    "run recommend": list[Recommendation],
     "run show": Run,
     "simulate": Run,
     "status": status.Status,  # with --watch, one per line

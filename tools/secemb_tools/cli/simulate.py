@@ -1,4 +1,4 @@
-"""`secemb demo`, `secemb dev`, `secemb simulate` and `secemb run`: the protocol on this machine."""
+"""`secemb demo`, `secemb dev` and `secemb simulate`: the protocol on this machine."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -9,11 +9,12 @@ import typer
 from secemb_sdk.models.registry import names
 from secemb_tools import output
 from secemb_tools.cli.options import (
-    REFUSED,
+    RUNS,
     AsJson,
     CatalogueFile,
     ColumnNames,
     JunkShare,
+    RunsFolder,
     TransportOption,
     refusals,
 )
@@ -31,10 +32,6 @@ Rounds = Annotated[
 ]
 Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue.")]
 Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]
-RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of kept runs.")]
-RUNS = Path("build/runs")
-
-run_app = typer.Typer(help="Kept runs of `secemb simulate`.", no_args_is_help=True)
 
 
 Loss = Literal["squared", "bpr", "softmax"]
@@ -195,51 +192,3 @@ def simulate(
             world, runs=runs, name=name, compare_plain=compare is not None, save_every=save_every, as_json=json
         )
     raise typer.Exit(code)
-
-
-@run_app.command("list")
-def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
-    """List the kept runs; exit code 1 if one of them cannot be read."""
-    from secemb_tools.simulation.run import COLUMNS, list_runs
-
-    with refusals():
-        found, damaged = list_runs(runs)
-        output.show_rows(COLUMNS, found, as_json=json)
-    for words in damaged:
-        output.note(words)
-    raise typer.Exit(REFUSED if damaged else 0)
-
-
-@run_app.command()
-def show(
-    name: Annotated[str, typer.Argument(help="The run's name.")], runs: RunsFolder = RUNS, json: AsJson = False
-) -> None:
-    """Show a run's table."""
-    from secemb_tools.simulation.run import Run
-    from secemb_tools.simulation.view import show_run
-
-    with refusals():
-        found = Run.load(runs / name)
-        if json:
-            output.show_json(found.as_json())
-        else:
-            show_run(found)
-
-
-@run_app.command("compare")
-def compare_(
-    first: Annotated[str, typer.Argument(help="A run's name.")],
-    second: Annotated[str, typer.Argument(help="Another run's name.")],
-    runs: RunsFolder = RUNS,
-    json: AsJson = False,
-) -> None:
-    """Show two runs side by side, and whether they are bit-identical."""
-    from secemb_tools.simulation.run import Run, compare_runs
-    from secemb_tools.simulation.view import show_comparison
-
-    with refusals():
-        comparison = compare_runs(Run.load(runs / first), Run.load(runs / second))
-        if json:
-            output.show_json(comparison)
-        else:
-            show_comparison(comparison)

@@ -68,11 +68,16 @@ class SimulatedDevice:
         """Return everything that the private part can be solved from: for rankings with strangers beside."""
         held, known = self.context.held_out(), self.memory.ratings()
         mine = {item: value for item, value in known.items() if item not in held}
-        if self._world.task.loss == SQUARED:
-            values = np.fromiter(mine.values(), dtype=np.float32, count=len(mine))
-            return Ratings(np.fromiter(mine.keys(), dtype=np.int64, count=len(mine)), values)
-        random_bytes = self._world.random_bytes("fit", self.person)
-        return Ratings(*among_strangers(self._world.task, mine, known, _BESIDE * len(mine), random_bytes))
+        return ratings_to_fit(self._world, mine, known, person=self.person)
+
+
+def ratings_to_fit(world: World, mine: Mapping[int, float], known: Mapping[int, float], *, person: int) -> Ratings:
+    """Return these ratings for a private part to be solved from: for rankings with strangers, none of the known."""
+    if world.task.loss == SQUARED:
+        values = np.fromiter(mine.values(), dtype=np.float32, count=len(mine))
+        return Ratings(np.fromiter(mine.keys(), dtype=np.int64, count=len(mine)), values)
+    random_bytes = world.random_bytes("fit", person)
+    return Ratings(*among_strangers(world.task, mine, known, _BESIDE * len(mine), random_bytes))
 
 
 class Devices:

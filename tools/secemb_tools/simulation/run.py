@@ -1,20 +1,41 @@
 """Runs: the table, the plot and the file of each, the list of those that are kept, and how two of them differ."""
 
+import csv
+import io
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from secemb_party.storage import Model
+from secemb_sdk import Recommendation
 from secemb_sdk.home.files import write_file
 from secemb_shared.messages.spec import TRAIN
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import RunError
-from secemb_tools.simulation.engine import Row
-from secemb_tools.simulation.scenario import Scenario
+from secemb_tools.simulation.engine import Engine, Row
+from secemb_tools.simulation.kept_ratings import keep_ratings, read_kept
+from secemb_tools.simulation.recommender import Exported, Recommender
+from secemb_tools.simulation.rounds import PLAIN
+from secemb_tools.simulation.scenario import MADE_UP, Scenario, world_of
+from secemb_tools.simulation.state import FILE as STATE
+from secemb_tools.simulation.state import restore_state, save_state
+
+if TYPE_CHECKING:
+    from polars import DataFrame
 
 FORMAT = "secemb/1 run"
-FILE = "run.json"
+FILE, ROUNDS = "run.json", "rounds.csv"
 COLUMNS = ("name", "model", "devices", "rounds", "finished", "rmse", "plain_rmse", "seconds")
+
+
+class Stretch(NamedTuple):
+    """A part of a run: rounds from the start until it was continued, and the rounds that the task then had."""
+
+    until: int
+    rounds: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,6 +49,9 @@ class Run:
     rows: list[Row] = field(default_factory=list)
     plain: list[Row] | None = None
     seconds: float = 0.0  # of work; not part of the table
+    continued: list[Stretch] = field(default_factory=list)  # what was run before the task was given more rounds
+    folder: Path | None = field(default=None, repr=False, compare=False)  # where it is kept
+    engines: list[Engine] = field(default_factory=list, repr=False, compare=False)  # where it stands, and the plain run
 
     @property
     def finished(self) -> bool:
@@ -42,7 +66,8 @@ class Run:
     @property
     def stopped(self) -> bool:
         """Tell whether the last evaluations were no better than one before: more rounds would not help."""
-        marks = [mark for row in self.rows if (mark := row.mark) is not None]
+        begin = self.continued[-1].until if self.continued else 0
+        marks = [mark for row in self.rows[begin:] if (mark := row.mark) is not None]
         best, patience = marks.index(min(marks)) if marks else 0, self.scenario.patience
         return 0 < patience < len(marks) - best
 
@@ -55,6 +80,54 @@ class Run:
     def same_as_plain(self) -> bool | None:
         """Tell whether every row has the bits of the plain run's; nothing where there was none."""
         return None if self.plain is None else self.plain[: len(self.rows)] == self.rows
+
+    @property
+    def ways(self) -> list[str]:
+        """Return how the run's engines add updates up."""
+        return [self.way] if self.plain is None else [self.way, PLAIN]
+
+    def standing(self) -> list[Engine]:
+        """Return the engines where the run stands; those of a kept run are read from its directory."""
+        if not self.engines:
+            if self.folder is None or not (self.folder / STATE).exists():
+                raise RunError(f"{self.name} has no model; run it with `secemb simulate`, which keeps one in the run")
+            world = world_of(self.scenario, read_kept(self.folder))
+            engines = [Engine(world, way=way) for way in self.ways]
+            restore_state(self.folder / STATE, engines)
+            self.engines = engines
+        return self.engines
+
+    @property
+    def recommender(self) -> Recommender:
+        """Return the model, the people who trained it, and the catalogue."""
+        return Recommender(self.standing()[0])
+
+    @property
+    def model(self) -> Model:
+        """Return the model as it stands: `rows`, `dense`, `version` and `digest`."""
+        return self.recommender.model
+
+    def recommend(
+        self, *, user: str | None = None, likes: Iterable[str] = (), k: int = 10, include_rated: bool = False
+    ) -> list[Recommendation]:
+        """Return the best items, with ids and titles, for a person of the set or for someone who likes these items."""
+        likes = list(likes)
+        if (user is None) == (not likes):
+            raise RunError("give a user of the set, or the ids of liked items: one of the two")
+        if user is None:
+            return self.recommender.for_likes(likes, k=k)
+        return self.recommender.for_user(user, k=k, include_rated=include_rated)
+
+    def export(self, path: Path | str) -> Exported:
+        """Write the model as a safetensors file with task and settings, and the catalogue beside it."""
+        facts = {name: value for name, value in self.as_json().items() if not name.endswith("table")}
+        return self.recommender.export(Path(path), facts)
+
+    def to_frame(self) -> "DataFrame":
+        """Return the table as a polars DataFrame."""
+        from polars import DataFrame  # here: it takes a third of a second to import
+
+        return DataFrame(self._flat_table(), infer_schema_length=None)
 
     def table(self) -> list[dict[str, Any]]:
         """Return a row for each round. On one machine the same scenario has the same table, whatever carried it.
@@ -83,17 +156,38 @@ class Run:
             "plain_rmse": None if self.plain is None else last_rmse(self.plain),
             "same_as_plain": self.same_as_plain,
             "seconds": round(self.seconds, 3),
+            "continued": [stretch._asdict() for stretch in self.continued],
             "table": self.table(),
             "plain_table": None if self.plain is None else [row.as_json() for row in self.plain],
         }
 
     def save(self, folder: Path | str) -> Path:
-        """Write run.json and plot.svg into a directory of the run's name, as a whole or not at all; return it."""
+        """Write the run into a directory of its name and return it; each file is replaced as a whole.
+
+        run.json and rounds.csv have the table, plot.svg its picture, state.safetensors the model; ratings.npz and
+        catalogue.csv have the set, so that the run needs no other file.
+        """
         path = Path(folder) / self.name
         path.mkdir(parents=True, exist_ok=True)
         write_file(path / "plot.svg", self.plot().encode())
+        write_file(path / ROUNDS, self.to_csv().encode())
         write_file(path / FILE, (json.dumps(self.as_json(), indent=1) + "\n").encode())
+        if self.engines:
+            save_state(path / STATE, self.engines, [self.rows] if self.plain is None else [self.rows, self.plain])
+            keep_ratings(path, self.engines[0].world.ratings, made_up=self.scenario.data == MADE_UP)
         return path
+
+    def to_csv(self) -> str:
+        """Return the table as CSV, one line for each round; figures of the fleet have a column each."""
+        text, table = io.StringIO(), self._flat_table()
+        columns = dict.fromkeys(name for row in table for name in row)
+        lines = csv.DictWriter(text, list(columns), lineterminator="\n")
+        lines.writeheader()
+        lines.writerows(table)
+        return text.getvalue()
+
+    def _flat_table(self) -> list[dict[str, Any]]:
+        return [{**row, **row.pop("figures")} for row in self.table()]
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -111,6 +205,8 @@ class Run:
                 rows=[Row.read(row) for row in found["table"]],
                 plain=None if plain is None else [Row.read(row) for row in plain],
                 seconds=found["seconds"],
+                continued=[Stretch(**one) for one in found["continued"]],
+                folder=Path(path),
             )
         except FileNotFoundError:
             raise RunError(f"there is no run in {path}; `secemb run list` prints those that exist") from None
@@ -143,25 +239,37 @@ def list_runs(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
 
 def compare_runs(first: Run, second: Run) -> dict[str, Any]:
     """Return where two runs differ: in what was asked for, and round by round."""
-    rows = []
-    for number in range(max(len(first.rows), len(second.rows))):
-        pair = [run.rows[number] if number < len(run.rows) else None for run in (first, second)]
-        rows.append(
-            {
-                "round": number,
-                "first_rmse": None if pair[0] is None else pair[0].rmse,
-                "second_rmse": None if pair[1] is None else pair[1].rmse,
-                "same": pair[0] == pair[1],
-            }
-        )
     mine, other = first.scenario.as_json(), second.scenario.as_json()
     return {
         "first": first.name,
         "second": second.name,
-        "same": all(row["same"] for row in rows),
+        "same": first.rows == second.rows,
         "differences": {name: [mine[name], other[name]] for name in mine if mine[name] != other[name]},
-        "rounds": rows,
+        "rounds": _compare_rows(first.rows, second.rows),
     }
+
+
+def compare_with_plain(run: Run) -> dict[str, Any]:
+    """Return the same of a run and the plain run beside it."""
+    return {
+        "first": run.name,
+        "second": PLAIN,
+        "same": run.same_as_plain,
+        "differences": {},
+        "rounds": _compare_rows(run.rows, run.plain or []),
+    }
+
+
+def _compare_rows(first: list[Row], second: list[Row]) -> list[dict[str, Any]]:
+    return [
+        {
+            "round": number,
+            "first_rmse": None if one is None else one.rmse,
+            "second_rmse": None if other is None else other.rmse,
+            "same": one == other,
+        }
+        for number, (one, other) in enumerate(zip_longest(first, second))
+    ]
 
 
 def _row(run: Run) -> dict[str, object]:

@@ -14,7 +14,7 @@ from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import FILE as RUN_FILE
 from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.scenario import ScenarioWorld, make_world
-from secemb_tools.simulation.state import FILE, restore_state, save_state
+from secemb_tools.simulation.state import FILE, restore_state
 
 SAVE_EVERY = 10  # rounds
 
@@ -101,18 +101,23 @@ def simulate_world(
         engines = [Engine(world, way=one, processes=shared) for one in ways]
         state = None if runs is None else runs / run.name / FILE
         tables = (restore_state(state, engines) if state is not None else None) or [[] for _ in engines]
-        run.rows, run.plain = tables[0], tables[1] if compare_plain else None
-        while not run.finished:
-            start = perf_counter()
-            for engine, table in zip(engines, tables, strict=True):
-                table.append(engine.step())
-            run.seconds += perf_counter() - start
-            if watch is not None:
-                watch(run.rows[-1])
-            if runs is not None and state is not None and (len(run.rows) % save_every == 0 or run.finished):
-                run.save(runs)
-                save_state(state, engines, tables)
+        run.rows, run.plain, run.engines = tables[0], tables[1] if compare_plain else None, engines
+        advance(run, runs=runs, save_every=save_every, watch=watch)
     return run
+
+
+def advance(run: Run, *, runs: Path | None, save_every: int = SAVE_EVERY, watch: Watcher | None = None) -> None:
+    """Run the rounds that are left, and keep the run now and then if there is a directory for it."""
+    tables = [run.rows] if run.plain is None else [run.rows, run.plain]
+    while not run.finished:
+        start = perf_counter()
+        for engine, table in zip(run.engines, tables, strict=True):
+            table.append(engine.step())
+        run.seconds += perf_counter() - start
+        if watch is not None:
+            watch(run.rows[-1])
+        if runs is not None and (len(run.rows) % save_every == 0 or run.finished):
+            run.save(runs)
 
 
 def default_name(world: ScenarioWorld, way: str) -> str:

@@ -61,6 +61,12 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
         raise RunError(f"{path} is damaged; remove it to start the run from the beginning") from error
 
 
+def carry_over(old: Engine, new: Engine) -> None:
+    """Let an engine of another task of the same shape go on where an engine stands."""
+    new.rounds = old.rounds
+    _restore(new, old.model.version, dict(_tensors_of(old)))
+
+
 def _tensors_of(engine: Engine) -> Iterator[tuple[str, np.ndarray]]:
     yield "rows", engine.model.rows
     yield "dense", engine.model.dense

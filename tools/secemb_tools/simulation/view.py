@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from secemb_tools import output
+from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.simulation.simulate import simulate_world
@@ -39,6 +40,24 @@ class RoundsBar:
         self.progress.update(self._task, error=f"RMSE {rmse:.4f}")
         if not self._console.is_terminal:
             self._console.print(f"{self._name} round {done}: RMSE {rmse:.4f}")
+
+
+class RunProgress:
+    """The bar of a kept run that is taken further, on stderr, for the length of a `with`."""
+
+    def __init__(self, name: str, *, rounds: int) -> None:
+        self._bar = RoundsBar(Console(stderr=True, highlight=False), name, rounds=rounds)
+
+    def __enter__(self) -> "RunProgress":
+        self._bar.progress.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._bar.progress.stop()
+
+    def watch(self, row: Row) -> None:
+        """Show a round that has ended."""
+        self._bar.show(row.round + 1, row.rmse)
 
 
 INTERRUPTED = 130

@@ -1,0 +1,218 @@
+"""What one gets of a run afterwards: its model, recommendations with titles, more rounds, the plain run beside it."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from tests.e2e.commands import json_of, refused, run
+
+from secemb_party.errors import WeightsError
+from secemb_party.storage import Shape
+from secemb_party.storage.weights import read_weights
+from secemb_shared.errors import CatalogueError
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_tools import simulate
+from secemb_tools.datasets.catalogue import read_catalogue
+from secemb_tools.errors import DatasetError, RunError
+from secemb_tools.simulation import rounds
+from secemb_tools.simulation.continuation import add_plain, continue_run, rounds_asked
+from secemb_tools.simulation.rounds import PLAIN, PRIVATE
+from secemb_tools.simulation.run import Run
+
+SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 7, "items": 80, "capacity": 20, "dimension": 4}
+GROUPS = {"a": range(12), "b": range(12, 24)}  # of items; half of the people like each
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two kinds of films and two kinds of people: each likes one kind and dislikes the other."""
+    folder = tmp_path_factory.mktemp("films")
+    random = np.random.default_rng(1)
+    lines = ["user_id,movie_id,rating"]
+    for person in range(40):
+        kind = "ab"[person % 2]
+        for item in random.choice(24, 14, replace=False).tolist():
+            lines.append(f"u{person},m{item},{5 if item in GROUPS[kind] else 1}")
+    (folder / "ratings.csv").write_text("\n".join(lines) + "\n")
+    titles = [f"m{item},{'a' if item in GROUPS['a'] else 'b'} film {item}" for item in range(24)]
+    (folder / "movies.csv").write_text("\n".join(["movie_id,title", *titles]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def kept(films: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a run on these films, long enough to learn the two kinds."""
+    runs = tmp_path_factory.mktemp("runs")
+    simulate(
+        data=films, rounds=60, capacity=14, dimension=4, cohort=20, evaluate_every=10, way=PLAIN, runs=runs, name="f"
+    )
+    return runs / "f"
+
+
+def test_a_kept_run_has_its_model_its_table_and_its_catalogue(kept: Path) -> None:
+    found = Run.load(kept)
+    assert {path.name for path in kept.iterdir()} == {
+        "catalogue.csv",
+        "plot.svg",
+        "rounds.csv",
+        "run.json",
+        "state.safetensors",
+    }
+    assert found.model.digest.hex() == found.rows[-1].digest
+    assert found.model.rows.shape == (24, 5)
+    assert read_catalogue(kept / "catalogue.csv").title_of(3) == found.recommender.catalogue.title_of(3)
+    frame = found.to_frame()
+    assert frame.columns[:3] == ["round", "kind", "sessions"]
+    assert frame["rmse"].drop_nulls()[-1] == found.rmse
+    with (kept / "rounds.csv").open() as file:
+        logged = list(csv.DictReader(file))
+    assert [row["digest"] for row in logged] == frame["digest"].to_list()
+
+
+@pytest.mark.parametrize(("user", "kind"), [("u2", "a"), ("u3", "b")])
+def test_a_user_of_the_set_is_recommended_what_such_users_like(kept: Path, user: str, kind: str) -> None:
+    found = Run.load(kept).recommend(user=user, k=4)
+    assert {str(one.title)[0] for one in found} == {kind}
+    assert all(one.id == f"m{one.title.split()[-1]}" for one in found if one.title is not None)
+    assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+
+
+def test_what_a_user_has_rated_is_left_out_unless_it_is_asked_for(kept: Path) -> None:
+    run = Run.load(kept)
+    own = set(run.recommender.world.ratings_of(run.recommender.world.ratings.person_of("u2")))
+    assert len(own) >= 10
+    assert not own & {one.item for one in run.recommend(user="u2", k=24)}
+    assert {one.item for one in run.recommend(user="u2", k=24, include_rated=True)} == set(range(24))
+
+
+@pytest.mark.parametrize(("likes", "kind"), [(["m1", "m4", "m7"], "a"), (["m13", "m20"], "b")])
+def test_liked_items_are_enough_for_recommendations(kept: Path, likes: list[str], kind: str) -> None:
+    found = Run.load(kept).recommend(likes=likes, k=5)
+    assert {str(one.title)[0] for one in found} == {kind}
+    assert not set(likes) & {one.id for one in found}
+    assert found == Run.load(kept).recommend(likes=likes, k=5), "the same likes, the same answer"
+
+
+def test_unknown_names_are_refused(kept: Path) -> None:
+    run = Run.load(kept)
+    with pytest.raises(CatalogueError, match="no item has the id 'm99'"):
+        run.recommend(likes=["m1", "m99"])
+    with pytest.raises(DatasetError, match="has no user 'x'"):
+        run.recommend(user="x")
+    for wrong in ({}, {"user": "u1", "likes": ["m1"]}):
+        with pytest.raises(RunError, match="one of the two"):
+            run.recommend(**wrong)  # type: ignore[arg-type]
+
+
+def test_commands_recommend_with_titles(kept: Path) -> None:
+    words = ("f", "--runs", kept.parent, "-k", 3)
+    assert [row["title"][0] for row in json_of("run recommend", *words, "--likes", "m1, m4,m7")] == ["a"] * 3
+    shown = run("run", "recommend", *words, "--user", "u3")
+    assert shown.count("b film") == 3
+    assert "its user ids look like" in refused("run", "recommend", *words, "--user", "nobody")
+
+
+def test_an_export_has_everything_that_serving_needs(kept: Path, tmp_path: Path) -> None:
+    run = Run.load(kept)
+    path = tmp_path / "out" / "films.safetensors"
+    facts = run.export(path)
+    assert facts["digest"] == run.rows[-1].digest
+    assert np.array_equal(load_file(path)["rows"], run.model.rows)
+    assert read_catalogue(tmp_path / "out" / "films.catalogue.csv").ids == run.recommender.catalogue.ids
+    task = run.recommender.world.task
+    assert read_weights(path, task.task_id, Shape.of(task)).rows.tobytes() == run.model.rows.tobytes()
+    with pytest.raises(WeightsError):  # a planted fault: another task's shape
+        read_weights(path, task.task_id, Shape(items=25, width=5, dense=0))
+    from safetensors import safe_open
+
+    with safe_open(path, framework="np") as file:
+        metadata = file.metadata()
+    assert TaskSpec.decode(metadata["specification"].encode()) == task
+    assert json.loads(metadata["run"])["scenario"] == run.scenario.as_json()
+    with pytest.raises(RunError, match="not overwritten"):
+        run.export(path)
+
+
+def test_a_run_that_was_not_kept_has_its_model_all_the_same() -> None:
+    run = simulate(**SMALL)
+    assert run.model.digest.hex() == run.rows[-1].digest
+    assert len(run.recommend(user="3", k=2)) == 2
+    with pytest.raises(RunError, match="secemb simulate"):
+        _ = Run(name="x", scenario=run.scenario, way=run.way, task_id=run.task_id).model
+
+
+def test_a_run_goes_on_where_it_ended_and_says_so(tmp_path: Path) -> None:
+    short = simulate(**SMALL, runs=tmp_path, name="one")
+    longer = continue_run(Run.load(tmp_path / "one"), rounds=10, runs=tmp_path)
+    assert longer.rows[:7] == short.rows
+    assert len(longer.rows) == 10
+    assert longer.task_id != short.task_id
+    assert [row.version for row in longer.rows[6:]] == [5, 6, 6, 7]
+    loaded = Run.load(tmp_path / "one")
+    assert loaded.as_json() == json.loads(json.dumps(longer.as_json()))
+    assert [tuple(one) for one in loaded.continued] == [(7, 7)]
+    assert loaded.model.digest == longer.model.digest
+    once_more = continue_run(loaded, rounds=12, runs=tmp_path)
+    assert [tuple(one) for one in once_more.continued] == [(7, 7), (10, 10)]
+
+
+def test_a_continued_run_takes_over_optimiser_and_private_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulate(**SMALL, runs=tmp_path, name="one")
+    honest = continue_run(Run.load(tmp_path / "one"), rounds=9)
+    forgetful = Run.load(tmp_path / "one")
+    for engine in forgetful.standing():
+        engine.privates.clear()  # planted: everyone begins again
+    assert continue_run(forgetful, rounds=9).rows[-1].digest != honest.rows[-1].digest
+    assert continue_run(Run.load(tmp_path / "one"), rounds=9).rows == honest.rows
+
+
+def test_the_plain_run_is_added_afterwards_and_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
+    simulate(**SMALL, runs=tmp_path, name="one")
+    continue_run(Run.load(tmp_path / "one"), rounds=10, runs=tmp_path)
+    compared = add_plain(Run.load(tmp_path / "one"), runs=tmp_path)
+    assert compared.same_as_plain is True
+    assert compared.plain is not None
+    assert len(compared.plain) == 10
+    both = continue_run(Run.load(tmp_path / "one"), rounds=12, runs=tmp_path)
+    assert both.same_as_plain is True
+    with pytest.raises(RunError, match="compare a private one"):
+        add_plain(simulate(**SMALL, way=PLAIN))
+
+
+def test_one_number_too_much_in_the_private_sum_is_noticed_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def add_wrongly(round_: RoundSpec, model: Any, chosen: Any) -> Any:
+        outcome = rounds.add_privately(round_, model, chosen)
+        if outcome.shares[0].rows.size:
+            outcome.shares[0].rows[0, 0] += 1
+        return outcome
+
+    with monkeypatch.context() as planted:
+        planted.setitem(rounds.WAYS, PRIVATE, add_wrongly)
+        simulate(**SMALL, runs=tmp_path, name="one")
+    said = json_of("run compare", "one", "--plain", "--runs", tmp_path, code=1)
+    assert said["same"] is False
+    assert "DIFFERENT" in run("run", "show", "one", "--runs", tmp_path)
+
+
+@pytest.mark.parametrize(("text", "rounds_"), [("+3", 10), ("9", 9)])
+def test_rounds_are_asked_for_as_more_or_in_all(text: str, rounds_: int) -> None:
+    assert rounds_asked(text, simulate(**SMALL)) == rounds_
+
+
+@pytest.mark.parametrize("text", ["7", "+0", "-3", "many", "", "+", "1.5"])
+def test_rounds_that_are_not_more_are_refused(text: str) -> None:
+    with pytest.raises(RunError, match=r"--rounds"):
+        rounds_asked(text, simulate(**SMALL))
+
+
+def test_compare_needs_two_runs_or_one_and_plain(kept: Path) -> None:
+    for words in (("f",), ("f", "f", "--plain")):
+        assert "name two runs, or one and --plain" in refused("run", "compare", *words, "--runs", kept.parent)
