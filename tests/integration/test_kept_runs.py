@@ -2,6 +2,9 @@
 
 import csv
 import json
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,20 @@ from secemb_tools.datasets.catalogue import read_catalogue
 from secemb_tools.errors import DatasetError, RunError
 from secemb_tools.simulation import rounds
 from secemb_tools.simulation.continuation import add_plain, continue_run, rounds_asked
+from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import Run
 
-SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 7, "items": 80, "capacity": 20, "dimension": 4}
+SMALL: dict[str, Any] = {
+    "devices": 24,
+    "cohort": 8,
+    "rounds": 5,
+    "items": 200,
+    "capacity": 20,
+    "dimension": 4,
+    "evaluate_every": 3,
+    "patience": 0,
+}
 GROUPS = {"a": range(12), "b": range(12, 24)}  # of items; half of the people like each
 
 
@@ -47,9 +60,8 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(films: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a run on these films, long enough to learn the two kinds."""
     runs = tmp_path_factory.mktemp("runs")
-    simulate(
-        data=films, rounds=60, capacity=14, dimension=4, cohort=20, evaluate_every=10, way=PLAIN, runs=runs, name="f"
-    )
+    options = {"rounds": 40, "capacity": 14, "dimension": 4, "cohort": 20, "patience": 0, "way": PLAIN}
+    simulate(data=films, runs=runs, name="f", **options)  # type: ignore[arg-type]
     return runs / "f"
 
 
@@ -58,6 +70,7 @@ def test_a_kept_run_has_its_model_its_table_and_its_catalogue(kept: Path) -> Non
     assert {path.name for path in kept.iterdir()} == {
         "catalogue.csv",
         "plot.svg",
+        "ratings.npz",
         "rounds.csv",
         "run.json",
         "state.safetensors",
@@ -147,42 +160,81 @@ def test_a_run_that_was_not_kept_has_its_model_all_the_same() -> None:
 
 def test_a_run_goes_on_where_it_ended_and_says_so(tmp_path: Path) -> None:
     short = simulate(**SMALL, runs=tmp_path, name="one")
-    longer = continue_run(Run.load(tmp_path / "one"), rounds=10, runs=tmp_path)
+    assert (len(short.rows), short.trained) == (7, 5)
+    longer = continue_run(Run.load(tmp_path / "one"), rounds=8, runs=tmp_path)
     assert longer.rows[:7] == short.rows
-    assert len(longer.rows) == 10
+    assert (len(longer.rows), longer.trained, longer.rows[-1].version) == (12, 8, 8)
     assert longer.task_id != short.task_id
-    assert [row.version for row in longer.rows[6:]] == [5, 6, 6, 7]
     loaded = Run.load(tmp_path / "one")
     assert loaded.as_json() == json.loads(json.dumps(longer.as_json()))
-    assert [tuple(one) for one in loaded.continued] == [(7, 7)]
+    assert [tuple(one) for one in loaded.continued] == [(7, 5)]
     assert loaded.model.digest == longer.model.digest
-    once_more = continue_run(loaded, rounds=12, runs=tmp_path)
-    assert [tuple(one) for one in once_more.continued] == [(7, 7), (10, 10)]
+    once_more = continue_run(loaded, rounds=9, runs=tmp_path)
+    assert [tuple(one) for one in once_more.continued] == [(7, 5), (12, 8)]
 
 
-def test_a_continued_run_takes_over_optimiser_and_private_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_was_cut_short_goes_on_with_its_own_task(tmp_path: Path) -> None:
+    whole = simulate(**SMALL)
+
+    def cut(row: Row) -> None:
+        if row.round == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(**SMALL, runs=tmp_path, name="one", save_every=1, watch=cut)
+    found = Run.load(tmp_path / "one")
+    assert not found.finished
+    ended = continue_run(found, rounds=5, runs=tmp_path)
+    assert (ended.rows, ended.task_id, ended.continued) == (whole.rows, whole.task_id, [])
+
+
+def test_a_run_that_stopped_early_can_be_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Row, "mark", property(lambda row: None if row.rmse is None else float(row.round)))  # worse
+    early = simulate(**SMALL | {"rounds": 20, "patience": 2}, runs=tmp_path, name="one")
+    assert early.stopped
+    assert early.trained < 20
+    longer = continue_run(Run.load(tmp_path / "one"), rounds=early.trained + 3, runs=tmp_path)
+    assert longer.trained == early.trained + 3
+
+
+def test_a_run_with_a_privacy_budget_has_no_more_rounds_than_its_noise_was_planned_for(tmp_path: Path) -> None:
+    noisy = simulate(**SMALL, epsilon=8.0, runs=tmp_path, name="one")
+    with pytest.raises(RunError, match="simulate it with more rounds"):
+        continue_run(noisy, rounds=8)
+
+
+def test_a_continued_run_takes_over_optimiser_and_private_parts(tmp_path: Path) -> None:
     simulate(**SMALL, runs=tmp_path, name="one")
-    honest = continue_run(Run.load(tmp_path / "one"), rounds=9)
+    honest = continue_run(Run.load(tmp_path / "one"), rounds=7)
     forgetful = Run.load(tmp_path / "one")
-    for engine in forgetful.standing():
-        engine.privates.clear()  # planted: everyone begins again
-    assert continue_run(forgetful, rounds=9).rows[-1].digest != honest.rows[-1].digest
-    assert continue_run(Run.load(tmp_path / "one"), rounds=9).rows == honest.rows
+    engine = forgetful.standing()[0]
+    engine.optimiser.restore(replace(engine.optimiser.state(), steps=1000))  # planted: another state
+    assert continue_run(forgetful, rounds=7).rows[-1].digest != honest.rows[-1].digest
+    again = continue_run(Run.load(tmp_path / "one"), rounds=7)
+    assert again.rows == honest.rows
+    assert again.engines[0].privates.keys() == honest.engines[0].privates.keys() != set()
 
 
 def test_the_plain_run_is_added_afterwards_and_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     simulate(**SMALL, runs=tmp_path, name="one")
-    continue_run(Run.load(tmp_path / "one"), rounds=10, runs=tmp_path)
+    continue_run(Run.load(tmp_path / "one"), rounds=8, runs=tmp_path)
     compared = add_plain(Run.load(tmp_path / "one"), runs=tmp_path)
     assert compared.same_as_plain is True
     assert compared.plain is not None
-    assert len(compared.plain) == 10
-    both = continue_run(Run.load(tmp_path / "one"), rounds=12, runs=tmp_path)
+    assert len(compared.plain) == 12
+    both = continue_run(Run.load(tmp_path / "one"), rounds=9, runs=tmp_path)
     assert both.same_as_plain is True
     with pytest.raises(RunError, match="compare a private one"):
         add_plain(simulate(**SMALL, way=PLAIN))
+
+
+@pytest.mark.parametrize("file", ["ratings.npz", "state.safetensors"])
+def test_a_damaged_file_of_a_run_is_named(file: str, kept: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    shutil.copytree(kept, folder)
+    (folder / file).write_bytes((folder / file).read_bytes()[:100])
+    with pytest.raises(RunError, match=f"{re.escape(file)} is damaged"):
+        Run.load(folder).recommend(user="u1")
 
 
 def test_one_number_too_much_in_the_private_sum_is_noticed_afterwards(
@@ -202,12 +254,12 @@ def test_one_number_too_much_in_the_private_sum_is_noticed_afterwards(
     assert "DIFFERENT" in run("run", "show", "one", "--runs", tmp_path)
 
 
-@pytest.mark.parametrize(("text", "rounds_"), [("+3", 10), ("9", 9)])
+@pytest.mark.parametrize(("text", "rounds_"), [("+3", 8), ("9", 9)])
 def test_rounds_are_asked_for_as_more_or_in_all(text: str, rounds_: int) -> None:
     assert rounds_asked(text, simulate(**SMALL)) == rounds_
 
 
-@pytest.mark.parametrize("text", ["7", "+0", "-3", "many", "", "+", "1.5"])
+@pytest.mark.parametrize("text", ["5", "+0", "-3", "many", "", "+", "1.5"])
 def test_rounds_that_are_not_more_are_refused(text: str) -> None:
     with pytest.raises(RunError, match=r"--rounds"):
         rounds_asked(text, simulate(**SMALL))

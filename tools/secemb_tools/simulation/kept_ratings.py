@@ -17,9 +17,9 @@ FILE = "ratings.npz"
 _ARRAYS = ("people", "items", "values", "user_features", "item_features")
 
 
-def keep_ratings(folder: Path, ratings: RatingSet, *, made_up: bool) -> None:
-    """Write a set once; one that is made up follows from the run's seed."""
-    if made_up or (folder / FILE).exists():
+def keep_ratings(folder: Path, ratings: RatingSet) -> None:
+    """Write a set, once."""
+    if (folder / FILE).exists():
         return
     file = io.BytesIO()
     arrays = {name: getattr(ratings, name) for name in _ARRAYS}
@@ -30,13 +30,11 @@ def keep_ratings(folder: Path, ratings: RatingSet, *, made_up: bool) -> None:
     write_file(folder / FILE, file.getvalue())
 
 
-def read_kept(folder: Path) -> RatingSet | None:
-    """Return the ratings of a run, or None where they are made up."""
+def read_kept(folder: Path) -> RatingSet:
+    """Return the ratings of a run."""
     path = folder / FILE
-    if not path.exists():
-        return None
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
             name, layout, kind, implicit = file["facts"].tolist()
             return RatingSet(
                 name=name,

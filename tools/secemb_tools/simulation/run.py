@@ -19,7 +19,7 @@ from secemb_tools.simulation.engine import Engine, Row
 from secemb_tools.simulation.kept_ratings import keep_ratings, read_kept
 from secemb_tools.simulation.recommender import Exported, Recommender
 from secemb_tools.simulation.rounds import PLAIN
-from secemb_tools.simulation.scenario import MADE_UP, Scenario, world_of
+from secemb_tools.simulation.scenario import Scenario, world_of
 from secemb_tools.simulation.state import FILE as STATE
 from secemb_tools.simulation.state import restore_state, save_state
 
@@ -174,7 +174,7 @@ class Run:
         write_file(path / FILE, (json.dumps(self.as_json(), indent=1) + "\n").encode())
         if self.engines:
             save_state(path / STATE, self.engines, [self.rows] if self.plain is None else [self.rows, self.plain])
-            keep_ratings(path, self.engines[0].world.ratings, made_up=self.scenario.data == MADE_UP)
+            keep_ratings(path, self.engines[0].world.ratings)
         return path
 
     def to_csv(self) -> str:
