@@ -68,7 +68,9 @@ def a_task(**changes: object) -> TaskSpec:
         "upload_seconds": 30,
         "optimiser": "sgd",
         "row_rate": "1",
+        "bias_rate": "1",
         "dense_rate": "1",
+        "schedule": "constant",
         "initial_scale": "0",
     }
     return TaskSpec(**(fields | changes))  # type: ignore[arg-type]

@@ -5,12 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.simulation.pair import Pair, a_pair
+from tests.simulation.pair import Pair, a_pair, a_task
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, run_round
 from tests.simulation.test_scenarios import last
 
 from secemb_party.accountant import Terms, epsilon
-from secemb_party.budget import Spent
+from secemb_party.budget import Spent, lines_of
 from secemb_party.ledger import RoundState
 from secemb_server0.conductor import Finished
 from secemb_shared.messages.privacy import BudgetLine
@@ -38,14 +38,13 @@ async def let_one_pass(pair: Pair) -> None:
     assert (await last(pair, 0)).state is RoundState.ABORTED
 
 
-async def test_a_round_that_is_aborted_costs_nothing_and_does_not_come_again() -> None:
-    async with a_pair(privacy=PLENTY, rounds=4) as pair:
-        assert (await standing(pair)).remaining == 4
-        for gone in (1, 2):
-            await let_one_pass(pair)
+async def test_a_round_that_is_aborted_costs_nothing_and_comes_again() -> None:
+    async with a_pair(privacy=PLENTY, rounds=2) as pair:
+        for _ in range(3):
             found = await standing(pair)
-            assert (found.shares, found.remaining, found.exhausted) == (0, 4 - gone, False)
-            assert found.projected == epsilon(TERMS, 4 - gone)
+            assert (found.shares, found.remaining, found.exhausted) == (0, 2, False)
+            assert found.projected == epsilon(TERMS, 2)
+            await let_one_pass(pair)
         await run_round(pair)
         assert (await standing(pair)).remaining == 1
         await run_round(pair)
@@ -58,21 +57,28 @@ async def test_a_round_that_is_aborted_costs_nothing_and_does_not_come_again() -
 async def test_a_round_that_runs_may_still_cost() -> None:
     async with a_pair(privacy=PLENTY, rounds=2) as pair:
         await run_round(pair)
-        await pair.step()  # the second one is open: it is the last, and counts until its share is made or it is over
+        await pair.step()  # the second one is open: it is the last, and is still to come until its share is made
         assert (await standing(pair)).remaining == 1
         pair.clock.now += pair.task.upload_seconds + 1
-        await pair.finish()
+        await pair.finish()  # it is aborted
+        assert (await standing(pair)).remaining == 1
+        await run_round(pair)
         assert (await standing(pair)).remaining == 0
 
 
-async def test_rounds_of_other_kinds_use_up_numbers_too() -> None:
-    line = BudgetLine(clip=2**16, multiplier="3", epsilon="100")
+async def test_rounds_of_other_kinds_are_limited_by_their_budget_until_training_is_done() -> None:
+    line = BudgetLine(clip=2**16, multiplier="3", epsilon="4")
     privacy = replace(PLENTY, evaluate=line)
-    async with a_pair(privacy=privacy, choose_kind=lambda _: EVALUATE, cohort=2, rounds=3) as pair:
-        await run_round(pair)
-        assert [(await standing(pair, kind)).remaining for kind in (TRAIN, EVALUATE)] == [2, 2]
-        await pair.step()
-        assert [(await standing(pair, kind)).remaining for kind in (TRAIN, EVALUATE)] == [1, 2]
+    room = lines_of(a_task(privacy=privacy, cohort=2, rounds=1))[EVALUATE].rounds()
+    assert room > 2
+    kinds = [EVALUATE, TRAIN, EVALUATE, TRAIN]
+    async with a_pair(privacy=privacy, choose_kind=kinds.__getitem__, cohort=2, rounds=1) as pair:
+        left: list[list[int]] = []
+        for _ in kinds[:3]:
+            await run_round(pair)
+            left.append([(await standing(pair, kind)).remaining for kind in (TRAIN, EVALUATE)])
+        assert left == [[1, room - 1], [0, 1], [0, 0]]  # one evaluation may follow the last training round
+        assert await pair.step() == Finished()
 
 
 async def test_with_a_rate_both_costs_are_told_and_without_one_they_are_the_same() -> None:

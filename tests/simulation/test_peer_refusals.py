@@ -14,6 +14,7 @@ from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.peer_messages import Announcement, ListDigest, Offer, PeerMessage, Published, SessionList, list_digest
 from secemb_party.storage import Model
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 pytestmark = pytest.mark.asyncio
 REFUSED = 409, "peer-refused"
@@ -191,9 +192,24 @@ async def test_no_round_is_opened_beyond_the_last_of_the_task() -> None:
         published = await pair.parties[1].ledger.published_version(pair.task.task_id)
         assert published is not None
         spec = RoundSpec(task=pair.task, number=2, model_version=published.version, model_digest=published.digest)
-        answer = await announce(pair, spec)
-        assert_problem(answer, *REFUSED)
-        assert "no round of this number" in answer.json()["detail"]
+        for kind in (TRAIN, SURVEY):
+            answer = await announce(pair, replace(spec, kind=kind))
+            assert_problem(answer, *REFUSED)
+            assert "has had its 2 training rounds" in answer.json()["detail"]
+        closing = replace(spec, kind=EVALUATE)
+        assert (await announce(pair, closing)).status_code == 200
+        await pair.parties[1].advance(closing.digest, RoundState.OPEN, RoundState.ABORTED, pair.clock(), reason="ended")
+        for kind in (TRAIN, SURVEY, EVALUATE):  # one evaluation, and nothing after it
+            assert_problem(await announce(pair, replace(spec, number=3, kind=kind)), *REFUSED)
+
+
+async def test_rounds_that_trained_nothing_do_not_count_for_server_1() -> None:
+    async with a_pair(rounds=1) as pair:
+        spec = RoundSpec(task=pair.task, number=0, model_version=0, model_digest=pair.parties[1].models.load(0).digest)
+        for number, kind in enumerate([TRAIN, SURVEY, EVALUATE, EVALUATE, TRAIN]):
+            one = replace(spec, number=number, kind=kind)
+            assert (await announce(pair, one)).status_code == 200
+            await pair.parties[1].advance(one.digest, RoundState.OPEN, RoundState.ABORTED, pair.clock(), reason="empty")
 
 
 async def test_publishing_again_is_answered_as_the_first_time_whatever_came_since() -> None:

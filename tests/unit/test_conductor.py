@@ -21,6 +21,7 @@ from secemb_server0.conductor import (
     decide,
     missing,
 )
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 JOIN_UNTIL, UPLOAD_UNTIL = 10.0, 30.0
 SEAL = Advance(RoundState.OPEN)
@@ -88,9 +89,27 @@ def test_a_round_that_is_no_longer_open_goes_on_at_any_time(state: RoundState, n
     assert decide(facts(state=state), now) == Advance(state)
 
 
-@pytest.mark.parametrize(("number", "decision"), [(0, Open(0)), (4, Open(4)), (5, Finished()), (6, Finished())])
-def test_rounds_open_one_after_the_other_up_to_the_last(number: int, decision: Decision) -> None:
-    assert decide(facts(state=None, next_number=number), 0.0) == decision
+@pytest.mark.parametrize(("trained", "more"), [(0, True), (4, True), (5, False), (6, False)])
+@pytest.mark.parametrize("number", [4, 5, 900])  # surveys, evaluations and aborted rounds have numbers too
+def test_training_rounds_open_until_the_task_has_had_its_number_of_them(trained: int, number: int, more: bool) -> None:
+    found = facts(state=None, next_number=number, trained=trained, last_kind=TRAIN)
+    assert decide(found, 0.0) == (Open(number) if more else Finished())
+
+
+@pytest.mark.parametrize("kind", [SURVEY, EVALUATE])
+@pytest.mark.parametrize("last_kind", [None, TRAIN, SURVEY, EVALUATE])
+def test_other_rounds_open_while_there_are_training_rounds_to_come_and_one_evaluation_after_the_last(
+    kind: str, last_kind: str | None
+) -> None:
+    found = facts(state=None, next_number=9, next_kind=kind, last_kind=last_kind)
+    assert decide(replace(found, trained=4), 0.0) == Open(9, kind)
+    closes = (kind, last_kind) == (EVALUATE, TRAIN)
+    assert decide(replace(found, trained=5), 0.0) == (Open(9, EVALUATE) if closes else Finished())
+
+
+@pytest.mark.parametrize("kind", [TRAIN, SURVEY, EVALUATE])
+def test_a_round_that_cannot_be_afforded_does_not_open(kind: str) -> None:
+    assert decide(facts(state=None, next_kind=kind, last_kind=TRAIN, affordable=False), 0.0) == Finished()
 
 
 @st.composite
@@ -101,7 +120,10 @@ def any_facts(draw: st.DrawFn) -> Facts:
     return Facts(
         state=draw(st.sampled_from([None, *RoundState])),
         next_number=draw(st.integers(0, 4)),
+        next_kind=draw(st.sampled_from([TRAIN, SURVEY, EVALUATE])),
+        last_kind=draw(st.sampled_from([None, TRAIN, SURVEY, EVALUATE])),
         rounds=draw(st.integers(1, 3)),
+        trained=draw(st.integers(0, 4)),
         cohort=cohort,
         min_cohort=draw(st.integers(2, cohort)),
         join_until=join_until,
@@ -117,7 +139,8 @@ def test_no_round_opens_beside_another_and_none_seals_below_the_minimum(found: F
     assert decision == decide(found, now)
     if isinstance(decision, Open | Finished):
         assert found.state is None
-        assert isinstance(decision, Finished) == (found.next_number >= found.rounds)
+        closes = (found.next_kind, found.last_kind) == (EVALUATE, TRAIN)
+        assert isinstance(decision, Finished) == (found.trained >= found.rounds and not closes)
     if isinstance(decision, Wait):
         assert found.state is RoundState.OPEN
         assert now < decision.until <= found.upload_until
@@ -160,8 +183,8 @@ def test_what_is_over_stays_over(found: Facts, now: float, later: float) -> None
         assert decide(found, now + later) == decide(found, now)
 
 
-@pytest.mark.parametrize("number", [1, 5])  # the task goes on, or has had all its rounds
-def test_a_rollback_comes_before_the_next_round_and_after_the_open_one(number: int) -> None:
-    assert decide(facts(state=None, next_number=number, rollback_to=0), 0.0) == RollBack(0)
+@pytest.mark.parametrize("trained", [1, 5])  # the task goes on, or has had all its rounds
+def test_a_rollback_comes_before_the_next_round_and_after_the_open_one(trained: int) -> None:
+    assert decide(facts(state=None, trained=trained, rollback_to=0), 0.0) == RollBack(0)
     assert decide(facts(4, 4, rollback_to=0), 5.0) == SEAL
     assert decide(facts(rollback_to=0), 0.0) == Wait(JOIN_UNTIL)

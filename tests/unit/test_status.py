@@ -1,13 +1,15 @@
 """What `secemb status` makes of servers that differ, do not answer, or are not asked at all."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from secemb_tools.device import read_own_ratings
 from secemb_tools.errors import OperationError, UnreachableError
 from secemb_tools.operate.operator_api import tokens_for
-from secemb_tools.operate.status import ServerStatus, Status, is_healthy, watch_status
+from secemb_tools.operate.status import ServerStatus, Status, is_healthy, picture, watch_status
 
 
 def server(version: int, digest: str) -> ServerStatus:
@@ -19,6 +21,9 @@ def server(version: int, digest: str) -> ServerStatus:
         "task": "task",
         "task_id": "00",
         "cohort": 2,
+        "rounds": 4,
+        "trained_rounds": version,
+        "finished": version >= 4,
         "round": None,
         "model_version": version,
         "model_digest": digest,
@@ -36,6 +41,18 @@ def test_one_version_with_two_digests_is_not_healthy() -> None:
     assert not is_healthy(status("aa", "bb"))
     assert is_healthy(status("aa", "bb", versions=(4, 5)))  # one server publishes a moment before the other
     assert not is_healthy({"servers": [], "same_task": None, "digests_equal": None})
+
+
+def test_a_task_that_has_ended_says_so() -> None:
+    shown = []
+    for version in (3, 4):
+        console = Console(width=120, record=True, file=StringIO())
+        console.print(picture(status("aa", "aa", versions=(version, version))))
+        shown.append(console.export_text())
+    assert "3 of 4 rounds" in shown[0]
+    assert "none open" in shown[0]
+    assert "4 of 4 rounds" in shown[1]
+    assert "none: the task has ended" in shown[1]
 
 
 def test_a_server_that_does_not_answer_is_asked_again(capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,11 +43,12 @@ async def test_server_0_must_call_when_a_round_should_end_and_not_before(desk: D
     ended = await newest(desk)
     opened = replace(ended, state=RoundState.OPEN, ended_at=None, upload_until=500.0)
     sealing = replace(opened, state=RoundState.SEALING)
-    assert due_at(None, rounds=9, since=100.0) == 100.0 + GRACE
-    assert due_at(opened, rounds=9, since=100.0) == 500.0 + GRACE
-    assert due_at(sealing, rounds=9, since=100.0) == 100.0 + GRACE
-    assert due_at(replace(ended, ended_at=200.0), rounds=9, since=100.0) == 200.0 + GRACE
-    assert due_at(ended, rounds=ended.number + 1, since=100.0) is None
+    assert due_at(None, over=False, since=100.0) == 100.0 + GRACE
+    assert due_at(opened, over=False, since=100.0) == 500.0 + GRACE
+    assert due_at(sealing, over=False, since=100.0) == 100.0 + GRACE
+    assert due_at(replace(ended, ended_at=200.0), over=False, since=100.0) == 200.0 + GRACE
+    assert due_at(ended, over=True, since=100.0) is None
+    assert due_at(opened, over=True, since=100.0) == 500.0 + GRACE
 
 
 @pytest.mark.asyncio

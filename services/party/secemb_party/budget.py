@@ -1,4 +1,4 @@
-"""A task's privacy budget: what its rounds have cost so far, and what is left."""
+"""What a task may still have: training rounds up to its number of them, and rounds within its privacy budget."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,16 @@ from secemb_party.ledger import Ledger, RoundRecord
 from secemb_party.metrics import Metrics
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
-from secemb_shared.messages.spec import SUM_SIZES
+from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, TRAIN
+
+
+def may_open(kind: str, *, rounds: int, trained: int, after: str | None) -> bool:
+    """Tell whether a round of a kind may follow one of kind `after`, once `trained` of `rounds` have been trained.
+
+    Only training rounds whose sum was opened count: no survey, no evaluation, and no aborted round. One evaluation may
+    follow the last training round.
+    """
+    return trained < rounds or (kind == EVALUATE and after == TRAIN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +28,7 @@ class Line:
     kind: str
     terms: Terms
     budget: float  # ε
-    most: int = MOST_ROUNDS  # rounds that there can be at all
+    most: int = MOST_ROUNDS  # rounds of this kind that there can be at all
 
     def rounds(self) -> int:
         """Return how many rounds of this kind there may ever be."""
@@ -56,7 +65,7 @@ def spent(line: Line, given: int, *, ahead: int = MOST_ROUNDS) -> Spent:
         projected=epsilon(line.terms, given + remaining),
         projected_known=epsilon_known(line.terms, given + remaining),
         remaining=remaining,
-        exhausted=room == 0,
+        exhausted=given >= MOST_ROUNDS or epsilon(line.terms, given + 1) > line.budget,
     )
 
 
@@ -74,19 +83,19 @@ def lines_of(task: TaskSpec) -> dict[str, Line]:
                 sampling_rate=decimal(sampling_rate) if sampling_rate else None,
             ),
             budget=decimal(line.epsilon),
-            most=min(task.rounds, MOST_ROUNDS),
+            most=min(task.rounds, MOST_ROUNDS) if kind == TRAIN else MOST_ROUNDS,
         )
         for kind in SUM_SIZES
         if (line := task.privacy.line(kind)) is not None
     }
 
 
-def _rounds_ahead(task: TaskSpec, last: RoundRecord | None, kind: str) -> int:
-    """Return how many rounds of a kind there can still be: aborted ones and those of other kinds use up numbers too."""
-    if last is None:
-        return task.rounds
+def _rounds_ahead(task: TaskSpec, trained: int, last: RoundRecord | None, kind: str) -> int:
+    """Return how many rounds of a kind there can still be, whatever they cost."""
+    if trained < task.rounds or last is None:
+        return task.rounds - trained if kind == TRAIN else MOST_ROUNDS
     running = last.kind == kind and not last.ended and last.share_digest is None
-    return max(0, task.rounds - last.number - 1) + running
+    return int(running or may_open(kind, rounds=task.rounds, trained=trained, after=last.kind))
 
 
 class Spending:
@@ -102,7 +111,8 @@ class Spending:
             return []
         shares = await self._ledger.shares_by_kind(self._task.task_id)
         last = await self._ledger.last_round(self._task.task_id)
-        ahead = {kind: _rounds_ahead(self._task, last, kind) for kind in self._lines}
+        trained = shares.get(TRAIN, 0)
+        ahead = {kind: _rounds_ahead(self._task, trained, last, kind) for kind in self._lines}
         found = await self._workers.run(
             lambda: [spent(line, shares.get(kind, 0), ahead=ahead[kind]) for kind, line in self._lines.items()]
         )

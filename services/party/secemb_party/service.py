@@ -24,6 +24,7 @@ from secemb_party.parts import Parts
 from secemb_party.storage import Model, first_model
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.spec import TRAIN
 
 _KEPT_ROUNDS = 4  # the round that is open, the one that is being added up, and some that devices are late for
 
@@ -127,6 +128,10 @@ class Party:
         if record is None or record.task_id != self.task.task_id:
             raise UnknownRoundError("this server does not know that round; join the current one")
         return record, RoundSpec.decode(record.spec, self.task)
+
+    async def trained(self) -> int:
+        """Return how many training rounds have had their sum opened: the task has `rounds` of them."""
+        return (await self.ledger.shares_by_kind(self.task.task_id)).get(TRAIN, 0)
 
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: it is computed once, stored, and never changes."""

@@ -184,6 +184,10 @@ class Settings(Section):
             faults.append("devices.tls_cert and devices.tls_key: set both, or neither behind a TLS proxy")
         if self.ledger.password_file is not None and self.ledger.url is None:
             faults.append("ledger.password_file: set ledger.url as well, or remove it")
+        if self.rounds.evaluate_every == 1:
+            faults.append(
+                "rounds.evaluate_every: 1 leaves no round to train in; set 2 or more, or 0 for no evaluations"
+            )
         if faults:
             raise ValueError("\n".join(faults))
         return self

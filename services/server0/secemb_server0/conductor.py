@@ -1,7 +1,7 @@
 """When a round opens, seals and ends. Pure: the same facts and the same time give the same decision.
 
 nothing open          → RollBack, if the operator requested an older version of the model
-                      → Open the next round, or Finished after the last one or when the privacy budget is spent
+                      → Open the next round, or Finished when the task has no more or the privacy budget is spent
 open, still time      → Wait
 open, all complete    → Wait for the sessions that server 1 does not hold yet
 open, time is up      → seal, or Abort with too few sessions
@@ -10,7 +10,9 @@ sealing … published   → the next step; an interrupted step is repeated, whic
 
 from dataclasses import dataclass
 
+from secemb_party.budget import may_open
 from secemb_party.ledger import RoundState
+from secemb_shared.messages.spec import TRAIN
 
 STRAGGLER_SECONDS = 0.5  # between two questions to server 1 about sessions that it does not hold yet
 
@@ -21,9 +23,12 @@ class Facts:
 
     state: RoundState | None  # None: no round yet, or the last one ended
     next_number: int
-    rounds: int  # of the whole task
+    rounds: int  # training rounds of the whole task
     cohort: int
     min_cohort: int
+    trained: int = 0  # training rounds whose sum was opened
+    next_kind: str = TRAIN
+    last_kind: str | None = None  # of the round that ended last
     join_until: float = 0.0
     upload_until: float = 0.0
     admitted: int = 0
@@ -35,9 +40,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open round `number`."""
+    """Open round `number`, of this kind."""
 
     number: int
+    kind: str = TRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class RollBack:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The task has had all its rounds, or all that its privacy budget allows."""
+    """The task has had all its training rounds, or all that its privacy budget allows."""
 
 
 Decision = Open | Wait | Abort | Advance | RollBack | Finished
@@ -96,8 +102,8 @@ def decide(facts: Facts, now: float) -> Decision:
 def _between_rounds(facts: Facts) -> Decision:
     if facts.rollback_to is not None:
         return RollBack(facts.rollback_to)
-    more = facts.next_number < facts.rounds and facts.affordable
-    return Open(facts.next_number) if more else Finished()
+    more = may_open(facts.next_kind, rounds=facts.rounds, trained=facts.trained, after=facts.last_kind)
+    return Open(facts.next_number, facts.next_kind) if more and facts.affordable else Finished()
 
 
 def all_here(facts: Facts, now: float) -> bool:

@@ -29,7 +29,7 @@ from secemb_server0.reconstruct import add_shares, next_model, read_result, read
 from secemb_server0.rollback import Rollbacks
 from secemb_server0.window import describe_window
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import EVALUATE, TRAIN
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 ChooseKind = Callable[[int], str]
 
@@ -95,8 +95,8 @@ class Leader:
         decision = decide(facts, now)
         self.finished = isinstance(decision, Finished)
         match decision:
-            case Open(number):
-                last = await self._open(number)
+            case Open(number, kind):
+                last = await self._open(number, kind)
             case RollBack():
                 await self.rollbacks.carry_out()
             case Wait() if record is not None:
@@ -110,16 +110,19 @@ class Leader:
     async def _facts(self, last: RoundRecord | None) -> Facts:
         task = self._task
         if last is None or last.ended:
-            number = 0 if last is None else last.number + 1
             requested = await self._ledger.open_rollback(task.task_id)
+            kind = await self._next_kind(last)
             return Facts(
                 state=None,
-                next_number=number,
+                next_number=0 if last is None else last.number + 1,
                 rounds=task.rounds,
                 cohort=task.cohort,
                 min_cohort=task.min_cohort,
+                trained=await self._party.trained(),
+                next_kind=kind,
+                last_kind=last.kind if last is not None else None,
                 rollback_to=requested.source if requested is not None else None,
-                affordable=TRAIN not in self._spent_there and await self._party.spending.affords(TRAIN),
+                affordable=await self._affords(kind),
             )
         facts = Facts(
             state=last.state,
@@ -139,7 +142,7 @@ class Leader:
         await self._announce(record)
         return await self._peer.progress(record.round_id)
 
-    async def _open(self, number: int) -> RoundRecord:
+    async def _open(self, number: int, kind: str) -> RoundRecord:
         published = await self._ledger.published_version(self._task.task_id)
         if published is None:
             raise PeerRefusedError("no model is published; restart the server")
@@ -148,7 +151,7 @@ class Leader:
             number=number,
             model_version=published.version,
             model_digest=published.digest,
-            kind=await self._kind(number),
+            kind=kind,
         )
         now = self._party.clock()
         record = await self._ledger.create_round(
@@ -166,11 +169,16 @@ class Leader:
         )
         return await self._announce(record)
 
-    async def _kind(self, number: int) -> str:
-        """Return the kind of a round: training if the privacy budget has no room for a survey or evaluation."""
-        chosen = self._choose_kind(number)
-        affordable = chosen not in self._spent_there and await self._party.spending.affords(chosen)
-        return chosen if affordable else TRAIN
+    async def _next_kind(self, last: RoundRecord | None) -> str:
+        """Return the kind of the next round: training if the privacy budget has no room for a survey or evaluation."""
+        if last is not None and last.kind == SURVEY and last.state is RoundState.ABORTED:
+            chosen = SURVEY  # what it asks for is still unknown
+        else:
+            chosen = self._choose_kind(0 if last is None else last.number + 1)
+        return chosen if await self._affords(chosen) else TRAIN
+
+    async def _affords(self, kind: str) -> bool:
+        return kind not in self._spent_there and await self._party.spending.affords(kind)
 
     async def _announce(self, record: RoundRecord) -> RoundRecord:
         """Make sure that server 1 knows the open round; no device joins before that. Return the round as it is now."""

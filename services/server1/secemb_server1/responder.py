@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from secemb_party.budget import may_open
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import NewRound, RoundRecord, RoundState
 from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, list_digest
@@ -61,13 +62,14 @@ class Responder:
         return spec.digest
 
     async def _check_next(self, spec: RoundSpec) -> None:
-        if spec.number >= self._task.rounds:
-            raise PeerRefusedError("the task has no round of this number")
         standing, last = await self.standing(), await self._ledger.last_round(self._task.task_id)
         if (spec.model_version, spec.model_digest) != (standing.version, standing.digest):
             raise PeerRefusedError("the round reads another model than the one published here")
         if last is not None and (not last.ended or spec.number <= last.number):
             raise PeerRefusedError("an earlier round has not ended here, or this number was used before")
+        after, trained = last.kind if last is not None else None, await self._party.trained()
+        if not may_open(spec.kind, rounds=self._task.rounds, trained=trained, after=after):
+            raise PeerRefusedError(f"the task has had its {self._task.rounds:,} training rounds")
         await self._party.spending.require(spec.kind)
 
     async def _check_shares(self, there: Mapping[str, int]) -> None:

@@ -50,6 +50,9 @@ class ServerStatus(TypedDict):
     task: str
     task_id: str
     cohort: int
+    rounds: int
+    trained_rounds: int
+    finished: bool
     round: OpenRound | None
     model_version: int | None
     model_digest: str | None
@@ -88,6 +91,9 @@ def _server(client: OperatorClient) -> ServerStatus:
         "task": task.name,
         "task_id": overview["task_id"],
         "cohort": task.cohort,
+        "rounds": task.rounds,
+        "trained_rounds": overview["trained_rounds"],
+        "finished": overview["finished"],
         "round": _open_round(overview["round"]),
         "model_version": None if newest is None else newest["version"],
         "model_digest": None if newest is None else newest["digest"],
@@ -193,7 +199,7 @@ def _remarks(status: Status) -> Iterable[str]:
 def _round(one: ServerStatus) -> str:
     found = one["round"]
     if found is None:
-        return "none open"
+        return "none: the task has ended" if one["finished"] else "none open"
     return f"{found['number']} {found['kind']}, {found['state']}"
 
 
@@ -212,6 +218,7 @@ _LINES: tuple[tuple[str, Callable[[ServerStatus], str]], ...] = (
     ("address", lambda one: str(one["url"])),
     ("ready", lambda one: "yes" if one["ready"] else "NO"),
     ("task", lambda one: f"{one['task']} {one['task_id'][:16]}"),
+    ("trained", lambda one: f"{one['trained_rounds']:,} of {one['rounds']:,} rounds"),
     ("round", _round),
     ("devices", _devices),
     ("model", _model),

@@ -69,6 +69,8 @@ class Overview(BaseModel):
     role: int
     round: RoundView | None
     model_version: int | None
+    trained_rounds: int  # training rounds whose sum was opened; surveys, evaluations and aborted rounds do not count
+    finished: bool  # the task has had all its training rounds, and no round is open
 
 
 class PrivacyView(BaseModel):
@@ -106,13 +108,15 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
     async def overview() -> Overview:
         """Return the task, the current round and the published version."""
         current = await party.ledger.current_round(task_id)
-        published = await party.ledger.published_version(task_id)
+        published, trained = await party.ledger.published_version(task_id), await party.trained()
         return Overview(
             task_id=task_id.hex(),
             task=party.task.encode().decode(),
             role=party.role,
             round=await _view(party, current) if current is not None else None,
             model_version=published.version if published is not None else None,
+            trained_rounds=trained,
+            finished=current is None and trained >= party.task.rounds,
         )
 
     @router.get("/rounds")

@@ -29,11 +29,11 @@ class Overview:
         """Return the round that is running and the ones before it."""
         rounds = await self._ledger.rounds(self._task_id, limit=6)
         current = rounds[0] if rounds and not rounds[0].ended else None
-        figures = Figures(self._party.metrics)
+        figures, trained = Figures(self._party.metrics), await self._party.trained()
         return {
             "current": None if current is None else await round_facts(self._party, current),
             "before": [await round_facts(self._party, one) for one in rounds if one.ended][:5],
-            "finished": current is None and bool(rounds) and rounds[0].number + 1 >= self._party.task.rounds,
+            "finished": current is None and trained >= self._party.task.rounds,
             "spent": current is None and not await self._party.spending.affords(TRAIN),
             "published": await self._ledger.published_version(self._task_id),
             "waiting": await self._ledger.open_rollback(self._task_id),
@@ -47,6 +47,7 @@ class Overview:
             "cohort": self._party.task.cohort,
             "min_cohort": self._party.task.min_cohort,
             "rounds": self._party.task.rounds,
+            "trained": trained,
         }
 
     async def rounds(self, *, before: int | None, kind: str, state: str) -> dict[str, Any]:

@@ -54,8 +54,7 @@ class PeerView:
         rounds = await party.ledger.rounds(task_id, limit=50)
         newest = rounds[0] if rounds else None
         published = await party.ledger.published_version(task_id)
-        # When the privacy budget is spent, no more rounds call for the peer.
-        rounds_there_are = party.task.rounds if await party.spending.affords(TRAIN) else 0
+        over = await party.trained() >= party.task.rounds or not await party.spending.affords(TRAIN)
         heard_at, started_at = figures.one("secemb_peer_heard_seconds") or None, figures.started_at
         return {
             "asks": self._side.ask_standing is not None,
@@ -64,7 +63,7 @@ class PeerView:
             "published": published,
             "agreed_at": agreed_at(published, newest),
             "heard_at": heard_at,
-            "due_at": due_at(newest, rounds=rounds_there_are, since=heard_at or started_at or now),
+            "due_at": due_at(newest, over=over, since=heard_at or started_at or now),
             "calls": _calls(figures, party.role),
             "sealed": next((one for one in rounds if one.list_digest is not None), None),
             "certificates": [(one, one.days_left(now)) for one in self._surroundings.certificates()],
@@ -85,13 +84,13 @@ class PeerView:
             return Asked(None, None, f"server 1 did not answer within {PATIENCE:g} seconds")
 
 
-def due_at(newest: RoundRecord | None, *, rounds: int, since: float) -> float | None:
+def due_at(newest: RoundRecord | None, *, over: bool, since: float) -> float | None:
     """Return by when server 0, last heard at `since`, must call server 1 again; None if it has no reason to."""
     if newest is None:
         return since + GRACE
     if newest.state is RoundState.OPEN:
         return max(since, newest.upload_until) + GRACE
-    if newest.ended and newest.number + 1 >= rounds:
+    if newest.ended and over:
         return None
     return max(since, newest.ended_at or since) + GRACE
 
