@@ -36,6 +36,14 @@ TORCH_MODELS: dict[str, Model] = {
 MODELS: dict[str, Model] = {"mf, by hand": MatrixFactorisation(dimension=4), **TORCH_MODELS}
 
 
+class Unsolved:
+    """A model that cannot solve its private part, and moves it step by step."""
+
+    def __init__(self, model: Model) -> None:
+        self.row_width, self.dense_size, self.private_size = model.row_width, model.dense_size, model.private_size
+        self.first_private, self.gradients, self.scores = model.first_private, model.gradients, model.scores
+
+
 @dataclass(frozen=True)
 class Point:
     """Everything that a model's loss depends on."""

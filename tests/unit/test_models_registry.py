@@ -9,7 +9,7 @@ import pytest
 from secemb_sdk.errors import ModelError, UnknownModelError
 from secemb_sdk.models import MatrixFactorisation, registry
 from secemb_sdk.models.registry import KnownFeatures, ModelKind, Shape
-from secemb_tools.simulation.scenario import Scenario, world_of
+from secemb_tools.simulation.scenario import make_world
 
 FEATURES = KnownFeatures(np.ones(3, np.uint8), lambda items: np.ones((items.size, 5), np.uint8))
 
@@ -62,12 +62,11 @@ def test_an_unknown_name_is_refused_with_those_that_exist() -> None:
     with pytest.raises(UnknownModelError, match="mf, ncf, fm, deepfm"):
         registry.find("mff")
     with pytest.raises(UnknownModelError):
-        Scenario(model="mff")
+        make_world(model="mff")
 
 
 def test_a_registered_model_can_be_simulated(popularity: ModelKind) -> None:
-    scenario = Scenario(model=popularity.name, devices=4, cohort=2, items=20, capacity=5, dimension=3)
-    world = world_of(scenario)
+    world = make_world(model=popularity.name, devices=4, cohort=2, items=20, capacity=5, dimension=3, rounds=1)
     assert world.task.row_width == world.model_of(0).row_width == 4
 
 

@@ -4,6 +4,7 @@ An app can register its own model: everything that takes a model's name then kno
 """
 
 from dataclasses import dataclass, field
+from inspect import signature
 from pkgutil import resolve_name
 
 import numpy as np
@@ -48,14 +49,16 @@ class ModelKind:
         features: KnownFeatures | None = None,
         **settings: object,  # dimension, loss, penalty, person_penalty, bias_penalty, scale
     ) -> Model:
-        """Return the model; a setting that is None takes the value that the class gives it."""
+        """Return the model; a setting that is None, or that the class does not know, is left to the class."""
         if self.has_dense:
             settings["dense_penalty"] = dense_penalty
         if self.needs_features:
             if features is None:
                 raise ModelError(f"the model {self.name!r} needs features of people and items; pass `features`")
             settings |= {"user_features": features.person, "item_features": features.items}
-        model: Model = resolve_name(self.factory)(**{name: one for name, one in settings.items() if one is not None})
+        factory = resolve_name(self.factory)
+        known = signature(factory).parameters
+        model: Model = factory(**{name: one for name, one in settings.items() if one is not None and name in known})
         return model
 
     def shape(self, *, dimension: int | None = None, user_features: int = 0, item_features: int = 0) -> Shape:

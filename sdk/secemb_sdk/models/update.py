@@ -96,7 +96,7 @@ def fit_private(model: Model, state: PrivateState, rows: Floats, dense: Floats, 
     with np.errstate(all="ignore"):
         values = model.fit_private(rows, dense, state.values, ratings)
     if not np.isfinite(values).all():
-        raise NotFiniteLossError("the private part is not finite; check ratings and rates")
+        raise NotFiniteLossError(_NOT_FINITE)
     return replace(state, values=values, steps=state.steps + 1)
 
 

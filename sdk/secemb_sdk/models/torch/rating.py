@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.func import jacfwd
 from torch.nn.functional import softplus
 
 from secemb_sdk.models import ranking
@@ -61,13 +60,15 @@ class RatingModel(TorchModel):
         if self._loss_name != SQUARED:
             return _rank(self._loss_name, scores, values) + held
         flat = torch.cat([part.flatten() for part in private.values()])
-        diagonal = torch.from_numpy(self._penalties.diagonal(values.numel(), self._vectors))
+        diagonal = torch.from_numpy(self._penalties.diagonal(values.numel(), self._vectors)).to(flat.dtype)
         own = torch.dot(diagonal, flat.square()) + self._penalties.rating * _squares([rows[:, :-1]])
         return (scores - values).square().sum() + own + held
 
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
         """Return the private part of least squares: the prediction is made linear in it, and solved, a few times."""
         ranks = self._loss_name != SQUARED
+        if self.fit_steps == 1:  # linear: wherever it starts, it ends at the same place
+            private = np.zeros_like(private)
         for _ in range(self.fit_steps):
             scores, slopes = self._linearise(rows, dense, private, ratings.items)
             if ranks:
@@ -81,14 +82,12 @@ class RatingModel(TorchModel):
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
         """Return the predictions (n,) and their slopes by the private part (n, private size)."""
-        row_tensor, dense_tensor, item_tensor = map(torch.tensor, (rows, dense, items))
-
-        def predict(own: Tensor) -> tuple[Tensor, Tensor]:
-            scores = self.predict(row_tensor, *self.named(dense_tensor, own), item_tensor)
-            return scores, scores
-
-        slopes, scores = jacfwd(predict, has_aux=True)(torch.tensor(private))
-        return scores.numpy(), slopes.numpy()
+        own = torch.tensor(private, requires_grad=True)
+        with torch.enable_grad():
+            scores = self.predict(torch.tensor(rows), *self.named(torch.tensor(dense), own), torch.tensor(items))
+            each = torch.eye(len(rows), dtype=scores.dtype)
+            (slopes,) = torch.autograd.grad(scores, own, each, is_grads_batched=True)
+        return scores.detach().numpy(), slopes.numpy()
 
 
 class TorchMatrixFactorisation(RatingModel):
