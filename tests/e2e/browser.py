@@ -97,13 +97,14 @@ async def a_browser() -> AsyncIterator[Browser]:
 
 @asynccontextmanager
 async def a_visit(
-    browser: Browser, home: str, *, width: int = 1200, scheme: str = "light", scripts: bool = True
+    browser: Browser, home: str, *, width: int = 1200, scheme: str = "light", scripts: bool = True, zone: str = "UTC"
 ) -> AsyncIterator[Visit]:
     """Come as somebody new; `scripts` may be switched off, as some readers do."""
     context = await browser.new_context(
         viewport={"width": width, "height": 860},
         color_scheme="dark" if scheme == "dark" else "light",
         java_script_enabled=scripts,
+        timezone_id=zone,
         reduced_motion="reduce",
     )
     context.set_default_timeout(PATIENCE)

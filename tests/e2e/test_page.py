@@ -4,9 +4,11 @@ import asyncio
 import re
 import signal
 from collections.abc import AsyncIterator, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
@@ -295,6 +297,31 @@ async def test_everything_can_be_reached_with_the_keyboard(visit: Visit, servers
     await expect(page.locator("h1")).to_have_text("Peer")
     await see(page, "Both servers publish the same model.")
     visit.check_quiet()
+
+
+async def test_times_are_written_in_the_readers_zone_also_those_that_come_later(
+    browser: Browser, servers: Servers
+) -> None:
+    url, zone = servers.pair[0].url, "Pacific/Marquesas"  # half past the hour, and often on another day
+    async with a_visit(browser, url, zone=zone) as there, a_visit(browser, url) as here:
+        for visit in (there, here):
+            await visit.log_in(servers.operator_tokens[0], "/ui/rounds/0")
+            await see(visit.page, "Time")
+        time = there.page.locator("main time").first
+        at = datetime.fromisoformat(await time.get_attribute("datetime") or "")
+        await expect(time).to_contain_text(f"{at.astimezone(ZoneInfo(zone)):%H:%M}")
+        await expect(time).to_have_attribute("title", f"{at:%Y-%m-%d %H:%M:%S} UTC")
+        await expect(here.page.locator("main time").first).to_contain_text(f"{at:%H:%M}")
+        await expect(there.page.locator("footer")).to_contain_text(f"{zone} (UTC−09:30)")
+        await expect(here.page.locator("footer")).to_contain_text("Times are UTC.")
+        await there.go("/ui")
+        await there.page.wait_for_selector("#live time[title]")
+        old = await there.page.locator("#live time").first.element_handle()
+        assert old is not None
+        await there.page.wait_for_function("(one) => !one.isConnected", arg=old)  # the part was renewed
+        await expect(there.page.locator("#live time:not([title])")).to_have_count(0)
+        for visit in (there, here):
+            visit.check_quiet()
 
 
 async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: Servers) -> None:

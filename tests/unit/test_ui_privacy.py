@@ -1,11 +1,16 @@
 """What each server's page says about the privacy of its task: what is spent, what is left, and what it promises."""
 
+import math
+
 import pytest
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING
 from tests.unit.operator_desk import Desk, a_desk
 from tests.unit.test_ui_peer import read
 
+from secemb_party.accountant import Terms, epsilon, solve_multiplier
 from secemb_party.budget import Spent
+from secemb_party.errors import AccountantMissingError
+from secemb_party.ui.views import privacy
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 
 pytestmark = pytest.mark.asyncio
@@ -71,3 +76,42 @@ async def test_a_task_without_noise_says_so() -> None:
     async with a_desk() as desk:
         assert "its sums are exact" in await read(desk, 0, "/ui/privacy")
         assert "privacy budget" not in await read(desk, 1, "/ui/peer")
+
+
+@pytest.mark.parametrize("role", [0, 1])
+async def test_without_a_budget_the_page_says_what_protects_a_device_and_what_this_server_sees(role: int) -> None:
+    async with a_desk(rounds=60) as desk:
+        text = await read(desk, role, "/ui/privacy")
+        assert "This task adds no noise" in text
+        assert "At least 2 devices in a sum At most 4 Smallest lately 2 of 1 rounds" in text
+        assert ("Which enrolment token takes part" in text) == (role == 0)
+        assert ("Which enrolment token a session belongs to" in text) == (role == 1)
+        assert "What it cannot see Which items a device has" in text
+
+
+async def test_without_a_budget_the_page_computes_what_one_would_take() -> None:
+    async with a_desk(rounds=60) as desk:
+        text = await read(desk, 0, "/ui/privacy")
+    assert "A task of 60 rounds could guarantee" in text
+    for budget in (1, 2, 4, 8):
+        needed = float(solve_multiplier(budget=budget, delta=1e-5, rounds=60))
+        assert epsilon(Terms(multiplier=needed, delta=1e-5), 60) <= budget
+        assert f" {budget} {needed:.3g} × clip {math.sqrt(2) * needed / 2:.2g} × clip" in text
+
+
+async def test_without_the_accountant_the_page_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(**_: object) -> None:
+        raise AccountantMissingError("not installed")
+
+    monkeypatch.setattr(privacy, "solve_multiplier", missing)
+    async with a_desk(rounds=61) as desk:
+        text = await read(desk, 0, "/ui/privacy")
+    assert "pip install 'secemb[dp]'" in text.replace("&#39;", "'")
+    assert "could guarantee" not in text
+
+
+async def test_a_task_with_a_budget_shows_its_cohort_too() -> None:
+    async with a_desk(privacy=PRIVACY) as desk:
+        text = await read(desk, 1, "/ui/privacy")
+    assert "At least 2 devices in a sum" in text
+    assert "could guarantee" not in text

@@ -1,4 +1,7 @@
-"""Numbers, sizes and times as an operator reads them: with units, never more exact than useful."""
+"""Numbers, sizes and times as an operator reads them: with units, never more exact than useful.
+
+Times are written in UTC; a script of the page then writes them in the reader's time zone.
+"""
 
 from datetime import datetime
 
@@ -67,10 +70,12 @@ def when(at: float, now: float) -> Markup:
     )
 
 
-def day(at: float) -> str:
+def day(at: float) -> Markup:
     """Return a date."""
     when = utc(at)
-    return f"{when.day} {when:%B %Y}"
+    return Markup('<time class="day" datetime="{}">{}</time>').format(
+        when.isoformat(timespec="seconds"), f"{when.day} {when:%B %Y}"
+    )
 
 
 def _clock_face(when: datetime, now: datetime) -> str:

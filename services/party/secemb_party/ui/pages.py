@@ -30,7 +30,7 @@ Word = Annotated[str, Query(max_length=40)]
 def ui_routes(party: Party, token_hash: bytes, side: Side, surroundings: Surroundings) -> APIRouter:
     """Return the operator pages of this server."""
     assets = Assets()
-    renderer = Renderer(assets, role=party.role, task=party.task.name)
+    renderer = Renderer(assets, role=party.role, task=party.task)
     guard = Guard(renderer, party.metrics, party.clock, role=party.role)
     inside = APIRouter(prefix="/ui", route_class=guard.route_class(), dependencies=[Depends(guard.session)])
     desk = _Desk(party, side, guard, renderer, Overview(party, surroundings))

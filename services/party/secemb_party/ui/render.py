@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from secemb_party.ui import format
 from secemb_party.ui.login_sessions import Session
+from secemb_shared.messages import TaskSpec
 
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 _YEAR = "private, max-age=31536000, immutable"
@@ -106,7 +107,7 @@ PAGES = (
 class Renderer:
     """The templates of one server's page."""
 
-    def __init__(self, assets: Assets, *, role: int, task: str) -> None:
+    def __init__(self, assets: Assets, *, role: int, task: TaskSpec) -> None:
         self._environment = Environment(
             loader=PackageLoader("secemb_party.ui"),
             autoescape=True,
@@ -122,7 +123,13 @@ class Renderer:
             "digest": format.digest,
             "short": partial(format.digest, groups=4),
         }
-        self._environment.globals |= {"asset": assets.address, "pages": PAGES, "role": role, "task": task}
+        self._environment.globals |= {
+            "asset": assets.address,
+            "pages": PAGES,
+            "role": role,
+            "task": task.name,
+            "task_id": task.task_id.hex(),
+        }
 
     def answer(
         self,

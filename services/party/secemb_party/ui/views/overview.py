@@ -8,13 +8,12 @@ from secemb_party.metrics import Transport
 from secemb_party.service import Party
 from secemb_party.ui.server_facts import Surroundings
 from secemb_party.ui.views.measurements import Figures, Throughput
-from secemb_party.ui.views.rounds import round_facts
+from secemb_party.ui.views.rounds import facts_of, results_by_round, round_facts
 from secemb_shared.messages.measures import WINDOW
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 KINDS = (TRAIN, SURVEY, EVALUATE)
 PAGE = 25
-RESULTS = 2000
 
 
 class Overview:
@@ -32,7 +31,7 @@ class Overview:
         figures, trained = Figures(self._party.metrics), await self._party.trained()
         return {
             "current": None if current is None else await round_facts(self._party, current),
-            "before": [await round_facts(self._party, one) for one in rounds if one.ended][:5],
+            "before": await facts_of(self._party, [one for one in rounds if one.ended][:5]),
             "finished": current is None and trained >= self._party.task.rounds,
             "spent": current is None and not await self._party.spending.affords(TRAIN),
             "published": await self._ledger.published_version(self._task_id),
@@ -57,7 +56,7 @@ class Overview:
             self._task_id, limit=PAGE + 1, before_number=before, kind=kind if kind in KINDS else None, state=wanted
         )
         return {
-            "rounds": [await round_facts(self._party, one) for one in found[:PAGE]],
+            "rounds": await facts_of(self._party, found[:PAGE]),
             "older": found[PAGE - 1].number if len(found) > PAGE else None,
             "before": before,
             "kind": kind,
@@ -73,8 +72,7 @@ class Overview:
 
     async def quality(self) -> dict[str, Any]:
         """Return the fleet's figures by round, the oldest first; a step that was repeated counts once."""
-        events = await self._ledger.recent_events("result", limit=RESULTS)
-        by_round = {int(event.data["round"]): event for event in events}
+        by_round = await results_by_round(self._party)
         results = [by_round[number] for number in sorted(by_round)]
         surveys = [event for event in results if "mean_items" in event.data]
         return {

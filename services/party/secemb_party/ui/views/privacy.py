@@ -1,12 +1,22 @@
-"""What the rounds of a task have cost in privacy here, and what the rest of its budget will."""
+"""What the rounds of a task have cost in privacy here, and what the rest of its budget will.
 
+For a task without a budget: how many devices a sum hides one among, and which budgets a task like it could have.
+"""
+
+import math
 from dataclasses import dataclass
+from functools import lru_cache
 
-from secemb_party.accountant import epsilon, epsilon_known
+from secemb_party.accountant import MOST_ROUNDS, epsilon, epsilon_known, solve_multiplier
 from secemb_party.budget import Line, Spent, lines_of
+from secemb_party.errors import AccountantMissingError
+from secemb_party.ledger import RoundState
 from secemb_party.service import Party
 
 _POINTS = 24  # of a curve
+_BUDGETS = (1.0, 2.0, 4.0, 8.0)  # ε, of tasks that could be
+_DELTA = 1e-5
+_RECENT = 25  # rounds whose cohorts are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +33,60 @@ class Course:
         return self.spent.epsilon / self.spent.budget
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Possible:
+    """A budget that a task with as many rounds could have, and the noise that it takes."""
+
+    epsilon: float
+    multiplier: float  # of each server's noise: how many times what one person can change
+    noise: float  # of both servers, in the mean over the smallest cohort, in parts of what one person can change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cohorts:
+    """How many devices one is hidden among."""
+
+    least: int  # that a sum may be over
+    most: int
+    smallest: int | None  # of the recent rounds; None: no round has been added up
+    recent: int  # how many rounds that is from
+
+
 async def privacy_facts(party: Party) -> dict[str, object]:
-    """Return where every budget line stands; a task without noise has none."""
-    lines = lines_of(party.task)
+    """Return who is hidden among how many, and where every budget line stands; a task without noise has none."""
+    task, lines = party.task, lines_of(party.task)
     standing = await party.spending.standing()
     courses = await party.workers.run(lambda: [_course(lines[one.kind], one) for one in standing])
-    return {"courses": courses, "privacy": party.task.privacy, "step": 2.0**-party.task.fraction_bits}
+    rounds = min(task.rounds, MOST_ROUNDS)
+    possible = [] if courses else await party.workers.run(lambda: _possible(rounds, task.min_cohort))
+    return {
+        "courses": courses,
+        "privacy": task.privacy,
+        "step": 2.0**-task.fraction_bits,
+        "cohorts": await _cohorts(party),
+        "possible": possible,
+        "rounds": rounds,
+        "delta": _DELTA,
+        "relays": task.relays,
+    }
+
+
+async def _cohorts(party: Party) -> Cohorts:
+    found = await party.ledger.rounds(party.task.task_id, limit=_RECENT, state=RoundState.PUBLISHED)
+    sizes = [len(one.sealed_sessions) for one in found if one.sealed_sessions is not None]
+    return Cohorts(
+        least=party.task.min_cohort, most=party.task.cohort, smallest=min(sizes, default=None), recent=len(sizes)
+    )
+
+
+@lru_cache(maxsize=8)
+def _possible(rounds: int, cohort: int) -> tuple[Possible, ...]:
+    """Return what budgets would take, or nothing if the accountant is not installed."""
+    try:
+        found = [(one, float(solve_multiplier(budget=one, delta=_DELTA, rounds=rounds))) for one in _BUDGETS]
+    except AccountantMissingError:
+        return ()
+    return tuple(Possible(epsilon=one, multiplier=z, noise=math.sqrt(2) * z / cohort) for one, z in found)
 
 
 def _course(line: Line, spent: Spent) -> Course:

@@ -1,15 +1,18 @@
 """One round as the pages show it: how far it is, how long each phase took, and what it moved."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from secemb_party.evaluation import upload_bytes
-from secemb_party.ledger import Counts, RoundRecord, RoundState
+from secemb_party.ledger import Counts, Event, RoundRecord, RoundState
 from secemb_party.service import Party
 from secemb_shared.messages import RoundSpec, Sizes
+from secemb_shared.messages.spec import EVALUATE, SURVEY
 
+RESULTS = 2000  # of evaluations and surveys, the newest
 DONE, NOW, AHEAD, FAILED = "done", "now", "ahead", "failed"
+ENDED = {SURVEY: "surveyed", EVALUATE: "evaluated"}  # rounds that publish no model
 _ORDER = [
     RoundState.OPEN,
     RoundState.SEALING,
@@ -36,7 +39,12 @@ class Phase:
 
     name: str
     began_at: float
-    seconds: float | None  # None: it is still there
+    ended_at: float | None  # None: it is still there
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long it was there."""
+        return None if self.ended_at is None else max(0.0, self.ended_at - self.began_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,13 @@ class RoundFacts:
     steps: list[Step]
     received: int  # bytes of accepted messages
     sent: int
+    rmse: float | None = None  # what an evaluation found; server 0 alone learns it
+
+    @property
+    def outcome(self) -> str:
+        """Return the state in a word: a round that has ended has trained, surveyed or evaluated."""
+        done = self.record.state is RoundState.PUBLISHED
+        return ENDED.get(self.record.kind, self.record.state) if done else self.record.state
 
     @property
     def counted(self) -> int | None:
@@ -66,6 +81,22 @@ class RoundStory:
     digests: Mapping[str, bytes | None] = field(default_factory=dict)  # of the model before and after
 
 
+async def results_by_round(party: Party) -> dict[int, Event]:
+    """Return what evaluations and surveys have found, by round; a step that was repeated counts once."""
+    events = await party.ledger.recent_events("result", limit=RESULTS)
+    return {int(event.data["round"]): event for event in events}
+
+
+async def facts_of(party: Party, records: Iterable[RoundRecord]) -> list[RoundFacts]:
+    """Return the facts of several rounds, with the error that each evaluation found."""
+    results = await results_by_round(party)
+    found = [await round_facts(party, record) for record in records]
+    return [
+        replace(one, rmse=results[one.record.number].data.get("rmse")) if one.record.number in results else one
+        for one in found
+    ]
+
+
 async def round_facts(party: Party, record: RoundRecord) -> RoundFacts:
     """Return the counts and the progress of a round."""
     counts = await party.ledger.counts(record.round_id)
@@ -73,7 +104,7 @@ async def round_facts(party: Party, record: RoundRecord) -> RoundFacts:
     return RoundFacts(
         record=record,
         counts=counts,
-        steps=_steps(record, counts, party.role),
+        steps=_steps(record, counts, party),
         received=counts.keys * sizes.keys + counts.updates * upload_bytes(spec, party.role),
         sent=counts.keys * sizes.answer,
     )
@@ -85,8 +116,8 @@ async def round_story(party: Party, record: RoundRecord) -> RoundStory:
     ended = await _told(party, record, record.ended_at)
     refused = party.refusals() if record.ended_at is None else ended.get("refused")
     summed = await _told(party, record, record.reconstructed_at)
-    results = await party.ledger.recent_events("result", limit=2000)
-    result = next((one.data for one in results if one.data.get("round") == record.number), {})
+    found = (await results_by_round(party)).get(record.number)
+    result = {} if found is None else found.data
     return RoundStory(
         phases=_phases(record, party.role),
         refused=refused,
@@ -111,23 +142,37 @@ async def _told(party: Party, record: RoundRecord, at: float | None) -> Mapping[
     return told
 
 
-def _steps(record: RoundRecord, counts: Counts, role: int) -> list[Step]:
-    taking = NOW if record.state is RoundState.OPEN else DONE
-    joined = counts.admitted if role == 0 else None  # devices join at server 0
-    steps = [
-        Step("Joined", taking, joined, record.opened_at),
-        Step("Keys", taking, counts.keys),
-        Step("Updates", taking, counts.updates),
-    ]
+def _steps(record: RoundRecord, counts: Counts, party: Party) -> list[Step]:
+    steps = _session_steps(record, counts, party)
     if record.state is RoundState.ABORTED:
         return [*steps, Step("Aborted", FAILED, None, record.ended_at)]
     sealed = None if record.sealed_sessions is None else len(record.sealed_sessions)
+    last = ENDED.get(record.kind, "published").capitalize()
     return [
         *steps,
         Step("Sealed", _progress(record.state, RoundState.SEALED), sealed, record.sealed_at),
         Step("Shared", _progress(record.state, RoundState.SHARED), None, record.shared_at),
-        Step("Published", _progress(record.state, RoundState.PUBLISHED), None, record.ended_at),
+        Step(last, _progress(record.state, RoundState.PUBLISHED), None, record.ended_at),
     ]
+
+
+def _session_steps(record: RoundRecord, counts: Counts, party: Party) -> list[Step]:
+    """Return what devices do while a round is open; a step that no device has reached yet is ahead."""
+    is_open, counted_here = record.state is RoundState.OPEN, party.role == 0  # devices join at server 0
+    joined = max(counts.admitted if counted_here else 0, counts.keys)
+    joining = is_open and party.clock() < record.join_until and joined < party.task.cohort
+    expected = party.task.cohort if joining else joined
+    return [
+        Step(
+            "Joined", NOW if joining else _reached(joined), counts.admitted if counted_here else None, record.opened_at
+        ),
+        Step("Keys", _reached(counts.keys, now=is_open and counts.keys < expected), counts.keys),
+        Step("Updates", _reached(counts.updates, now=is_open and counts.updates < expected), counts.updates),
+    ]
+
+
+def _reached(count: int, *, now: bool = False) -> str:
+    return AHEAD if count == 0 else NOW if now else DONE
 
 
 def _progress(state: RoundState, step: RoundState) -> str:
@@ -147,7 +192,4 @@ def _phases(record: RoundRecord, role: int) -> list[Phase]:
         entered += [("waiting for server 0", record.shared_at)]
     known = [(name, at) for name, at in entered if at is not None]
     ends: list[float | None] = [*(at for _, at in known[1:]), record.ended_at]
-    return [
-        Phase(name, at, None if end is None else max(0.0, end - at))
-        for (name, at), end in zip(known, ends, strict=True)
-    ]
+    return [Phase(name, at, end) for (name, at), end in zip(known, ends, strict=True)]

@@ -1,0 +1,135 @@
+"""Rounds on the operator's pages: the phases that were reached, what evaluations found, and times under their heads."""
+
+import re
+import secrets
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.devices.scripted import KEYS, UPDATE, a_device
+from tests.simulation.pair import Pair, a_pair
+from tests.unit.operator_desk import Desk
+from tests.unit.test_ui_peer import read
+
+from secemb_party.ui.views.rounds import AHEAD, DONE, FAILED, NOW, round_facts
+from secemb_sdk.round.upload import survey
+from secemb_shared.messages.measures import EvaluationSums
+from secemb_shared.messages.spec import EVALUATE, SURVEY
+
+pytestmark = pytest.mark.asyncio
+
+_LATER = [("Sealed", AHEAD), ("Shared", AHEAD), ("Published", AHEAD)]
+
+
+async def steps(pair: Pair, role: int = 0) -> list[tuple[str, str]]:
+    """Return the phases of the newest round and how far each of them is."""
+    record = await pair.parties[role].ledger.last_round(pair.task.task_id)
+    assert record is not None
+    return [(one.name, one.state) for one in (await round_facts(pair.parties[role], record)).steps]
+
+
+async def test_only_the_phases_that_a_round_has_reached_are_lit() -> None:
+    async with a_pair(cohort=2) as pair:
+        await pair.step()
+        devices = [a_device(pair, number) for number in range(2)]
+        assert await steps(pair) == [("Joined", NOW), ("Keys", AHEAD), ("Updates", AHEAD), *_LATER]
+        await devices[0].join()
+        assert await steps(pair) == [("Joined", NOW), ("Keys", AHEAD), ("Updates", AHEAD), *_LATER]
+        await devices[1].join()  # the cohort is full
+        assert await steps(pair) == [("Joined", DONE), ("Keys", AHEAD), ("Updates", AHEAD), *_LATER]
+        await devices[0].put(0, KEYS)
+        assert await steps(pair) == [("Joined", DONE), ("Keys", NOW), ("Updates", AHEAD), *_LATER]
+        await devices[1].put(0, KEYS)
+        await devices[0].put(0, UPDATE)
+        assert await steps(pair) == [("Joined", DONE), ("Keys", DONE), ("Updates", NOW), *_LATER]
+        assert (await steps(pair, 1))[1:3] == [("Keys", AHEAD), ("Updates", AHEAD)], "server 1 has nothing yet"
+
+
+async def test_a_round_that_no_device_joined_has_reached_nothing() -> None:
+    async with a_pair() as pair:
+        await pair.step()
+        pair.clock.now += pair.task.upload_seconds + 1
+        await pair.finish()
+        expected = [("Joined", AHEAD), ("Keys", AHEAD), ("Updates", AHEAD), ("Aborted", FAILED)]
+        assert await steps(pair) == await steps(pair, 1) == expected
+
+
+async def finish_round(pair: Pair, sums: list[float] | None = None) -> None:
+    """Run a round of two devices; in a survey or an evaluation each uploads these sums."""
+    await pair.step()
+    for number in range(2):
+        device = a_device(pair, number, name=secrets.token_bytes(16))
+        await device.join()
+        if sums is not None:
+            device.write_sum(sums)
+        await device.take_part()
+    await pair.finish()
+
+
+def line_of(text: str, number: int, kind: str) -> str:
+    found = re.search(rf"\b{number} {kind} .*?(?: ago| now)\b", text)
+    assert found is not None, text
+    return found[0]
+
+
+async def test_an_evaluation_is_called_evaluated_and_has_its_error_at_server_0_alone() -> None:
+    async with a_pair(choose_kind=lambda number: EVALUATE if number == 1 else "train") as pair:
+        desk = Desk(pair)
+        await finish_round(pair)
+        await finish_round(pair, EvaluationSums(predictions=4.0, squared=1.0).numbers().tolist())
+        for path in ("/ui/rounds", "/ui"):
+            text = await read(desk, 0, path)
+            assert line_of(text, 1, "evaluate").startswith("1 evaluate evaluated 2 2 2 0.500 ")
+            assert line_of(text, 0, "train").startswith("0 train published 2 2 2 – ")
+            there = await read(desk, 1, path)
+            assert "RMSE" not in there
+            assert line_of(there, 1, "evaluate").startswith("1 evaluate evaluated 2 2 2 ")
+        page = await read(desk, 0, "/ui/rounds/1")
+        assert "Evaluation · evaluated" in page
+        assert "Published" not in page
+
+
+async def test_a_survey_is_called_surveyed() -> None:
+    async with a_pair(choose_kind=lambda _: SURVEY) as pair:
+        await finish_round(pair, survey(np.ones(3, np.float32)).tolist())
+        assert "0 survey surveyed" in await read(Desk(pair), 0, "/ui/rounds")
+
+
+async def test_the_times_of_a_round_stand_under_their_heads() -> None:
+    async with a_pair() as pair:
+        desk = Desk(pair)
+        await pair.step()
+        for number in range(2):
+            await a_device(pair, number).take_part()
+        pair.clock.now += 20
+        await pair.finish()
+        async with desk.logged_in(0) as browser:
+            text = (await browser.get("/ui/rounds/0")).text
+    rows = table(text, "Time of each phase")
+    assert rows[0] == ["Phase", "Began", "Ended", "Took"]
+    assert [row[0] for row in rows[1:]] == ["open", "sealing", "adding", "reconstructing", "publishing", "total"]
+    for row, after in pairwise(rows[1:-1]):
+        assert row[2] == after[1], "a phase ends when the next one begins"
+    first, last, total = rows[1], rows[-2], rows[-1]
+    assert total == ["total", first[1], last[2], "20 s"]
+    assert (first[1][:8], first[2][:8]) == ("00:16:40", "00:17:00")
+
+
+def table(text: str, label: str) -> list[list[str]]:
+    """Return the cells of the table with this label."""
+    part: Any = text.partition(f'aria-label="{label}"')[2].partition("</table>")[0]
+    rows = re.findall(r"<tr>(.*?)</tr>", part, re.DOTALL)
+    cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
+    return [[" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in row] for row in cells]
+
+
+@pytest.mark.parametrize("role", [0, 1])
+async def test_every_page_names_the_task_by_its_id_once_someone_has_logged_in(role: int) -> None:
+    async with a_pair() as pair:
+        desk = Desk(pair)
+        name = pair.task.task_id.hex()
+        for path in ("/ui", "/ui/rounds", "/ui/quality", "/ui/privacy", "/ui/peer", "/ui/model", "/ui/capacity"):
+            assert name[:16] in await read(desk, role, path)
+        async with desk.browser(role) as stranger:
+            assert name[:4] not in (await stranger.get("/ui/login")).text
