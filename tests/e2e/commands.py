@@ -72,6 +72,7 @@ _MAY_BE_EMPTY = {
     *("status.checks", "status.refusals", "demo.figures", "run compare.differences", "privacy show"),
     *("kernel.instruction_sets", "bench.threads", "wire.reads", "data fetch.faults", "data show.faults"),
     *(f"{name}.continued" for name in ("demo", "run show", "simulate")),  # a run that was continued has some
+    *(f"{name}.figures" for name in ("demo", "run continue", "run show", "simulate")),  # evaluations have some
 }
 
 

@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from secemb_tools.simulation.grid import grid
+    from secemb_tools.simulation.run import Run
     from secemb_tools.simulation.simulate import simulate
 
-__all__ = ["simulate"]
+__all__ = ["Run", "grid", "simulate"]
 
 
 def __getattr__(name: str) -> Any:
@@ -14,4 +16,12 @@ def __getattr__(name: str) -> Any:
         from secemb_tools.simulation.simulate import simulate
 
         return simulate
+    if name == "grid":
+        from secemb_tools.simulation.grid import grid
+
+        return grid
+    if name == "Run":
+        from secemb_tools.simulation.run import Run
+
+        return Run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,7 @@
 """The models that have a name. To add one, write its class in a file and register it at the end of this one.
 
-An app can register its own model: everything that takes a model's name then knows it.
+An app can register its own model: everything that takes a model's name then knows it. A class that can be imported
+needs no registration: `package.module:Class` is its name.
 """
 
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class ModelKind:
     needs_torch: bool = True
     needs_features: bool = False  # the class takes `user_features` and `item_features`
     has_dense: bool = True  # the class takes `dense_penalty`
+    instance: Model | None = field(default=None, repr=False, compare=False)  # the model itself, if it is made already
 
     def make(
         self,
@@ -50,6 +52,8 @@ class ModelKind:
         **settings: object,  # dimension, loss, penalty, person_penalty, bias_penalty, scale
     ) -> Model:
         """Return the model; a setting that is None, or that the class does not know, is left to the class."""
+        if self.instance is not None:
+            return self.instance
         if self.has_dense:
             settings["dense_penalty"] = dense_penalty
         if self.needs_features:
@@ -72,7 +76,9 @@ class ModelKind:
         return Shape(row_width=model.row_width, dense_size=model.dense_size, private_size=model.private_size)
 
 
+_TORCH = "secemb_sdk.models.torch"
 _KINDS: dict[str, ModelKind] = {}
+_OWN: dict[str, ModelKind] = {}  # by the names of their classes
 
 
 def register(kind: ModelKind) -> None:
@@ -87,14 +93,53 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> ModelKind:
-    """Return the model with this name, or raise `UnknownModelError`."""
+    """Return the model with this name, registered or `package.module:Class`, or raise `UnknownModelError`."""
+    if name not in _KINDS and name not in _OWN and ":" in name:
+        _OWN[name] = _imported(name)
     try:
-        return _KINDS[name]
+        return _KINDS.get(name) or _OWN[name]
     except KeyError:
-        raise UnknownModelError(f"unknown model {name!r}; choose one of {', '.join(names())}") from None
+        raise UnknownModelError(
+            f"unknown model {name!r}; choose one of {', '.join(names())}, or give a class as package.module:Class"
+        ) from None
 
 
-_TORCH = "secemb_sdk.models.torch"
+def name_of(model: str | Model) -> str:
+    """Return the name of a model. One that is made already is known by the name of its class in this process."""
+    if isinstance(model, str):
+        return model
+    kind = type(model)
+    name = f"{kind.__module__}:{kind.__qualname__}"
+    _OWN[name] = ModelKind(
+        name=name, title=kind.__name__, factory=name, needs_torch=_uses_torch(kind), has_dense=False, instance=model
+    )
+    return name
+
+
+def _imported(name: str) -> ModelKind:
+    try:
+        kind = resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UnknownModelError(
+            f"{name!r} cannot be imported ({error}); give package.module:Class, with its folder on PYTHONPATH"
+        ) from None
+    if not isinstance(kind, type) or not all(hasattr(kind, part) for part in ("gradients", "scores", "first_private")):
+        raise UnknownModelError(f"{name!r} is not a model; docs/sdk.md, Models, says what its class has")
+    takes = signature(kind).parameters
+    return ModelKind(
+        name=name,
+        title=kind.__name__,
+        factory=name,
+        needs_torch=_uses_torch(kind),
+        needs_features={"user_features", "item_features"} <= takes.keys(),
+        has_dense="dense_penalty" in takes,
+    )
+
+
+def _uses_torch(kind: type) -> bool:
+    """Tell whether a class computes with torch, which it has then imported."""
+    return any(base.__module__.startswith(_TORCH) for base in kind.__mro__)
+
 
 register(
     ModelKind(

@@ -27,7 +27,7 @@ from secemb_tools.operate import (
     tasks,
     tokens,
 )
-from secemb_tools.simulation import recommender
+from secemb_tools.simulation import noise, recommender
 
 
 class Renewed(TypedDict):
@@ -67,23 +67,41 @@ class Row(TypedDict):
     digest: str
     rmse: float | None
     mae: float | None
+    figures: dict[str, float]  # of the fleet, where the round was an evaluation
 
 
 class Scenario(TypedDict):
-    """The settings of a run."""
+    """The settings of a run, as `secemb simulate` names them."""
 
-    model: str
     data: str
     devices: int
     items: int
+    evaluate_every: int
+    patience: int
+    seed: int
+    model: str
+    loss: str
     rounds: int
     cohort: int
     capacity: int
-    dimension: int
-    evaluate_every: int
+    dimension: int | None
+    optimiser: str
+    schedule: str
+    rate: float
+    bias_rate: float
+    dense_rate: float
+    scale: float
+    penalty: float
+    person_penalty: float
+    bias_penalty: float
+    dense_penalty: float
+    row_pull: float
+    bias_pull: float
+    centre: float
+    fraction_bits: int
+    bound: int
     epochs: int
-    seed: int
-    rate: str | None
+    noise: noise.NoiseOptions | None
 
 
 class Stretch(TypedDict):

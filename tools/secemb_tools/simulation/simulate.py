@@ -5,6 +5,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from secemb_sdk.models import Model
+from secemb_sdk.models.registry import name_of
 from secemb_tools.datasets import RatingSet
 from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
@@ -23,7 +25,7 @@ Watcher = Callable[[Row], None]
 
 def simulate(
     *,
-    model: str = "mf",
+    model: str | Model = "mf",
     data: Path | str | RatingSet | None = None,
     devices: int | None = None,
     items: int = 3000,
@@ -49,6 +51,9 @@ def simulate(
     `dimension`, `loss`, `rate=0.02`, `penalty` or `optimiser`; those that are not given follow from the data by a rule,
     and all of them are in the run's file. With `epsilon` the run has a privacy budget, and so much noise.
 
+    `model` is a registered name, a class as `package.module:Class`, or a model that is made already; the last is known
+    in this process only, so that it takes `processes=1`.
+
     On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
     in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
     cut short.
@@ -56,8 +61,10 @@ def simulate(
     With `processes=None` a long run uses all cores; the table stays the same. A script that asks for that must guard
     its start with `if __name__ == "__main__":`, as always where Python starts processes.
     """
+    if not isinstance(model, str) and processes != 1:
+        raise ScenarioError("a model that is made already stays in this process; use processes=1, or name its class")
     world = make_world(
-        model=model,
+        model=name_of(model),
         data=Path(data) if isinstance(data, str) else data,
         devices=devices,
         items=items,
