@@ -105,8 +105,9 @@ def find(name: str) -> ModelKind:
 
 
 def name_of(model: str | Model) -> str:
-    """Return the name of a model. One that is made already is known by the name of its class in this process."""
+    """Return the name of a model. One that is made already takes the name of its class, until that is named again."""
     if isinstance(model, str):
+        _OWN.pop(model, None)
         return model
     kind = type(model)
     name = f"{kind.__module__}:{kind.__qualname__}"
