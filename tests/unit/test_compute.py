@@ -47,11 +47,12 @@ async def test_the_engine_answers_and_adds_as_the_arithmetic_does(workers: Worke
     engine: Compute = ThreadCompute(1, workers)
     bare, sessions = Evaluation.prepare(ROUND, 1, TABLE), uploads()
     prepared = await engine.prepare(ROUND, TABLE)
-    answers = await prepared.answer(keys_of(sessions))
+    accepted = await prepared.accept(keys_of(sessions))
     assert prepared.spec == ROUND
-    assert [one.message for one in answers] == bare.answer(keys_of(sessions))
-    assert [one.body_digest for one in answers] == [hashlib.sha256(one.keys).digest() for one in sessions]
-    assert [one.public_digest for one in answers] == [public_keys_digest(one.keys) for one in sessions]
+    assert [one.answer for one in accepted] == bare.answer(keys_of(sessions))
+    assert await prepared.answer(keys_of(sessions)) == bare.answer(keys_of(sessions))
+    assert [one.body_digest for one in accepted] == [hashlib.sha256(one.keys).digest() for one in sessions]
+    assert [one.public_digest for one in accepted] == [public_keys_digest(one.keys) for one in sessions]
     expected, total = Share.empty(ROUND), prepared.sum()
     bare.add(sessions, expected)
     await total.add(sessions[:2])
@@ -85,7 +86,7 @@ async def test_a_keys_message_is_decoded_once(workers: Workers, monkeypatch: pyt
 
     monkeypatch.setattr("secemb_party.evaluation.decode_keys", count)
     sessions = uploads()
-    await (await ThreadCompute(1, workers).prepare(ROUND, TABLE)).answer(keys_of(sessions))
+    await (await ThreadCompute(1, workers).prepare(ROUND, TABLE)).accept(keys_of(sessions))
     assert decoded == [one.session_id for one in sessions]
 
 

@@ -85,7 +85,7 @@ class Membership:
         return Device.open_blocking(home=home, servers=self.servers, task=self.task, token=self.token)
 
 
-class Joined(TypedDict):
+class NewDevice(TypedDict):
     """A new device."""
 
     home: str
@@ -96,7 +96,7 @@ class Joined(TypedDict):
     bytes_per_round: int
 
 
-def join_task(home: Path, membership: Membership, ratings: OwnRatings | None) -> Joined:
+def join_task(home: Path, membership: Membership, ratings: OwnRatings | None) -> NewDevice:
     """Create the device and return what a round will cost it."""
     if (home / FILE).exists():
         raise OperationError(f"{home} is already a device; use `secemb device once`, or choose another directory")

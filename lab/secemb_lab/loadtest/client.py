@@ -58,7 +58,7 @@ _LONGEST_PAUSE = 0.3
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Joined:
+class JoinedSession:
     """A session that has joined a round; `relay` is server 1's key if the task has one."""
 
     session: DeviceSession
@@ -67,7 +67,7 @@ class Joined:
     attempts: int
 
 
-async def join(client: httpx.AsyncClient, pair: Pair) -> Joined:
+async def join(client: httpx.AsyncClient, pair: Pair) -> JoinedSession:
     """Ask until a round accepts the device."""
     session_id, task = secrets.token_bytes(16), pair.task
     url = f"{pair.servers[0].url}/v1/tasks/{task.task_id.hex()}/join"
@@ -77,13 +77,13 @@ async def join(client: httpx.AsyncClient, pair: Pair) -> Joined:
             found = answer.json()
             relay = RelayKey.read(task, urlsafe_b64decode(found["relay"])) if task.relays else None
             session = _open(RoundSpec.decode(found["round"].encode(), task), session_id)
-            return Joined(session, found["ticket"], relay, attempt)
+            return JoinedSession(session, found["ticket"], relay, attempt)
         await _pause(answer)
     raise TimeoutError("no round accepted the device")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Delivery:
     """A server's answer, and the bytes of all bodies that it took; a full server makes devices repeat themselves."""
 
     content: bytes
@@ -102,7 +102,7 @@ def headers_of(ticket: str, mac: bytes = b"") -> dict[str, str]:
     return headers | ({"secemb-proof": mac.hex()} if mac else {})
 
 
-async def send(client: httpx.AsyncClient, pair: Pair, joined: Joined, message: Sending) -> Answer:
+async def send(client: httpx.AsyncClient, pair: Pair, joined: JoinedSession, message: Sending) -> Delivery:
     """Send a message until it is accepted."""
     session = joined.session
     path = path_of(session.round, session.session_id, message.name)
@@ -112,7 +112,7 @@ async def send(client: httpx.AsyncClient, pair: Pair, joined: Joined, message: S
         answer = await client.put(pair.servers[message.server].url + path, content=message.body, headers=headers)
         sent, received = sent + len(message.body), received + len(answer.content)
         if answer.status_code != 429:
-            return Answer(answer.raise_for_status().content, sent, received)
+            return Delivery(answer.raise_for_status().content, sent, received)
         await _pause(answer)
     raise TimeoutError("the server stayed full")
 

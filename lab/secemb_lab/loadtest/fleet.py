@@ -8,7 +8,7 @@ from time import perf_counter, process_time
 
 import httpx
 
-from secemb_lab.loadtest.client import Joined, Sending, join, keys_of, send, update_of
+from secemb_lab.loadtest.client import JoinedSession, Sending, join, keys_of, send, update_of
 from secemb_tools.local import Pair
 
 _TRIES = 3000
@@ -67,7 +67,7 @@ async def _one_session(client: httpx.AsyncClient, pair: Pair, fleet: Fleet) -> N
 async def _send_all(
     client: httpx.AsyncClient,
     pair: Pair,
-    joined: Joined,
+    joined: JoinedSession,
     messages: list[Sending],
     fleet: Fleet,
     seconds: list[float],

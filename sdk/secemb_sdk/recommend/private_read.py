@@ -15,7 +15,7 @@ import numpy as np
 from secemb_sdk.errors import UnavailableError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.models.interface import Floats
-from secemb_sdk.round.join import ask_place, decode_round
+from secemb_sdk.round.join import ask_permission, decode_round
 from secemb_sdk.round.route import Joined, carry
 from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages, SeededBytes, session_id_of
 from secemb_sdk.steps import Steps, work
@@ -90,7 +90,7 @@ def _read_all(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsR
     while items.size:
         chunk, rest = items[: task.capacity], items[task.capacity :]
         seed = context.random_bytes(SESSION_SEED_BYTES)
-        place = yield from ask_place(exchange, session_id_of(seed), "read")
+        place = yield from ask_permission(exchange, session_id_of(seed), "read")
         joined = Joined(round=decode_round(place.round, task), ticket=place.ticket)
         if read.round is not None and read.round.model_version != joined.round.model_version:
             return None

@@ -36,7 +36,7 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Permission:
     """Server 0's permission to take part in a round or to read in it, as it shows them."""
 
     round: str  # canonical form, not yet decoded
@@ -121,7 +121,7 @@ def takes_part(task: TaskSpec, round_: bytes, seed: bytes) -> bool:
     return int.from_bytes(tossed, "little") < decimal(task.privacy.sampling_rate) * 2.0**64
 
 
-def ask_place(exchange: Exchange, session_id: bytes, purpose: Purpose) -> Steps[Place]:
+def ask_permission(exchange: Exchange, session_id: bytes, purpose: Purpose) -> Steps[Permission]:
     """Ask server 0 for a place in a round: to take part, or to read."""
     (answer,) = yield from exchange.ask(_ask_server0(exchange.context, session_id, purpose))
     if answer.status != _GRANTED:
@@ -129,7 +129,7 @@ def ask_place(exchange: Exchange, session_id: bytes, purpose: Purpose) -> Steps[
     found = _read(0, answer)
     _heed_deadline(exchange, answer, found)
     relay = found.get("relay")
-    return Place(
+    return Permission(
         round=_text(found, "round"),
         ticket=_text(found, "ticket", most=_LONGEST_TICKET),
         relay=relay if isinstance(relay, str) else None,

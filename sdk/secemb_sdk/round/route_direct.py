@@ -9,7 +9,7 @@ from secemb_sdk.exchange import json_object
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.records import Ticket, Written
 from secemb_sdk.round.dense import ask_server1
-from secemb_sdk.round.join import BETWEEN_ROUNDS, announced_round, ask_place, decode_round, find_round
+from secemb_sdk.round.join import BETWEEN_ROUNDS, announced_round, ask_permission, decode_round, find_round
 from secemb_sdk.round.route import Answers, Joined, Route, carry
 from secemb_sdk.round.session import DeviceSession, session_id_of
 from secemb_sdk.steps import Answer, Request, Steps
@@ -24,7 +24,7 @@ class DirectRoute(Route):
     def join(self, seed: bytes) -> Steps[Joined]:
         """Take a place in the round that both servers announce."""
         announced: str | None = yield from find_round(self._exchange, self._task, seed, server=1)
-        place = yield from ask_place(self._exchange, session_id_of(seed), "join")
+        place = yield from ask_permission(self._exchange, session_id_of(seed), "join")
         if announced != place.round:
             # Server 0 may have opened the next round between the two requests; then server 1 knows it by now.
             announced = yield from announced_round(self._exchange, server=1)

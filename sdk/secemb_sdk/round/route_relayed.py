@@ -9,7 +9,7 @@ from secemb_sdk.errors import OutdatedKeyError, PinError, UnavailableError
 from secemb_sdk.exchange import Accept, Exchange, json_object
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.records import Ticket, Written
-from secemb_sdk.round.join import ask_place, decode_round, find_round
+from secemb_sdk.round.join import ask_permission, decode_round, find_round
 from secemb_sdk.round.route import Answers, Joined, Route, carry
 from secemb_sdk.round.session import DeviceSession, session_id_of
 from secemb_sdk.steps import Answer, Request, Steps, work
@@ -103,7 +103,7 @@ class RelayedRoute(Route):
         if self._task.privacy is not None:
             yield from find_round(self._exchange, self._task, seed, server=0)
         yield from self._keys.expect()
-        place = yield from ask_place(self._exchange, session_id_of(seed), "join")
+        place = yield from ask_permission(self._exchange, session_id_of(seed), "join")
         round_ = decode_round(place.round, self._task)
         if place.relay is None:
             announcement = yield from self._keys.fetch_announcement()

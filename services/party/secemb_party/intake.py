@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from secemb_party.compute import Answer, PreparedRound
+from secemb_party.compute import Accepted, PreparedRound
 from secemb_party.errors import RoundClosedError, SessionConflictError, TicketExpiredError, UnknownSessionError
 from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
 from secemb_party.ledger import Stored, Upload
@@ -52,15 +52,15 @@ class Intake:
             prepared = await self._prepared(claim.round_id)
 
             async def take(body: bytes) -> bytes:
-                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
-                upload = _keys_upload(claim, body, answer)
+                [accepted] = await prepared.accept([KeysMessage(claim.session_id, body)])
+                upload = _keys_upload(claim, body, accepted)
                 admitted = self._role == 0  # server 0 knows who has joined
                 stored = await self._ledger.put_keys(
                     upload, self._clock(), require_admission=admitted, limit=self._task.cohort
                 )
                 self._count("keys", transport, stored)
                 self._macs.remember(upload)
-                return answer.message
+                return accepted.answer
 
             yield Place(prepared.spec, self._sizes.keys, take)
 
@@ -76,7 +76,7 @@ class Intake:
 
             async def take(body: bytes) -> bytes:
                 [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
-                return answer.message
+                return answer
 
             yield Place(prepared.spec, self._sizes.keys, take)
 
@@ -107,12 +107,12 @@ class Intake:
             self._metrics.session(phase, transport=transport)
 
 
-def _keys_upload(claim: Claim, body: bytes, answer: Answer) -> Upload:
+def _keys_upload(claim: Claim, body: bytes, accepted: Accepted) -> Upload:
     return Upload(
         round_id=claim.round_id,
         session_id=claim.session_id,
-        body_digest=answer.body_digest,
-        public_digest=answer.public_digest,
+        body_digest=accepted.body_digest,
+        public_digest=accepted.public_digest,
         body=body,
     )
 

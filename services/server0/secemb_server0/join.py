@@ -71,7 +71,7 @@ _LONGEST = 60  # seconds until a device should try again
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinTicket:
     """A device takes part."""
 
     round: str  # canonical form of the round
@@ -80,7 +80,7 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadTicket:
     """A device may read rows."""
 
     round: str  # canonical form of the round whose model is read
@@ -101,7 +101,7 @@ class TicketIssuer:
     def __init__(self, party: Party, leader: Leader, key: Ed25519PrivateKey, *, open_enrolment: bool) -> None:
         self._party, self._leader, self._key, self._open = party, leader, key, open_enrolment
 
-    async def join(self, token: str | None, session_id: bytes) -> Joined | NotNow:
+    async def join(self, token: str | None, session_id: bytes) -> JoinTicket | NotNow:
         """Give a device its ticket: one session per device and round; the same session gets the same ticket again."""
         device = await self._device(token, session_id)
         record, now = self._leader.announced, self._party.clock()
@@ -114,23 +114,23 @@ class TicketIssuer:
         )
         return self._answer(admission, record, session_id, now)
 
-    async def read(self, token: str | None, session_id: bytes) -> Reading | NotNow:
+    async def read(self, token: str | None, session_id: bytes) -> ReadTicket | NotNow:
         """Give a device a ticket to read in the latest round that server 1 knows too, open or not; store nothing."""
         await self._device(token, session_id)
         announced, until = self._leader.announced, math.ceil(self._party.clock() + READ_SECONDS)
         for record in await self._party.ledger.rounds(self._party.task.task_id, limit=2):
             if record.state is not RoundState.OPEN or (announced and announced.round_id == record.round_id):
                 ticket = issue_ticket(self._key, record.round_id, session_id, until, domain=READ_DOMAIN)
-                return Reading(record.spec.decode(), ticket, until)
+                return ReadTicket(record.spec.decode(), ticket, until)
         return NotNow(1)
 
-    def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, now: float) -> Joined | NotNow:
+    def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, now: float) -> JoinTicket | NotNow:
         match admission:
             case Admission.ADMITTED | Admission.ALREADY:
                 expires = math.ceil(record.upload_until)
                 ticket = issue_ticket(self._key, record.round_id, session_id, expires)
                 self._party.intake.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
-                return Joined(record.spec.decode(), ticket, record.upload_until)
+                return JoinTicket(record.spec.decode(), ticket, record.upload_until)
             case Admission.SESSION_TAKEN:
                 raise SessionConflictError("this session id is in use; draw a new one")
             case _:

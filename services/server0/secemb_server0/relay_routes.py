@@ -8,7 +8,6 @@ from starlette.responses import JSONResponse, Response
 from secemb_party.errors import OutdatedRelayKeyError, RelayRefusedError
 from secemb_party.http.problems import PROBLEMS, UNAVAILABLE, problem_for, problem_response, problem_responses
 from secemb_party.http.requests import (
-    BINARY,
     RoundHex,
     SessionHex,
     describe_binary,
@@ -21,6 +20,7 @@ from secemb_party.http.session_routes import (
     WITH_TICKET,
     WITH_TICKET_AND_MAC,
     Notify,
+    answer_keys,
     session_router,
 )
 from secemb_party.metrics import Metrics
@@ -67,11 +67,9 @@ def relayed_routes(
     async def relayed_keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take RELAYED_KEYS, pass server 1's part on and return RELAYED_ANSWER when both hold the keys."""
         try:
-            async with sessions.reserve_keys(read_claim(request, round, session)) as place:
-                answer = await place.take(await read_exactly(request, place.length, body_seconds))
+            return await answer_keys(sessions.reserve_keys(read_claim(request, round, session)), request, body_seconds)
         except RelayRefusedError as error:
             return refuse(error)
-        return Response(answer, media_type=BINARY)
 
     @router.put(
         "/relayed-update",

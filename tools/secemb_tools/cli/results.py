@@ -179,14 +179,14 @@ class Demo(Run):
 Outcome = device.ContributedFacts | device.PostponedFacts
 
 RESULTS: dict[str, Any] = {
-    "check": finding.Report,
+    "check": finding.CheckReport,
     "config show": list[settings.SettingRow],
     "data fetch": Fetched,
     "data show": summary.DatasetSummary,
     "data split": splits.SplitSummary,
     "demo": Demo,
     "dev": connection.Facts,
-    "device join": device.Joined,
+    "device join": device.NewDevice,
     "device loop": Outcome,  # one per line
     "device once": Outcome,
     "device recommend": list[Recommendation],

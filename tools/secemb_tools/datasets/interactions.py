@@ -9,7 +9,7 @@ import polars as pl
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets.columns import FIX, Columns
-from secemb_tools.datasets.junk import SHARE, Fault, Report, find_faults
+from secemb_tools.datasets.junk import SHARE, Fault, ReadReport, find_faults
 from secemb_tools.datasets.ratings import KINDS, Features, RatingSet
 from secemb_tools.datasets.table_file import LONG, OPEN, SHORT, Table
 
@@ -85,7 +85,7 @@ def collect(
         or bool(values.size > 1 and values.min() == values.max()),
         catalogue=_catalogue(frame, item_ids, items),
         user_ids=user_ids,
-        report=Report(
+        report=ReadReport(
             lines=lines,
             faults=faults,
             duplicates=frame.height - once.height,

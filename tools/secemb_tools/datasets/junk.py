@@ -53,7 +53,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReadReport:
     """What was read of a rating set and what was not."""
 
     lines: int = 0  # of the files with the ratings

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets.junk import Report
+from secemb_tools.datasets.junk import ReadReport
 from secemb_tools.errors import DatasetError
 
 Features = npt.NDArray[np.uint8]
@@ -38,7 +38,7 @@ class RatingSet:
     kind: str | None = None  # ML100K or ML1M, by files and counts; kept by a part of the set
     catalogue: Catalogue = field(default_factory=Catalogue)
     user_ids: tuple[str, ...] = ()  # external ids by row; empty: a row is its own id
-    report: Report = field(default_factory=Report)
+    report: ReadReport = field(default_factory=ReadReport)
 
     @property
     def person_count(self) -> int:

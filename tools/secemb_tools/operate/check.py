@@ -33,7 +33,7 @@ from secemb_shared.messages.spec import TRAIN
 from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
-from secemb_tools.operate.finding import Finding, Report, fail, ok, warn
+from secemb_tools.operate.finding import CheckReport, Finding, fail, ok, warn
 from secemb_tools.operate.peer_check import check_peer
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at
@@ -51,7 +51,7 @@ async def report(path: Path, *, offline: bool, as_json: bool) -> bool:
             console.print(finding.line())
     sound = all(finding.status != "fail" for finding in found)
     if as_json:
-        show_json(asdict(Report(sound, found)))
+        show_json(asdict(CheckReport(sound, found)))
     return sound
 
 

@@ -25,7 +25,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """All findings; `ok` unless one of them keeps the server from running."""
 
     ok: bool

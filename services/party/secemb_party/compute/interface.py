@@ -16,10 +16,10 @@ from secemb_shared.reading import Rows
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer:
-    """The ANSWER to a KEYS message, and the digests of that message."""
+class Accepted:
+    """The ANSWER to a KEYS message that is to be stored, and the digests of that message."""
 
-    message: bytes
+    answer: bytes
     body_digest: bytes  # SHA-256 of the whole KEYS message
     public_digest: bytes  # SHA-256 of its public part, which both servers must have received alike
 
@@ -41,8 +41,11 @@ class PreparedRound(Protocol):
     def spec(self) -> RoundSpec:
         """Return the round's specification."""
 
-    async def answer(self, batch: Sequence[KeysMessage]) -> list[Answer]:
-        """Answer a batch of keys, in order. A message that does not fit the round refuses its whole batch."""
+    async def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
+        """Return the ANSWER to each KEYS message. One that does not fit the round refuses its whole batch."""
+
+    async def accept(self, batch: Sequence[KeysMessage]) -> list[Accepted]:
+        """Answer a batch of keys that are to be stored, in order; the digests come with the answers."""
 
     def sum(self) -> RoundSum:
         """Start a sum over no session."""

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TypeVar
 
-from secemb_party.compute.interface import Answer
+from secemb_party.compute.interface import Accepted
 from secemb_party.errors import BusyError
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, blur
 from secemb_shared.dpf import Backend
@@ -103,14 +103,18 @@ class ThreadRound:
         """Return the round's specification."""
         return self.evaluation.round
 
-    async def answer(self, batch: Sequence[KeysMessage]) -> list[Answer]:
+    async def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
         """Answer a batch of keys, in order."""
-        return await self._compute.run("answer", lambda: self._answer(batch))
+        return await self._compute.run("answer", partial(self.evaluation.answer, batch))
 
-    def _answer(self, batch: Sequence[KeysMessage]) -> list[Answer]:
+    async def accept(self, batch: Sequence[KeysMessage]) -> list[Accepted]:
+        """Answer a batch of keys, in order, and return their digests too."""
+        return await self._compute.run("answer", partial(self._accept, batch))
+
+    def _accept(self, batch: Sequence[KeysMessage]) -> list[Accepted]:
         answers = self.evaluation.answer(batch)
         return [
-            Answer(answer, hashlib.sha256(keys.body).digest(), public_keys_digest(keys.body))
+            Accepted(answer, hashlib.sha256(keys.body).digest(), public_keys_digest(keys.body))
             for answer, keys in zip(answers, batch, strict=True)
         ]
 

@@ -1,6 +1,7 @@
 """The requests that are nearly all of the traffic: a session's keys and update, and reads."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -31,6 +32,7 @@ from secemb_party.http.requests import (
     read_mac,
 )
 from secemb_party.http.security import TICKET, needs
+from secemb_party.intake import Place
 from secemb_party.service import Party
 from secemb_party.upload_macs import Sent
 from secemb_shared.errors import LengthError, MacError
@@ -83,9 +85,7 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     )
     async def keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's KEYS and return its ANSWER; the same bytes may come again, others get 409."""
-        async with party.intake.reserve_keys(read_claim(request, round, session)) as place:
-            answer = await place.take(await read_exactly(request, place.length, body_seconds))
-        return Response(answer, media_type=BINARY)
+        return await answer_keys(party.intake.reserve_keys(read_claim(request, round, session)), request, body_seconds)
 
     @router.put(
         "/update",
@@ -111,8 +111,15 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     )
     async def rows(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Return the ANSWER to a KEYS message and keep nothing; it takes a read ticket."""
-        async with party.intake.reserve_rows(read_claim(request, round, session)) as place:
-            answer = await place.take(await read_exactly(request, place.length, body_seconds))
-        return Response(answer, media_type=BINARY)
+        return await answer_keys(party.intake.reserve_rows(read_claim(request, round, session)), request, body_seconds)
 
     return router
+
+
+async def answer_keys(
+    reserved: AbstractAsyncContextManager[Place[bytes, bytes]], request: Request, body_seconds: float
+) -> Response:
+    """Read a message of keys into its place and return the answer to it."""
+    async with reserved as place:
+        answer = await place.take(await read_exactly(request, place.length, body_seconds))
+    return Response(answer, media_type=BINARY)

@@ -149,8 +149,9 @@ class Ledger:
 
         Digests stay. This is many small transactions: one that is cut short leaves the rest to the next call.
         """
-        ended = await self._long_ended(ended_before=ended_before, keep_last_rounds=keep_last_rounds)
-        return sum([await self.bodies.drop(one) for one in await self.bodies.rounds() if one in ended])
+        held = await self.bodies.rounds()
+        ended = await self._long_ended(held, ended_before=ended_before, keep_last_rounds=keep_last_rounds)
+        return sum([await self.bodies.drop(one) for one in ended])
 
 
 async def _open_database(url: str, *, create: bool) -> Database:

@@ -1,7 +1,7 @@
 """Rounds, their states, and the one way they move from state to state."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -43,7 +43,9 @@ _RANKED = (
     .subquery()
 )
 _LONG_ENDED = select(_RANKED.c.round_id).where(
-    _RANKED.c.place > bindparam("kept"), _RANKED.c.ended_at < bindparam("before")
+    _RANKED.c.round_id.in_(bindparam("rounds", expanding=True)),
+    _RANKED.c.place > bindparam("kept"),
+    _RANKED.c.ended_at < bindparam("before"),
 )
 _COMPLETE = select(sessions.c.session_id).where(
     sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
@@ -74,12 +76,15 @@ def last_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
     return _first(tx, _LAST, {"task": task_id})
 
 
-def long_ended(tx: Connection, *, ended_before: float | None, keep_last_rounds: int) -> set[bytes]:
-    """Return the rounds that have ended, except the last few ended ones of each task."""
+def long_ended(
+    tx: Connection, round_ids: Sequence[bytes], *, ended_before: float | None, keep_last_rounds: int
+) -> list[bytes]:
+    """Return those of these rounds that have ended and are not among the last few ended ones of their task."""
     if keep_last_rounds < 0:
         raise LedgerFormatError("the number of rounds to keep cannot be negative")
     before = math.inf if ended_before is None else ended_before
-    return set(tx.execute(_LONG_ENDED, {"kept": keep_last_rounds, "before": before}).scalars())
+    wanted = {"rounds": list(round_ids), "kept": keep_last_rounds, "before": before}
+    return list(tx.execute(_LONG_ENDED, wanted).scalars())
 
 
 def rounds(
