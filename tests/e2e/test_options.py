@@ -65,9 +65,18 @@ def test_a_run_is_compared_saved_and_named_as_asked(place: Place) -> None:
         ("--rounds", 7, "rounds", 7),
         ("--join-seconds", 5, "join_seconds", 5),
         ("--upload-seconds", 70, "upload_seconds", 70),
-        ("--optimiser", "sgd", "optimiser", "sgd, rows 0.025, dense 0.001"),
-        ("--row-rate", "0.5", "optimiser", "adam, rows 0.5, dense 0.001"),
-        ("--dense-rate", "0.5", "optimiser", "adam, rows 0.025, dense 0.5"),
+        ("--optimiser", "sgd", "optimiser", "sgd, rows 0.02, biases 0.1, dense 0.001"),
+        ("--row-rate", "0.5", "optimiser", "adam, rows 0.5, biases 0.1, dense 0.001"),
+        ("--row-rate", "1e-3", "optimiser", "adam, rows 0.001, biases 0.1, dense 0.001"),
+        ("--bias-rate", "0.5", "optimiser", "adam, rows 0.02, biases 0.5, dense 0.001"),
+        ("--dense-rate", "0.5", "optimiser", "adam, rows 0.02, biases 0.1, dense 0.5"),
+        ("--loss", "bpr", "loss", "bpr"),
+        ("--loss", "softmax", "optimiser", "adam, rows 0.02, biases 0.02, dense 0.001"),
+        ("--schedule", "constant", "schedule", "constant"),
+        ("--row-decay", "0.25", "decay", "rows 0.25, biases 0"),
+        ("--bias-decay", "0.25", "decay", "rows 0, biases 0.25"),
+        ("--people", 1000, "decay", "rows 0.02, biases 0.008"),
+        ("--centre", "3.5", "centre", "3.5"),
         ("--dense-size", 3, "dense_size", 3),
         ("--seed", 5, "seed", 5),
         ("--initial-scale", "0.5", "initial_scale", "0.5"),
@@ -84,9 +93,25 @@ def test_every_option_of_a_task_is_in_the_task(
     assert json_of("task show", out / "server1" / "task.json")[member] == expected
 
 
+@pytest.mark.parametrize(
+    ("words", "rounds", "decay"),
+    [
+        ((), 100, "rows 0, biases 0"),
+        (("--people", 10), 30, "rows 2, biases 0.8"),
+        (("--people", 1001), 1252, "rows 0.01998001998, biases 0.007992007992"),  # 5,005 sessions, four in a round
+        (("--people", 1001, "--rounds", 7, "--row-decay", 0), 7, "rows 0, biases 0.007992007992"),
+        (("--people", 1001, "--loss", "bpr"), 1252, "rows 0, biases 0"),
+    ],
+)
+def test_rounds_and_decays_follow_from_the_fleet(words: Words, rounds: int, decay: str, place: Place) -> None:
+    made = json_of("task create", "--out", place.new(), *TASK, *words)
+    assert (made["rounds"], made["decay"]) == (rounds, decay)
+
+
 def test_a_task_that_loses_more_items_needs_fewer_slots(place: Place) -> None:
     careful, careless = (
-        json_of("task create", "--out", place.new(), *TASK, "--items", 400, "--loss", loss) for loss in ("1e-9", "0.1")
+        json_of("task create", "--out", place.new(), *TASK, "--items", 400, "--placement-loss", loss)
+        for loss in ("1e-9", "0.1")
     )
     assert careful["loss_bound"] <= 1e-9 < careless["loss_bound"] <= 0.1
     assert careful["slots"] > careless["slots"]
@@ -119,7 +144,7 @@ def test_a_plan_counts_the_dense_part_the_ring_and_the_loss() -> None:
     dense = json_of("plan", *PLAN, "--dense-size", 1000)
     assert dense["bytes_down_per_device"] - base["bytes_down_per_device"] == 4000
     assert json_of("plan", *PLAN, "--ring-bits", 64)["bytes_up_per_device"] > base["bytes_up_per_device"]
-    assert json_of("plan", *PLAN, "--loss", 0.1)["slots"] < base["slots"]
+    assert json_of("plan", *PLAN, "--placement-loss", 0.1)["slots"] < base["slots"]
 
 
 def test_addresses_of_a_server_are_in_its_settings(place: Place) -> None:

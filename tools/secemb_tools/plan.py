@@ -32,7 +32,7 @@ class PlanInput:
     dense_size: int
     cohort: int
     fleet: int
-    loss: float
+    placement_loss: float
     ring_bits: int
 
     @classmethod
@@ -75,7 +75,11 @@ class Cost(TypedDict):
 def cost(given: PlanInput, *, seconds: float) -> Cost:
     """Return the figures; those with `seconds` in their names hold for this machine."""
     planned = plan(
-        items=given.items, capacity=given.capacity, row_width=given.width, ring_bits=given.ring_bits, loss=given.loss
+        items=given.items,
+        capacity=given.capacity,
+        row_width=given.width,
+        ring_bits=given.ring_bits,
+        loss=given.placement_loss,
     )
     task = _task(given, planned.geometry)
     sizes, whole = Sizes.of(task), 4 * (given.items * given.width + given.dense_size)

@@ -1,13 +1,19 @@
 """The one builder of task specifications: `secemb task create`, plans, simulations and measurements all use it."""
 
+import math
 from typing import Any
 
 from secemb_shared.layout import DEFAULT_LOSS, Geometry, plan
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
-from secemb_shared.messages.spec import SMALLEST_COHORT
+from secemb_shared.messages.spec import SMALLEST_COHORT, SQUARED
 
 RING_BITS = 32
+SESSIONS = 5  # of a person in a task: rounds beyond that gain little
+_FEWEST_ROUNDS = 30
+# What each item's vector and bias are pulled by, as if so many ratings of the whole fleet said "nothing special".
+_PULLS, _NO_PULLS = (10.0, 4.0), (0.0, 0.0)
+_BIAS_RATE, _RANKING_BIAS_RATE = 0.1, 0.02
 
 
 def build_task(
@@ -51,6 +57,26 @@ def as_decimal(number: float) -> str:
     text = text.rstrip("0").rstrip(".")
     decimal(text)
     return text
+
+
+def default_rounds(people: int, cohort: int) -> int:
+    """Return how many training rounds a fleet needs: about five sessions of each person."""
+    return max(_FEWEST_ROUNDS, math.ceil(SESSIONS * people / cohort))
+
+
+def default_pulls(loss: str) -> tuple[float, float]:
+    """Return the pulls of an item's vector and bias: a loss of ratings needs them, one of choices does not."""
+    return _PULLS if loss == SQUARED else _NO_PULLS
+
+
+def default_bias_rate(loss: str) -> float:
+    """Return the learning rate of an item's bias."""
+    return _BIAS_RATE if loss == SQUARED else _RANKING_BIAS_RATE
+
+
+def decay_of(pull: float, people: int) -> float:
+    """Return the decay of each step that amounts to a pull, in a fleet of so many people."""
+    return 2 * pull / max(1, people)
 
 
 def direct_geometry(items: int, capacity: int) -> Geometry:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -20,6 +20,11 @@ TransportOption = Annotated[
     Transport,
     typer.Option("--transport", help="relayed: devices call server 0 only, half the bytes; direct: both servers."),
 ]
+
+# The words of a task's training.
+Loss = Literal["squared", "bpr", "softmax"]
+Optimiser = Literal["adam", "momentum", "sgd"]
+Schedule = Literal["constant", "cosine"]
 
 RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of kept runs.")]
 RUNS = Path("build/runs")

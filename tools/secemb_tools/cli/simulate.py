@@ -14,7 +14,10 @@ from secemb_tools.cli.options import (
     CatalogueFile,
     ColumnNames,
     JunkShare,
+    Loss,
+    Optimiser,
     RunsFolder,
+    Schedule,
     TransportOption,
     refusals,
 )
@@ -33,10 +36,6 @@ Rounds = Annotated[
 Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue.")]
 Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]
 
-
-Loss = Literal["squared", "bpr", "softmax"]
-Optimiser = Literal["adam", "momentum", "sgd"]
-Schedule = Literal["constant", "cosine"]
 Unit = Literal["user", "record"]
 
 

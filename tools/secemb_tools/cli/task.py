@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import AsJson, refusals
+from secemb_tools.cli.options import AsJson, Loss, Optimiser, Schedule, refusals
 from secemb_tools.errors import OperationError
 
 app = typer.Typer(help="The task: what is trained, in a file that both servers hold.", no_args_is_help=True)
@@ -29,20 +29,44 @@ def create(
     ] = None,
     name: Annotated[str, typer.Option(help="A name to recognise the task by.")] = "task",
     layout: Annotated[str, typer.Option(help="binned, or direct as in the paper.")] = "binned",
-    loss: Annotated[
+    placement_loss: Annotated[
         float, typer.Option(help="Binned: the probability that a device with m' items must leave one out.")
     ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
     fraction_bits: Annotated[int, typer.Option(min=0, help="Bits after the binary point.")] = 16,
-    rounds: Annotated[int, typer.Option(min=1, help="Number of rounds.")] = 100,
+    people: Annotated[
+        int | None, typer.Option(min=1, help="People expected in the fleet; decays and rounds follow from it.")
+    ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Training rounds; default: five sessions for each of --people, at least 30; without it 100."
+        ),
+    ] = None,
     join_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts new sessions.")] = 60,
     upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
-    optimiser: Annotated[str, typer.Option(help="adam or sgd.")] = "adam",
-    row_rate: Annotated[str, typer.Option(help="Learning rate of the rows.")] = "0.025",
-    dense_rate: Annotated[str, typer.Option(help="Learning rate of the dense part.")] = "0.001",
+    loss: Annotated[Loss, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = "squared",
+    optimiser: Annotated[Optimiser, typer.Option(help="How the sum moves the model.")] = "adam",
+    schedule: Annotated[Schedule, typer.Option(help="Of the rates over the rounds.")] = "cosine",
+    row_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = 0.02,
+    bias_rate: Annotated[
+        float | None,
+        typer.Option(min=0, help="Learning rate of the biases in rows; default: 0.1, or 0.02 for choices."),
+    ] = None,
+    dense_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the dense part.")] = 0.001,
+    row_decay: Annotated[
+        float | None, typer.Option(min=0, help="Decay of the vectors in rows; default: 20 / --people, or 0.")
+    ] = None,
+    bias_decay: Annotated[
+        float | None,
+        typer.Option(min=0, help="Decay of the biases towards --centre; default: 8 / --people, or 0."),
+    ] = None,
     dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights; not secret.")] = 0,
-    initial_scale: Annotated[str, typer.Option(help="Standard deviation of the initial weights.")] = "0.01",
+    initial_scale: Annotated[float, typer.Option(min=0, help="Standard deviation of the initial weights.")] = 0.05,
+    centre: Annotated[
+        float, typer.Option(min=0, help="First value of every bias, such as the mean rating that a survey has found.")
+    ] = 0.0,
     server1: Annotated[
         Path | None, typer.Option(help="Server 1's pair file: allows devices to send everything through server 0.")
     ] = None,
@@ -74,20 +98,27 @@ def create(
             dense_size=dense_size,
             capacity=capacity,
             layout=layout,
-            loss=loss,
+            placement_loss=placement_loss,
             ring_bits=ring_bits,
             fraction_bits=fraction_bits,
             clip=clip,
             cohort=cohort,
             min_cohort=min_cohort,
+            people=people,
             rounds=rounds,
             join_seconds=join_seconds,
             upload_seconds=upload_seconds,
+            loss=loss,
             optimiser=optimiser,
+            schedule=schedule,
             row_rate=row_rate,
+            bias_rate=bias_rate,
             dense_rate=dense_rate,
+            row_decay=row_decay,
+            bias_decay=bias_decay,
             seed=seed,
             initial_scale=initial_scale,
+            centre=centre,
             relay_key=relay_key_of(server1) if server1 is not None else "",
             privacy=privacy,
         )
@@ -115,7 +146,9 @@ def plan(
     dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
     cohort: Annotated[int, typer.Option(min=2, help="Devices in a round.")] = 100,
     fleet: Annotated[int, typer.Option(min=2, help="Devices in all.")] = 10_000,
-    loss: Annotated[float, typer.Option(help="The probability that a device with m' items must leave one out.")] = 1e-6,
+    placement_loss: Annotated[
+        float, typer.Option(help="The probability that a device with m' items must leave one out.")
+    ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
     seconds: Annotated[float, typer.Option(min=0.05, help="How long to measure this machine's kernel.")] = 1.0,
     json: AsJson = False,
@@ -132,7 +165,7 @@ def plan(
             dense_size=dense_size,
             cohort=cohort,
             fleet=fleet,
-            loss=loss,
+            placement_loss=placement_loss,
             ring_bits=ring_bits,
         )
         with output.busy("measuring this machine's kernel"):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -16,14 +17,24 @@ from secemb_shared.catalogue import digest_of
 from secemb_shared.layout import DEFAULT_LOSS, Geometry, loss_bound
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.spec import SQUARED
 from secemb_shared.ring import Ring
 from secemb_tools.datasets.catalogue import catalogue_from
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.directory import PUBLIC, SECRET, write_new
 from secemb_tools.operate.pairing import read_pair
 from secemb_tools.operate.privacy import read_privacy
-from secemb_tools.specification import build_task, direct_geometry
+from secemb_tools.specification import (
+    as_decimal,
+    build_task,
+    decay_of,
+    default_bias_rate,
+    default_pulls,
+    default_rounds,
+    direct_geometry,
+)
 
+DEFAULT_ROUNDS = 100  # where nothing is known about the fleet
 LAYOUTS = ("binned", "direct")
 BYTES_ARE = "messages of a round, without HTTP headers, which are below 1,024 bytes per request in each direction"
 
@@ -41,17 +52,24 @@ class TaskOptions:
     min_cohort: int
     dense_size: int = 0
     layout: str = "binned"
-    loss: float = DEFAULT_LOSS
+    placement_loss: float = DEFAULT_LOSS
     ring_bits: int = 32
     fraction_bits: int = 16
-    rounds: int = 100
+    people: int | None = None  # expected in the fleet; decays and rounds follow from it
+    rounds: int | None = None
     join_seconds: int = 60
     upload_seconds: int = 600
+    loss: str = SQUARED
     optimiser: str = "adam"
-    row_rate: str = "0.025"
-    dense_rate: str = "0.001"
+    schedule: str = "cosine"
+    row_rate: float = 0.02
+    bias_rate: float | None = None
+    dense_rate: float = 0.001
+    row_decay: float | None = None
+    bias_decay: float | None = None
     seed: int = 0
-    initial_scale: str = "0.01"
+    initial_scale: float = 0.05
+    centre: float = 0.0
     relay_key: str = ""  # server 1's relay identity; without it devices call both servers
     privacy: Path | None = None  # a file as in docs/privacy.md; without it there is no noise
     catalogue: bytes | None = None  # the file with the ids and titles of the items
@@ -59,7 +77,7 @@ class TaskOptions:
 
 def make_task(options: TaskOptions) -> TaskSpec:
     """Return the task; an unsafe combination is refused with the reason."""
-    ring = Ring(bits=options.ring_bits, fraction_bits=options.fraction_bits)
+    ring, training = Ring(bits=options.ring_bits, fraction_bits=options.fraction_bits), _training(options)
     task = build_task(
         name=options.name,
         items=options.items,
@@ -67,29 +85,50 @@ def make_task(options: TaskOptions) -> TaskSpec:
         dense_size=options.dense_size,
         capacity=options.capacity,
         geometry=_geometry(options),
-        placement_loss=options.loss,
+        placement_loss=options.placement_loss,
         ring_bits=options.ring_bits,
         fraction_bits=options.fraction_bits,
         bound=ring.units(options.clip),
         cohort=options.cohort,
         min_cohort=options.min_cohort,
-        rounds=options.rounds,
         join_seconds=options.join_seconds,
         upload_seconds=options.upload_seconds,
-        optimiser=options.optimiser,
-        row_rate=options.row_rate,
-        dense_rate=options.dense_rate,
         seed=options.seed,
-        initial_scale=options.initial_scale,
         relay_key=options.relay_key,
         catalogue=digest_of(options.catalogue) if options.catalogue is not None else "",
-        privacy=read_privacy(options.privacy, rounds=options.rounds, ring=ring)
+        privacy=read_privacy(options.privacy, rounds=training["rounds"], ring=ring)
         if options.privacy is not None
         else None,
+        **training,
     )
     check_training(task)
     check_budgets(task)
     return task
+
+
+def _training(options: TaskOptions) -> dict[str, Any]:
+    """Return how the task is trained: what the options leave open follows from the loss and the size of the fleet."""
+    people, decays = options.people, (0.0, 0.0)
+    if people is not None:
+        row_pull, bias_pull = default_pulls(options.loss)
+        decays = decay_of(row_pull, people), decay_of(bias_pull, people)
+    rounds = default_rounds(people, options.cohort) if people is not None else DEFAULT_ROUNDS
+    numbers = {
+        "row_rate": options.row_rate,
+        "bias_rate": _given(options.bias_rate, default_bias_rate(options.loss)),
+        "dense_rate": options.dense_rate,
+        "row_decay": _given(options.row_decay, decays[0]),
+        "bias_decay": _given(options.bias_decay, decays[1]),
+        "initial_scale": options.initial_scale,
+        "centre": options.centre,
+    }
+    words = {"loss": options.loss, "optimiser": options.optimiser, "schedule": options.schedule}
+    decimals = {name: as_decimal(number) for name, number in numbers.items()}
+    return {"rounds": rounds if options.rounds is None else options.rounds, **words, **decimals}
+
+
+def _given(number: float | None, default: float) -> float:
+    return default if number is None else number
 
 
 def check_training(task: TaskSpec) -> None:
@@ -164,9 +203,13 @@ class TaskSummary(TypedDict):
     rounds: int
     join_seconds: int
     upload_seconds: int
+    loss: str
     optimiser: str
+    schedule: str
+    decay: str
     seed: int
     initial_scale: str
+    centre: str
     catalogue: str
     privacy: str
     privacy_known: str
@@ -188,7 +231,7 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "layout": _describe_layout(task),
         "slots": geometry.slots,
         "leaves_per_server_and_device": geometry.slots * geometry.leaves,
-        "loss_bound": _loss(task),
+        "loss_bound": _placement_loss(task),
         "bytes_up_per_device": sizes.upload,
         "bytes_down_per_device": sizes.download + 4 * task.dense_size,
         "transport": _describe_transport(task),
@@ -204,9 +247,13 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "rounds": task.rounds,
         "join_seconds": task.join_seconds,
         "upload_seconds": task.upload_seconds,
-        "optimiser": f"{task.optimiser}, rows {task.row_rate}, dense {task.dense_rate}",
+        "loss": task.loss,
+        "optimiser": f"{task.optimiser}, rows {task.row_rate}, biases {task.bias_rate}, dense {task.dense_rate}",
+        "schedule": task.schedule,
+        "decay": f"rows {task.row_decay}, biases {task.bias_decay}",
         "seed": task.seed,
         "initial_scale": task.initial_scale,
+        "centre": task.centre,
         "catalogue": task.catalogue or "none: created without --catalogue; devices recommend rows",
         "privacy": _describe_privacy(task),
         "privacy_known": _describe_known(task),
@@ -275,7 +322,7 @@ def _describe_layout(task: TaskSpec) -> str:
     return f"binned: {task.tables} tables of {task.bins} bins of at most {task.geometry.leaves} items"
 
 
-def _loss(task: TaskSpec) -> float:
+def _placement_loss(task: TaskSpec) -> float:
     if task.geometry.is_direct:
         return 0.0
     return loss_bound(items=task.items, capacity=task.capacity, tables=task.tables, bins=task.bins)

@@ -4,7 +4,6 @@ The rule looks only at public facts: how many people, items and ratings there ar
 -1M, on samples of both, and on Gowalla (`make quality`), not for each set.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Self
@@ -17,16 +16,20 @@ from secemb_shared.messages.spec import SOFTMAX, SQUARED
 from secemb_tools.datasets import RatingSet
 from secemb_tools.datasets.summary import suggest_capacity
 from secemb_tools.errors import ScenarioError
-from secemb_tools.specification import as_decimal, build_task
+from secemb_tools.specification import (
+    SESSIONS,
+    as_decimal,
+    build_task,
+    decay_of,
+    default_bias_rate,
+    default_pulls,
+    default_rounds,
+)
 
 MakeModel = Callable[[int], Model]  # person → the model as this person's device has it
 
 _LARGEST_SUM = 2**31 - 1  # of the ring that recipes use
 _BOUND = 2**24  # steps of one element of an update
-_SESSIONS = 5  # of a person in a run: rounds beyond that gain little
-_FEWEST_ROUNDS = 30
-# What each item's vector and bias are pulled by, as if so many ratings of the whole fleet said "nothing special".
-_ROW_PULL, _BIAS_PULL = 10.0, 4.0
 # Settings of models whose dense part needs others than matrix factorisation. The weight w₀ of a machine is in every
 # rating: its gradient needs more room before the point.
 _MODELS: dict[str, dict[str, Any]] = {
@@ -75,17 +78,17 @@ class Recipe:
         people, loss = ratings.person_count, given.get("loss", SOFTMAX if ratings.implicit else SQUARED)
         ranks = loss != SQUARED
         cohort = given.get("cohort") or default_cohort(people)
-        kept = suggest_capacity(ratings)
+        kept, (row_pull, bias_pull) = suggest_capacity(ratings), default_pulls(loss)
         rule: dict[str, Any] = {
             "loss": loss,
             "cohort": cohort,
-            "rounds": max(_FEWEST_ROUNDS, math.ceil(_SESSIONS * people / cohort)),
+            "rounds": default_rounds(people, cohort),
             "capacity": min(ratings.item_count, max(4, 2 * kept if ranks else kept)),
             "dimension": 32 if ranks else 16,
-            "row_pull": 0.0 if ranks else _ROW_PULL,
-            "bias_pull": 0.0 if ranks else _BIAS_PULL,
+            "row_pull": row_pull,
+            "bias_pull": bias_pull,
+            "bias_rate": default_bias_rate(loss),
             "bound": min(_BOUND, _LARGEST_SUM // cohort),
-            **({"bias_rate": 0.02} if ranks else {}),
             **_MODELS.get(model, {}),
         }
         if noisy:
@@ -110,8 +113,8 @@ class Recipe:
             "row_rate": as_decimal(self.rate),
             "bias_rate": as_decimal(self.bias_rate),
             "dense_rate": as_decimal(self.dense_rate),
-            "row_decay": as_decimal(2 * self.row_pull / max(1, ratings.person_count)),
-            "bias_decay": as_decimal(2 * self.bias_pull / max(1, ratings.person_count)),
+            "row_decay": as_decimal(decay_of(self.row_pull, ratings.person_count)),
+            "bias_decay": as_decimal(decay_of(self.bias_pull, ratings.person_count)),
             "initial_scale": as_decimal(self.scale),
             "centre": as_decimal(self.centre),
             "seed": seed,
@@ -150,4 +153,4 @@ class Recipe:
 
 def default_cohort(people: int) -> int:
     """Return how many devices a round has: a fifth of a small fleet, a hundred, or a sixtieth of a large one."""
-    return max(2, min(people, max(min(-(-people // _SESSIONS), 100), people // 60)))
+    return max(2, min(people, max(min(-(-people // SESSIONS), 100), people // 60)))
