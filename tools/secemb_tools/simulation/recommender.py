@@ -11,12 +11,11 @@ from typing_extensions import TypedDict
 from secemb_party.storage import Model, tensors
 from secemb_sdk import Recommendation
 from secemb_sdk.models import Floats, PrivateState, learn
-from secemb_sdk.models import Model as DeviceModel
 from secemb_sdk.models.interface import SolvedModel
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.recommend.rank import best, block_rows, score
 from secemb_shared.catalogue import Catalogue
-from secemb_shared.randomness import Indices
+from secemb_shared.messages.spec import SQUARED
 from secemb_tools.datasets.catalogue import write_catalogue
 from secemb_tools.errors import RunError
 from secemb_tools.simulation.devices import ratings_to_fit
@@ -25,6 +24,8 @@ from secemb_tools.simulation.world import World
 
 EXPORT = "secemb/1 run export"
 _STEPS, _RATE = 200, 0.05  # of a private part that cannot be solved
+_OTHERS, _FEWEST_OTHERS = 4, 40  # items beside each liked one, and beside all of them
+_MOST = 10.0  # times that what likes say is enlarged
 _ANYBODY = 0  # whose device's model likes are fitted with
 
 
@@ -64,7 +65,7 @@ class Recommender:
         own = self.world.ratings_of(person)
         known = person in self.engine.privates or isinstance(self.world.models(person), SolvedModel)
         private = self.engine.private_of(person) if known else self._fit(person, own)
-        return self._best(person, private, k, () if include_rated else own)
+        return self._best(self._scores(person, private), k, () if include_rated else own)
 
     def for_likes(self, likes: Iterable[str], *, k: int = 10) -> list[Recommendation]:
         """Return the best items for someone who likes these, by external id; the private part is fitted to them."""
@@ -72,7 +73,10 @@ class Recommender:
         liked = {self.catalogue.row_of(name): highest for name in likes}
         if not liked or max(liked) >= self.world.task.items:
             raise RunError(f"give liked items by ids of the set, which has {self.world.task.items:,} items")
-        return self._best(_ANYBODY, self._fit(_ANYBODY, liked), k, liked)
+        squared = self.world.task.loss == SQUARED
+        return self._best(
+            self._rate(liked) if squared else self._scores(_ANYBODY, self._fit(_ANYBODY, liked)), k, liked
+        )
 
     def export(self, path: Path, facts: Mapping[str, object]) -> Exported:
         """Write rows and dense part with the task and these facts, and the catalogue beside them."""
@@ -103,18 +107,40 @@ class Recommender:
             *_, state = learn(model, state, rows, self.model.dense, ratings, rate=_RATE)
         return state.values
 
-    def _best(self, person: int, private: Floats, k: int, exclude: Iterable[int]) -> list[Recommendation]:
+    def _rate(self, liked: Mapping[int, float]) -> Floats:
+        """Return what someone who likes these items would rate each item.
+
+        A few ratings that are all high could say that the person rates high, and penalties would take most of it away.
+        So there are others beside them, rated as everyone does; and what the fit then adds to everyone's ratings is
+        scaled until the liked items have the ratings that they were given.
+        """
+        places, given = list(liked), np.fromiter(liked.values(), dtype=np.float32)
+        usual = self._scores(_ANYBODY, np.zeros(self.world.models(_ANYBODY).private_size, np.float32))
+        rest = np.setdiff1d(np.arange(usual.size), places)
+        count = min(rest.size, max(_FEWEST_OTHERS, _OTHERS * len(liked)))
+        others = np.random.default_rng(self.world.seed).choice(rest, count, replace=False)
+        private = self._fit(_ANYBODY, {**{item: float(usual[item]) for item in others.tolist()}, **liked})
+        added = self._scores(_ANYBODY, private) - usual
+        wanted, found = float(np.mean(given - usual[places])), float(np.mean(added[places]))
+        scale = min(_MOST, max(1.0, wanted / found)) if found > 0 else 1.0
+        rated: Floats = usual + np.float32(scale) * added
+        return rated
+
+    def _scores(self, person: int, private: Floats) -> Floats:
+        """Return the score of every item."""
+        model, items = self.world.models(person), np.arange(self.world.task.items)
+        step = block_rows(self.world.task.row_width)
+        blocks = np.array_split(items, range(step, items.size, step))
+        rows, dense = self.model.rows, self.model.dense
+        return np.concatenate([score(model, one, rows[one], dense=dense, private=private) for one in blocks])
+
+    def _best(self, scores: Floats, k: int, exclude: Iterable[int]) -> list[Recommendation]:
         if k < 1:
             raise RunError("k must be at least 1")
-        model, step = self.world.models(person), block_rows(self.world.task.row_width)
-        wanted = np.setdiff1d(np.arange(self.world.task.items), np.fromiter(exclude, dtype=np.int64))
-        blocks = [self._scores(model, wanted[at : at + step], private) for at in range(0, wanted.size, step)]
-        items, scores = best(wanted, np.concatenate([*blocks, np.empty(0, np.float32)]), k)
+        wanted = np.setdiff1d(np.arange(scores.size), np.fromiter(exclude, dtype=np.int64))
+        items, values = best(wanted, scores[wanted], k)
         names = self.catalogue
         return [
             Recommendation(item, value, names.id_of(item), names.title_of(item))
-            for item, value in zip(items.tolist(), scores.tolist(), strict=True)
+            for item, value in zip(items.tolist(), values.tolist(), strict=True)
         ]
-
-    def _scores(self, model: DeviceModel, items: Indices, private: Floats) -> Floats:
-        return score(model, items, self.model.rows[items], dense=self.model.dense, private=private)

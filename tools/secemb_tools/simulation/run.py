@@ -187,7 +187,8 @@ class Run:
         return text.getvalue()
 
     def _flat_table(self) -> list[dict[str, Any]]:
-        return [{**row, **row.pop("figures")} for row in self.table()]
+        plain = ("round", "kind", "sessions", "version", "digest")
+        return [{**{name: getattr(row, name) for name in plain}, **row.figures} for row in self.rows]
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
@@ -278,7 +279,7 @@ def _row(run: Run) -> dict[str, object]:
         "name": run.name,
         "model": run.scenario.model,
         "devices": run.scenario.devices,
-        "rounds": len(run.rows),
+        "rounds": run.trained,
         "finished": run.finished,
         "rmse": run.rmse,
         "plain_rmse": known["plain_rmse"],
