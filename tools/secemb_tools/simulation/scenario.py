@@ -121,8 +121,6 @@ def make_world(
     if devices is not None:
         ratings = _fewer(ratings, devices)
     recipe = Recipe.by_rule(ratings, model=model, noisy=noise is not None, **settings)
-    if settings.get("centre") is None:
-        recipe = with_centre(recipe, ratings, seed=seed)
     scenario = Scenario(
         data=MADE_UP if data is None else ratings.name if isinstance(data, RatingSet) else str(data),
         devices=ratings.person_count,
@@ -133,6 +131,8 @@ def make_world(
         recipe=recipe,
         noise=noise,
     )
+    if settings.get("centre") is None:
+        scenario = replace(scenario, recipe=with_centre(recipe, ratings, seed=seed))
     return world_of(scenario, ratings)
 
 
