@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from secemb_sdk.errors import ModelError
-from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings
-from secemb_sdk.models import clip as clip_module
-from secemb_sdk.models.clip import Clip, clip_records, clip_sums, clip_update
+from secemb_sdk.models import Floats, MatrixFactorisation, Model, NotFiniteLossError, Ratings, limits
+from secemb_sdk.models.limits import Clip, clip_records, clip_sums, clip_update
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
 from secemb_shared.privacy.clip import LARGEST_LIMIT, clip_each_to_steps, clip_to_steps, squared_length
 from secemb_shared.ring import Ring
@@ -185,7 +184,7 @@ def test_many_gradients_at_once_add_up_to_what_one_at_a_time_do(
     rows, dense, private, ratings = parts_of(model, seed, scale)
     clip = Clip(unit=RECORD, limit=2**14, dense_limit=dense_limit, fraction_bits=fraction_bits)
     one_by_one = clip_records(cast(Model, OneByOne(model)), rows, dense, private, ratings, clip)
-    with patch.multiple(clip_module, _TOGETHER=sizes[0], _IN_CACHE=sizes[1]):
+    with patch.multiple(limits, _TOGETHER=sizes[0], _IN_CACHE=sizes[1]):
         together = clip_records(model, rows, dense, private, ratings, clip)
     # Sums of floats in another order: now and then a number falls on the other side of a whole step.
     most = (2 + ratings.items.size) / 2**fraction_bits

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.sessions import make_task
 
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings
-from secemb_sdk.models.clip import Doubles
+from secemb_sdk.models.limits import Doubles
 from secemb_sdk.round.measure import Ranking, measure, rank
 from secemb_sdk.round.selection import Selection
 from secemb_shared.messages import TaskSpec

@@ -10,12 +10,14 @@ from secemb_sdk.errors import CopyError, UnavailableError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models.interface import Floats, Model
+from secemb_sdk.models.update import fit_private
 from secemb_sdk.recommend.catalogue import Recommendation, name_items
 from secemb_sdk.recommend.copy import Shelf, TableCopy
 from secemb_sdk.recommend.private_read import RowsRead, read_rows
 from secemb_sdk.recommend.sync import sync
 from secemb_sdk.round.dense import ROUNDS, TABLES, ask_server1, read_dense
 from secemb_sdk.round.join import find_published, find_task
+from secemb_sdk.round.selection import to_fit
 from secemb_sdk.round.upload import current_private
 from secemb_sdk.steps import Steps, work
 from secemb_shared.errors import RowTagError
@@ -155,9 +157,14 @@ def _free_name(context: Context, version: int, beside: TableCopy | None) -> str:
 
 
 def _recommend(context: Context, task: TaskSpec, copy: TableCopy, dense: Floats, k: int, include_rated: bool) -> Scored:
-    model, private = _own(context, task)
+    model = context.model_for(task)
+    # Solved from everything that the owner has rated: a device that was never in a round recommends as well as others.
+    rated = context.vault.ratings()
+    ratings = to_fit(task, rated, rated, context.random_bytes)
+    state = current_private(context, model, context.random_bytes)
+    state = fit_private(model, state, copy.rows(ratings.items), dense, ratings)
     exclude = _rated(context, include_rated=include_rated)
-    return recommend(model, copy, private=private, dense=dense, k=k, exclude=exclude)
+    return recommend(model, copy, private=state.values, dense=dense, k=k, exclude=exclude)
 
 
 def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats) -> Scored:

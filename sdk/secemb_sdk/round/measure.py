@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings
-from secemb_sdk.models.clip import Doubles
+from secemb_sdk.models.limits import Doubles
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.round.selection import Selection
 from secemb_shared.messages import TaskSpec

@@ -25,6 +25,7 @@ from secemb_shared.messages.spec import EVALUATE, SQUARED, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes, draw_below, sample
 
 Mask = npt.NDArray[np.bool_]
+_BESIDE = 5  # items for each chosen one, itself and strangers, where a private part is solved from all of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -95,6 +96,15 @@ def among_strangers(
     others = _strangers(task.items, count - own.size, known, random_bytes) if own.size else own
     values = np.concatenate([np.ones(own.size, np.float32), np.zeros(others.size, np.float32)])
     return np.concatenate([own, others]), values
+
+
+def to_fit(task: TaskSpec, ratings: Mapping[int, float], known: Container[int], random_bytes: RandomBytes) -> Ratings:
+    """Return these ratings for a private part to be solved from; for rankings with strangers, none of the known."""
+    own = {item: rating for item, rating in ratings.items() if item < task.items}
+    if task.loss != SQUARED:
+        return Ratings(*among_strangers(task, own, known, _BESIDE * len(own), random_bytes))
+    values = np.fromiter(own.values(), dtype=np.float32, count=len(own))
+    return Ratings(np.fromiter(own.keys(), dtype=np.int64, count=len(own)), values)
 
 
 def _select_to_measure(

@@ -7,8 +7,8 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
-from secemb_sdk.models.clip import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.models.interface import SolvedModel
+from secemb_sdk.models.limits import Clip, clip_records, clip_sums, clip_update
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.round.measure import measure
 from secemb_sdk.round.route import ReadRows

@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from secemb_sdk.context import Context
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState, Ratings
-from secemb_sdk.round.selection import Selection, among_strangers, select
+from secemb_sdk.round.selection import Selection, select, to_fit
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import SQUARED, TRAIN
 from secemb_shared.randomness import RandomBytes
 from secemb_tools.simulation.world import World
-
-_BESIDE = 5  # items for each chosen one, itself and strangers, where a private part is solved from all of them
 
 
 class Memory(Vault):
@@ -68,16 +64,7 @@ class SimulatedDevice:
         """Return everything that the private part can be solved from: for rankings with strangers beside."""
         held, known = self.context.held_out(), self.memory.ratings()
         mine = {item: value for item, value in known.items() if item not in held}
-        return ratings_to_fit(self._world, mine, known, person=self.person)
-
-
-def ratings_to_fit(world: World, mine: Mapping[int, float], known: Mapping[int, float], *, person: int) -> Ratings:
-    """Return these ratings for a private part to be solved from: for rankings with strangers, none of the known."""
-    if world.task.loss == SQUARED:
-        values = np.fromiter(mine.values(), dtype=np.float32, count=len(mine))
-        return Ratings(np.fromiter(mine.keys(), dtype=np.int64, count=len(mine)), values)
-    random_bytes = world.random_bytes("fit", person)
-    return Ratings(*among_strangers(world.task, mine, known, _BESIDE * len(mine), random_bytes))
+        return to_fit(self._world.task, mine, known, self._world.random_bytes("fit", self.person))
 
 
 class Devices:

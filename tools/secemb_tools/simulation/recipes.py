@@ -12,7 +12,7 @@ from secemb_sdk.models import Model, registry
 from secemb_sdk.models.registry import KnownFeatures
 from secemb_sdk.models.ridge import Penalties
 from secemb_shared.messages import TaskSpec
-from secemb_shared.messages.spec import SOFTMAX, SQUARED
+from secemb_shared.messages.spec import BPR, SQUARED
 from secemb_tools.datasets import RatingSet
 from secemb_tools.datasets.summary import suggest_capacity
 from secemb_tools.errors import ScenarioError
@@ -75,7 +75,7 @@ class Recipe:
         given = {name: value for name, value in settings.items() if value is not None}
         if unknown := given.keys() - {field.name for field in fields(cls)}:
             raise ScenarioError(f"unknown setting {min(unknown)!r}")
-        people, loss = ratings.person_count, given.get("loss", SOFTMAX if ratings.implicit else SQUARED)
+        people, loss = ratings.person_count, given.get("loss", BPR if ratings.implicit else SQUARED)
         ranks = loss != SQUARED
         cohort = given.get("cohort") or default_cohort(people)
         kept, (row_pull, bias_pull) = suggest_capacity(ratings), default_pulls(loss)

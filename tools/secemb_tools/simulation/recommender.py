@@ -14,11 +14,11 @@ from secemb_sdk.models import Floats, PrivateState, learn
 from secemb_sdk.models.interface import SolvedModel
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.recommend.rank import best, block_rows, score
+from secemb_sdk.round.selection import to_fit
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.messages.spec import SQUARED
 from secemb_tools.datasets.catalogue import write_catalogue
 from secemb_tools.errors import RunError
-from secemb_tools.simulation.devices import ratings_to_fit
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.world import World
 
@@ -99,7 +99,8 @@ class Recommender:
 
     def _fit(self, person: int, own: Mapping[int, float]) -> Floats:
         """Return the private part that fits these ratings, given the rows as they are."""
-        model, ratings = self.world.model_of(person), ratings_to_fit(self.world, own, own, person=person)
+        model, random_bytes = self.world.model_of(person), self.world.random_bytes("fit", person)
+        ratings = to_fit(self.world.task, own, own, random_bytes)
         state, rows = PrivateState.begin(model, np.random.default_rng(self.world.seed)), self.model.rows[ratings.items]
         if isinstance(model, SolvedModel):
             return fit_private(model, state, rows, self.model.dense, ratings).values
