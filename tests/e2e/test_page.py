@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -65,13 +65,12 @@ async def note_results(servers: Servers) -> None:
     """Note figures as evaluation rounds would have: these devices measure nothing."""
     url = f"sqlite:///{servers.pair[0].folder}/data/ledger.db"
     task = make_task(items=400, capacity=60)
-    earlier: list[dict[str, Any]] = []
+    by_round: dict[int, list[float]] = {}
     async with await Ledger.open(url, migrate=False) as ledger:
         for number in range(60):
-            sums = evaluation_sums(0.5 ** (number / 15))
-            data = {"round": number, "sums": sums, **read_evaluations(task, [sums])}
-            data["window"] = pool(task, number, sums, earlier)
-            earlier.insert(0, data)
+            by_round[number] = sums = evaluation_sums(0.5 ** (number / 15))
+            figures = read_evaluations(task, [sums])
+            data = {"round": number, **figures, "sums": sums, "window": pool(task, by_round)}
             await ledger.append_event("result", data, 1_790_000_000.0 + 600 * number)
 
 

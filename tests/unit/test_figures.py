@@ -2,14 +2,16 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.unit.sessions import make_task
 
+from secemb_party.ledger import Ledger
 from secemb_server0.figures import Moments, read_evaluations
-from secemb_server0.window import pool
+from secemb_server0.window import describe_window, pool
 from secemb_shared.messages.measures import SUM_NAMES, EvaluationSums
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 
@@ -167,17 +169,35 @@ def test_moments_of_pairs_are_sums() -> None:
     assert Moments.over([(1.0, 2.0), (2.0, 4.0)]).interval() == pytest.approx((0.5, 0.5))
 
 
-def test_a_window_has_the_newest_evaluations_and_each_once() -> None:
-    sums = {number: total(devices(40, number)) for number in range(8)}
-    earlier = [{"round": number, "sums": sums[number]} for number in reversed(range(7))]
-    repeated: list[dict[str, Any]] = [
-        earlier[0],
-        {"round": 3, "mean_items": 4.0},
-        *earlier,
-        {"round": 2, "sums": [1.0] * 6},
-    ]
-    found = pool(TASK, 7, sums[7], repeated)
-    assert found == {"rounds": [3, 4, 5, 6, 7]} | read_evaluations(TASK, [sums[number] for number in range(3, 8)])
-    again = pool(TASK, 6, sums[6], earlier)  # the step was repeated after a crash
-    assert again["rounds"] == [2, 3, 4, 5, 6]
-    assert pool(TASK, 0, sums[0], []) == {"rounds": [0]} | read_evaluations(TASK, [sums[0]])
+def test_a_window_has_the_newest_evaluations() -> None:
+    sums = {number: total(devices(40, number)) for number in (4, 9, 1, 3, 8, 6, 7)}
+    wanted = read_evaluations(TASK, [sums[number] for number in (4, 6, 7, 8, 9)])
+    assert pool(TASK, sums) == {"rounds": [4, 6, 7, 8, 9]} | wanted
+    assert pool(TASK, {4: sums[4]}) == {"rounds": [4]} | read_evaluations(TASK, [sums[4]])
+
+
+@pytest.mark.asyncio
+async def test_a_window_takes_a_repeated_step_once_and_ends_at_a_rollback(tmp_path: Path) -> None:
+    sums = {number: total(devices(40, number)) for number in range(5)}
+    async with await Ledger.open(f"sqlite:///{tmp_path}/ledger.db", migrate=True) as ledger:
+
+        async def note(kind: str, data: dict[str, Any]) -> None:
+            await ledger.append_event(kind, data, 1.0)
+
+        async def rounds(number: int) -> list[int]:
+            found = await describe_window(ledger, TASK, number, sums[number])
+            assert found["sums"] == sums[number]
+            assert found["window"] == pool(TASK, {one: sums[one] for one in found["window"]["rounds"]})
+            return list(found["window"]["rounds"])
+
+        await note("result", {"round": 0, "mean_items": 4.0})
+        await note("result", {"round": 1, "sums": [1.0] * len(SUM_NAMES)})
+        await note("result", {"round": 1, "sums": sums[1]})  # the step again, after a crash
+        await note("rollback", {"source": 1, "reason": "abandoned"})
+        assert await rounds(2) == [1, 2]
+        assert await rounds(1) == [1]
+        await note("result", {"round": 2, "sums": sums[2]})
+        await note("rollback", {"source": 1, "version": 3})
+        assert await rounds(3) == [3]
+        await note("result", {"round": 3, "sums": sums[3]})
+        assert await rounds(4) == [3, 4]

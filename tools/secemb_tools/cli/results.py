@@ -67,7 +67,9 @@ class Row(TypedDict):
     digest: str
     rmse: float | None
     mae: float | None
-    figures: dict[str, float]  # of the fleet, where the round was an evaluation
+    figures: dict[str, float]  # of the round's devices, where it was an evaluation
+    sums: list[float]  # what the figures are from
+    window: dict[str, Any]  # figures of the newest evaluations together, and their rounds
 
 
 class Scenario(TypedDict):

@@ -110,6 +110,8 @@ def row_of(record: RoundRecord) -> Row:
         version=record.version,
         digest=record.digest,
         figures=dict(record.figures),
+        sums=list(record.sums),
+        window=dict(record.window),
     )
 
 

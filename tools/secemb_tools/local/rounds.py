@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -32,7 +32,9 @@ class RoundRecord:
     version: int
     digest: str
     digests_equal: bool
-    figures: dict[str, float]  # of an evaluation
+    figures: dict[str, float] = field(default_factory=dict)  # of an evaluation
+    sums: list[float] = field(default_factory=list)  # what they are from
+    window: dict[str, Any] = field(default_factory=dict)  # figures of the newest evaluations together
 
 
 class RoundWatcher:
@@ -95,7 +97,7 @@ class RoundWatcher:
             version=versions[0]["version"],
             digest=versions[0]["digest"],
             digests_equal=same_list and versions[0]["digest"] == versions[1]["digest"],
-            figures=await self._result(first["number"]) if first["kind"] != "train" else {},
+            **await self._result(first["number"]) if first["kind"] != "train" else {},
         )
 
     async def _until(self, role: int, number: int, states: tuple[str, ...]) -> dict[str, Any]:
@@ -121,8 +123,8 @@ class RoundWatcher:
         newest: dict[str, Any] = max(published, key=lambda one: one["version"])
         return newest
 
-    async def _result(self, number: int) -> dict[str, float]:
-        """Return the figures of an evaluation from server 0's stream of events."""
+    async def _result(self, number: int) -> dict[str, Any]:
+        """Return the figures of an evaluation or a survey from server 0's stream of events."""
         kind = ""
         async with self._clients[0].stream("GET", "/operator/events", params={"after": self._event}) as answer:
             async for line in answer.aiter_lines():
@@ -132,9 +134,9 @@ class RoundWatcher:
                 elif name == "event":
                     kind = value
                 elif name == "data" and kind == "result" and (found := json.loads(value))["round"] == number:
-                    return {
-                        key: figure for key, figure in found.items() if key not in ("at", "round", "sums", "window")
-                    }
+                    apart = {key: found.pop(key) for key in ("sums", "window") if key in found}
+                    figures = {key: figure for key, figure in found.items() if key not in ("at", "round")}
+                    return {"figures": figures, **apart}
         raise RoundError(f"server 0 has no result for round {number}")
 
 

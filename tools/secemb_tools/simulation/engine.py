@@ -21,9 +21,10 @@ from secemb_party.evaluation import Share, blur
 from secemb_party.storage import Model, first_model
 from secemb_sdk.models import Floats, PrivateState
 from secemb_sdk.models.update import fit_private
-from secemb_server0.reconstruct import make_optimiser, move_model, read_result
+from secemb_server0.reconstruct import make_optimiser, move_model, read_result, read_sums
+from secemb_server0.window import pool
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import TRAIN
+from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import RatingSet
 from secemb_tools.simulation.devices import Devices
@@ -44,7 +45,9 @@ class Row:
     sessions: int
     version: int  # of the model, after the round
     digest: str  # of that version
-    figures: dict[str, float] = field(default_factory=dict)  # of the fleet, where the round was an evaluation
+    figures: dict[str, float] = field(default_factory=dict)  # of the round's devices, where it was an evaluation
+    sums: list[float] = field(default_factory=list)  # what the figures are from
+    window: dict[str, Any] = field(default_factory=dict)  # figures of the newest evaluations together, and their rounds
 
     @property
     def rmse(self) -> float | None:
@@ -96,6 +99,7 @@ class Engine:
         self.model: Model = first_model(task)
         self.optimiser = make_optimiser(task)
         self.privates: dict[int, PrivateState] = {}  # of everybody who has trained
+        self.evaluated: dict[int, list[float]] = {}  # the sums of each evaluation, by its round
         self._noise, self._device_by_device = noise, device_by_device
         self._devices, self._processes = Devices(world), processes or Processes()
 
@@ -110,11 +114,14 @@ class Engine:
             kind=self.world.schedule.kind_of(number),
         )
         total = self._total(round_, people)
-        found: dict[str, float] = {}
+        found: dict[str, Any] = {}
         if round_.kind == TRAIN:
             self.model = move_model(self.optimiser, self.world.task, self.model, total, len(people))
         else:
-            found = read_result(round_, total, len(people))
+            found = {"figures": read_result(round_, total, len(people))}
+        if round_.kind == EVALUATE:
+            self.evaluated[number] = sums = read_sums(total)
+            found |= {"sums": sums, "window": pool(self.world.task, self.evaluated)}
         self.rounds += 1
         return Row(
             round=number,
@@ -122,7 +129,7 @@ class Engine:
             sessions=len(people),
             version=self.model.version,
             digest=self.model.digest.hex(),
-            figures=found,
+            **found,
         )
 
     def rmse(self, test: RatingSet) -> float:

@@ -77,6 +77,11 @@ class Run:
         return last_rmse(self.rows)
 
     @property
+    def window(self) -> dict[str, Any]:
+        """Return the fleet's figures: those of the newest evaluations together, with intervals and baselines."""
+        return next((row.window for row in reversed(self.rows) if row.window), {})
+
+    @property
     def same_as_plain(self) -> bool | None:
         """Tell whether every row has the bits of the plain run's; nothing where there was none."""
         return None if self.plain is None else self.plain[: len(self.rows)] == self.rows

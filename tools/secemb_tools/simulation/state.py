@@ -54,7 +54,10 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
         for engine, version in zip(engines, facts["versions"], strict=True):
             engine.rounds = facts["rounds"]
             _restore(engine, version, _named(tensors, f"{engine.way} "))
-        return [[Row.read(row) for row in table] for table in facts["tables"]]
+        tables = [[Row.read(row) for row in table] for table in facts["tables"]]
+        for engine, table in zip(engines, tables, strict=True):
+            engine.evaluated = {row.round: row.sums for row in table if row.sums}
+        return tables
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, RunError):
             raise
