@@ -11,6 +11,7 @@ from tests.simulation.pair import Pair, a_pair
 
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import Floats, Gradients, MatrixFactorisation, Ratings
+from secemb_sdk.models.update import fit_private
 from secemb_sdk.round.contribute import NotNow
 from secemb_sdk.steps import Answer, Request
 from secemb_shared.messages import Sizes
@@ -216,12 +217,12 @@ async def test_a_survey_adds_up_how_many_items_devices_have() -> None:
 async def test_an_evaluation_adds_up_errors_on_what_was_held_out() -> None:
     kinds = [*["train"] * 3, EVALUATE]
     async with a_pair(
-        items=60,
+        items=200,
         row_width=3,
         dense_size=0,
-        capacity=40,  # half of it for what is held out, so that all twenty have room if chance holds them all out
+        capacity=120,  # a sixth of it for what is held out, so that all twenty have room if chance holds them all out
         tables=4,
-        bins=20,
+        bins=60,
         fraction_bits=16,
         bound=2**24,
         row_rate="0.05",
@@ -243,7 +244,10 @@ async def test_an_evaluation_adds_up_errors_on_what_was_held_out() -> None:
             assert private is not None
             items = np.array([item for item in taste if item in hold_out], dtype=np.int64)
             held += items.size
-            scores = model.scores(table[items], np.zeros(0, np.float32), private.values, items)
+            others = np.array([item for item in taste if item not in hold_out], dtype=np.int64)
+            to_fit = Ratings(others, np.array([taste[int(item)] for item in others], np.float32))
+            solved = fit_private(model, private, table[others], np.zeros(0, np.float32), to_fit)
+            scores = model.scores(table[items], np.zeros(0, np.float32), solved.values, items)
             errors += (scores - [taste[int(item)] for item in items]).tolist()
         assert held > 3
         assert found["rmse"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), abs=1e-3)
