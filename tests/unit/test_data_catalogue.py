@@ -107,6 +107,7 @@ def test_a_catalogue_that_is_too_large_is_not_written(monkeypatch: pytest.Monkey
         "\ufeffrow,id,title,year\n0,a,Été,1996\n1,b,,2001\n",  # with a byte order mark
         "item_id:token\ttitle:token_seq\tyear:float\na\tÉté\t1996\nb\t\t2001\n",  # RecBole's .item
         "itemId;title;year\na;Été;1996\nb;;2001\n",
+        "ID,title,year\na,Été,1996\nb,,2001\n",
     ],
 )
 def test_a_catalogue_is_made_of_any_list_of_items(text: str, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,6 +22,9 @@ from secemb_tools.cli.options import (
     refusals,
 )
 from secemb_tools.transport import Transport
+
+if TYPE_CHECKING:
+    from secemb_tools.datasets import RatingSet
 
 Model = Annotated[str, typer.Option(help=f"One of {', '.join(names())}; all but mf need torch.")]
 Data = Annotated[
@@ -51,6 +54,9 @@ def demo(
     items: Items = 3000,
     cohort: Cohort = None,
     data: Data = None,
+    columns: ColumnNames = None,
+    catalogue: CatalogueFile = None,
+    junk: JunkShare = 0.01,
     model: Model = "mf",
     seed: Seed = 1,
     transport: TransportOption = Transport.RELAYED,
@@ -64,8 +70,9 @@ def demo(
 
     with refusals():
         with output.busy("reading ratings"):
+            ratings = _read(data, columns, catalogue, junk)
             world = make_world(
-                devices=devices, rounds=rounds, items=items, cohort=cohort, data=data, model=model, seed=seed
+                devices=devices, rounds=rounds, items=items, cohort=cohort, data=ratings, model=model, seed=seed
             )
         code = run(DemoOptions(world=world, out=out, transport=transport, keep=keep, as_json=json))
     raise typer.Exit(code)
@@ -75,6 +82,9 @@ def dev(
     model: Model = "mf",
     items: Items = 500,
     data: Data = None,
+    columns: ColumnNames = None,
+    catalogue: CatalogueFile = None,
+    junk: JunkShare = 0.01,
     cohort: Annotated[int, typer.Option(min=2, help="Devices in a round: yours, the others are helpers.")] = 5,
     warm_up: Annotated[int, typer.Option(min=0, help="Rounds that helpers run alone at the start.")] = 20,
     port: Annotated[
@@ -94,7 +104,8 @@ def dev(
 
     with refusals():
         with output.busy("reading ratings"):
-            world = make_world(items=items, cohort=cohort, data=data, model=model, seed=seed, evaluate_every=5)
+            ratings = _read(data, columns, catalogue, junk)
+            world = make_world(items=items, cohort=cohort, data=ratings, model=model, seed=seed, evaluate_every=5)
         code = run(DevOptions(world=world, warm_up=warm_up, port=port, tls=tls, as_json=json))
     raise typer.Exit(code)
 
@@ -145,7 +156,6 @@ def simulate(
 
     Settings that are not given follow from the data by a rule, and are recorded in the run.
     """
-    from secemb_tools.datasets import read_ratings
     from secemb_tools.simulation.noise import NoiseOptions
     from secemb_tools.simulation.scenario import make_world
     from secemb_tools.simulation.view import run_with_progress
@@ -173,9 +183,7 @@ def simulate(
     }
     with refusals():
         with output.busy("reading ratings"):
-            ratings = None
-            if data is not None:
-                ratings = read_ratings(data, columns=columns, catalogue=catalogue, junk_share=junk)
+            ratings = _read(data, columns, catalogue, junk)
             world = make_world(
                 devices=devices,
                 data=ratings,
@@ -191,3 +199,10 @@ def simulate(
             world, runs=runs, name=name, compare_plain=compare is not None, save_every=save_every, as_json=json
         )
     raise typer.Exit(code)
+
+
+def _read(data: Path | None, columns: str | None, catalogue: Path | None, junk: float) -> "RatingSet | None":
+    """Return the ratings at this place; None where they are to be made up."""
+    from secemb_tools.datasets import read_ratings
+
+    return None if data is None else read_ratings(data, columns=columns, catalogue=catalogue, junk_share=junk)

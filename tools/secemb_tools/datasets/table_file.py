@@ -185,7 +185,8 @@ def _with_header(table: Table, given: Mapping[str, str] | None) -> Table:
     """Return the table with its first line as the header, if it is one."""
     first = [cell or "" for cell in table.cells.row(0)[table.cells.columns.index("1") :][: len(table.names)]]
     found = known_columns(first, {kind: name for kind, name in (given or {}).items() if not name.isdecimal()})
-    if not (found.keys() >= {"user", "item"} or found.keys() >= {"item", "title"} or _are_names(first, table)):
+    listed = "title" in found and ("item" in found or "id" in map(str.lower, first))
+    if not (found.keys() >= {"user", "item"} or listed or _are_names(first, table)):
         return table
     names = [name if name and first.index(name) == place else f"column {place + 1}" for place, name in enumerate(first)]
     cells = table.cells.slice(1).rename(dict(zip(table.names, names, strict=True)))

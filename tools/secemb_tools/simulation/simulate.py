@@ -7,7 +7,7 @@ from typing import Any
 
 from secemb_sdk.models import Model
 from secemb_sdk.models.registry import name_of
-from secemb_tools.datasets import RatingSet
+from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
 from secemb_tools.simulation.noise import NoiseOptions
@@ -26,7 +26,7 @@ Watcher = Callable[[Row], None]
 def simulate(
     *,
     model: str | Model = "mf",
-    data: Path | str | RatingSet | None = None,
+    data: Any = None,
     devices: int | None = None,
     items: int = 3000,
     evaluate_every: int = 6,
@@ -51,8 +51,9 @@ def simulate(
     `dimension`, `loss`, `rate=0.02`, `penalty` or `optimiser`; those that are not given follow from the data by a rule,
     and all of them are in the run's file. With `epsilon` the run has a privacy budget, and so much noise.
 
-    `model` is a registered name, a class as `package.module:Class`, or a model that is made already; the last is known
-    in this process only, so that it takes `processes=1`.
+    `data` is the place of a rating set, a polars or pandas frame, or what `secemb_tools.datasets.read_ratings` has
+    returned; without it ratings are made up. `model` is a registered name, a class as `package.module:Class`, or a
+    model that is made already, which is known in this process only and takes `processes=1`.
 
     On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
     in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
@@ -65,7 +66,7 @@ def simulate(
         raise ScenarioError("a model that is made already stays in this process; use processes=1, or name its class")
     world = make_world(
         model=name_of(model),
-        data=Path(data) if isinstance(data, str) else data,
+        data=data if data is None or isinstance(data, RatingSet) else read_ratings(data),
         devices=devices,
         items=items,
         evaluate_every=evaluate_every,
