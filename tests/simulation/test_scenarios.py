@@ -393,6 +393,7 @@ async def test_the_figures_of_the_fleet_come_from_a_window_of_evaluations() -> N
         assert found["window"]["predictions"] == 5 * 2 * 2.0
         assert found["window"]["rmse"] == pytest.approx(math.sqrt(15 / 10))
         assert found["rmse"] == pytest.approx(math.sqrt(5 / 2))
+        assert b'secemb_quality{figure="predictions"} 20.0' in pair.parties[0].metrics.render()
 
 
 async def self_reports(pair: Pair, numbers: list[list[float]]) -> None:

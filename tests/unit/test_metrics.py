@@ -35,6 +35,8 @@ def test_everything_that_is_recorded_can_be_read() -> None:
     metrics.loop_lag(lately=0.25, largest=0.5)
     metrics.stranger()
     metrics.model_version(17)
+    metrics.quality({"rmse": 0.9, "rmse_low": 0.85})
+    metrics.quality({"rmse": 0.875})
     text = metrics.render().decode()
     for line in (
         'secemb_request_seconds_count{method="POST",route="/v1/tasks/{task}/join",status="200"} 1.0',
@@ -53,9 +55,11 @@ def test_everything_that_is_recorded_can_be_read() -> None:
         "secemb_event_loop_lag_largest_seconds 0.5",
         "secemb_peer_strangers_total 1.0",
         "secemb_model_version 17.0",
+        'secemb_quality{figure="rmse"} 0.875',
     ):
         assert line in text.splitlines()
     assert SECRET not in text
+    assert "rmse_low" not in text
 
 
 def test_the_peer_cannot_invent_problems_without_end() -> None:

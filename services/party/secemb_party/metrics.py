@@ -103,6 +103,12 @@ class Metrics:
             "secemb_privacy_rounds_ahead", "Rounds of a kind that the task still has", ["kind"], registry=registry
         )
         self._version = Gauge("secemb_model_version", "Version of the model that devices see", registry=registry)
+        self._quality = Gauge(
+            "secemb_quality",
+            "The fleet's figures from the newest evaluations together, since this process started",
+            ["figure"],
+            registry=registry,
+        )
 
     def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answered request; `route` is its template."""
@@ -188,6 +194,12 @@ class Metrics:
     def model_version(self, version: int) -> None:
         """Record the version that devices see."""
         self._version.set(version)
+
+    def quality(self, figures: Mapping[str, float]) -> None:
+        """Record the fleet's figures; one that is no longer known is taken away."""
+        self._quality.clear()
+        for name, value in figures.items():
+            self._quality.labels(_word(name)).set(value)
 
     def figures(self) -> Iterator[tuple[str, Mapping[str, str], float]]:
         """Yield every sample: its name, its labels and its value."""

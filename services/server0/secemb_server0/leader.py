@@ -269,6 +269,7 @@ class Leader:
             told: dict[str, Any] = {"round": spec.number, **read_result(spec, total, sessions)}
             if spec.kind == EVALUATE:
                 told |= await describe_window(self._ledger, self._task, spec.number, read_sums(total))
+                self._party.metrics.quality({name: one for name, one in told["window"].items() if name != "rounds"})
             await self._ledger.append_event("result", told, self._party.clock())
         return await self._party.advance(
             record.round_id,
