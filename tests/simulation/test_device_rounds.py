@@ -267,7 +267,7 @@ async def test_a_device_without_ratings_evaluates_nothing_and_takes_part() -> No
         assert {one.kind for one in receipts} == {"evaluate"}
 
 
-async def result(pair: Pair) -> dict[str, float]:
+async def result(pair: Pair) -> dict[str, Any]:
     events = await pair.parties[0].ledger.events(limit=100)
     (found,) = [event.data for event in events if event.kind == "result"]
     return dict(found)
