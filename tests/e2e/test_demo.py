@@ -18,9 +18,9 @@ from secemb_shared.messages import Sizes
 from secemb_tools import simulate
 from secemb_tools.simulation.scenario import make_world
 
-SMALL = ("--devices", "6", "--cohort", "3", "--rounds", "4", "--items", "60")
+SMALL = ("--devices", "6", "--cohort", "3", "--rounds", "5", "--items", "60")
 ROUND_LINE = re.compile(
-    r"^(\d)/4 +(train|evaluate) +3 +3 +3 +0 +[\d.]+ +([\d.]+|-) +\d+ v(\d) [0-9a-f]{6} =$", re.MULTILINE
+    r"^(\d)/6 +(train|evaluate) +3 +3 +3 +0 +[\d.]+ +([\d.]+|-) +\d+ v(\d) [0-9a-f]{6} =$", re.MULTILINE
 )
 
 
@@ -62,7 +62,7 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     demo.process.send_signal(signal.SIGINT)
     assert demo.process.wait(timeout=60) == 0
     kinds = [found[:2] for found in ROUND_LINE.findall(shown)]
-    assert kinds == [("1", "train"), ("2", "train"), ("3", "evaluate"), ("4", "train")]
+    assert kinds == [*((str(number), "train") for number in range(1, 6)), ("6", "evaluate")]
     for words in ("ratings are made up", "User and item biases", "their device recommends"):
         assert words in " ".join(shown.split())
     for words in ("the same model, bit for bit", "operator token", "a device sends, relayed", "All checks passed"):
@@ -80,10 +80,10 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
 def check_that_the_printed_program_takes_part(demo: Running) -> None:
     """The task has rounds to go: a device takes part in the next one, and the demonstration's devices fill it."""
     printed = demo.run_printed_program()
-    assert "round=4, kind='train'" in printed
+    assert "round=6, kind='train'" in printed
     assert len(re.findall(r"score=\d+\.\d+, id='\d+', title='The [\w ]+'", printed)) == 5, "recommendations"
-    demo.wait_until(lambda one: "round 4 train: 1 of yours, 2 helpers" in one.text())
-    assert "version 4 published" in demo.text()
+    demo.wait_until(lambda one: "round 6 train: 1 of yours, 2 helpers" in one.text())
+    assert "version 6 published" in demo.text()
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_over_http_and_in_process_the_same_seed_gives_the_same_table(
     demo = start("--json", "--seed", str(seed), "--model", model, "--transport", transport)
     assert demo.process.wait(timeout=120) == 0
     found: dict[str, Any] = read_json(demo.text())
-    run = simulate(devices=6, cohort=3, rounds=4, items=60, seed=seed, model=model)
+    run = simulate(devices=6, cohort=3, rounds=5, items=60, seed=seed, model=model)
     assert found["table"] == run.table()
     assert found["task_id"] == run.task_id
-    assert simulate(devices=6, cohort=3, rounds=4, items=60, seed=seed + 1, model=model).table() != run.table()
+    assert simulate(devices=6, cohort=3, rounds=5, items=60, seed=seed + 1, model=model).table() != run.table()
     check_shape("demo", found)
     assert found["format"] == "secemb/1 demo"
     assert found["good"] is True
@@ -109,18 +109,19 @@ def test_over_http_and_in_process_the_same_seed_gives_the_same_table(
 
 def check_evidence(found: dict[str, Any]) -> None:
     """Compare what was measured on the servers' disks with what the task says."""
-    world = make_world(rounds=4, **{name: found["scenario"][name] for name in ("devices", "cohort", "items", "model")})
+    names = ("rounds", "devices", "cohort", "items", "model", "seed")
+    world = make_world(**{name: found["scenario"][name] for name in names})
     sizes, moved = Sizes.of(world.task), found["bytes_per_device"]
     assert [one["role"] for one in found["servers"]] == [0, 1]
     for one in found["servers"]:
-        assert (one["sessions"], one["messages"], one["lengths"], one["repeated"]) == (12, 18, 1, 0)
+        assert (one["sessions"], one["messages"], one["lengths"], one["repeated"]) == (18, 18, 1, 0)
         assert (one["keys_bytes"], one["update_bytes"]) == (sizes.keys, sizes.update[one["role"]])
         assert one["compressed"] > 0.95
         assert found["sum_compressed"] < one["share_compressed"]
     relayed = found["transport"] == "relayed"
     assert 0 <= moved["sent"] - (sizes.relayed_upload if relayed else sizes.upload) < 500
     check_the_person(found["person"])
-    assert found["baselines"]["ratings"] == found["rounds"][2]["figures"]["predictions"], "on the same ratings"
+    assert found["baselines"]["ratings"] == found["rounds"][5]["figures"]["predictions"], "on the same ratings"
     assert 0 < found["baselines"]["biases"] < 2
     assert 0 < found["baselines"]["global_mean"] < 2
     fewest, most = found["ratings_per_device"]
@@ -144,7 +145,7 @@ def test_ratings_of_ones_own_are_shown_in_a_demo(start: Callable[..., Running], 
     found = read_json(demo.text())
     assert (found["scenario"]["data"], found["scenario"]["items"]) == (str(table), 19)
     assert found["ratings_per_device"] == [12, 12]
-    assert found["table"] == simulate(data=table, devices=6, cohort=3, rounds=4).table()
+    assert found["table"] == simulate(data=table, devices=6, cohort=3, rounds=5).table()
 
 
 # In the order in which they come: what is under way is another thing each time.
@@ -156,9 +157,9 @@ MOMENTS: dict[str, Callable[[Running], bool]] = {
     "a service starts": lambda demo: bool(demo.services()),
     "both servers are up": lambda demo: "server 1  http" in demo.text(),
     "a device has begun": lambda demo: any(demo.folder.glob("*/devices/*")),
-    "a round has ended": lambda demo: "\n1/4 " in demo.text(),
-    "an evaluation has ended": lambda demo: "\n3/4 " in demo.text(),
-    "the last round has ended": lambda demo: "\n4/4 " in demo.text(),
+    "a round has ended": lambda demo: "\n1/6 " in demo.text(),
+    "another round has ended": lambda demo: "\n3/6 " in demo.text(),
+    "the last round has ended": lambda demo: "\n6/6 " in demo.text(),
     "the tables are printed": lambda demo: "RMSE at the end" in demo.text(),
     "the report is being written": lambda demo: demo.report.exists(),
 }

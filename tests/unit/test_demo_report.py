@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
@@ -19,12 +20,13 @@ from secemb_tools.demo.person import Person, Suggestion
 from secemb_tools.demo.picture import draw
 from secemb_tools.demo.report import render_report
 from secemb_tools.demo.result import DemoResult, quality_words
+from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.simulation.scenario import make_world
 from secemb_tools.transport import Transport
 
 RANDOM = np.random.default_rng(1)
-EVALUATION = 2  # the first round that evaluates
-SMALL: dict[str, Any] = {"devices": 6, "cohort": 3, "rounds": 4, "items": 60, "evaluate_every": 3}
+EVALUATION = 5  # the round that evaluates, after five that train
+SMALL: dict[str, Any] = {"devices": 6, "cohort": 3, "rounds": 5, "items": 60}
 FOUND = [Suggestion(item="7", title="The <Blue> Ship", genre="Comedy", rating=4.5)]
 
 
@@ -96,11 +98,27 @@ def test_the_mean_rating_is_measured_on_what_the_panel_holds_out() -> None:
     assert baselines_of(make_world(**SMALL | {"rounds": 1})) is None, "no round has evaluated"
 
 
-def test_the_model_is_called_better_only_where_it_is() -> None:
-    made = result()
-    assert "better than both" in quality_words(made)
-    worse = replace(made, baselines=Baselines(global_mean=9.0, biases=0.001, ratings=12))
-    assert "not better yet" in quality_words(worse)
+@pytest.mark.parametrize(
+    ("biases", "words"), [(8.0, "better than both"), (0.5, "do not tell the better"), (0.001, "needs more rounds")]
+)
+def test_the_model_is_called_better_only_where_the_interval_says_so(biases: float, words: str) -> None:
+    measured = RoundRecord(
+        round=5,
+        kind="evaluate",
+        joined=3,
+        retrieved=3,
+        uploaded=3,
+        matched=3,
+        dropped=0,
+        seconds=1.0,
+        version=5,
+        digest="ab",
+        digests_equal=True,
+        figures={"rmse_low": 0.4, "rmse_high": 0.6},
+    )
+    made = replace(result(), rounds=[measured], baselines=Baselines(global_mean=9.0, biases=biases, ratings=12))
+    assert words in quality_words(made)
+    assert "between 0.400 and 0.600" in quality_words(made)
     assert "No round has measured" in quality_words(replace(made, baselines=None))
 
 

@@ -22,7 +22,7 @@ class Baselines:
 
 def baselines_of(world: ScenarioWorld) -> Baselines | None:
     """Return the baselines' errors, or None where no round has evaluated."""
-    numbers = [one for one in range(world.scenario.rounds) if world.schedule.kind_of(one) == EVALUATE]
+    numbers = [one for one in range(world.scenario.all_rounds) if world.schedule.kind_of(one) == EVALUATE]
     if not numbers:
         return None
     data = held_out_of(world, numbers[-1])

@@ -22,7 +22,6 @@ WHAT = (
     "SecEmb trains a recommender on people's devices. Two servers, run by two organisations that must not collude, add "
     "up what the devices send. Neither learns which items a person has rated, or how."
 )
-_WORSE = "The model is not better yet: it needs more rounds."
 # What no measurement can show is labelled as such.
 EXPLANATION = (
     "Explanation: bytes that look random are an indication, not a proof. The argument that either server could have "
@@ -106,11 +105,26 @@ def quality_words(result: DemoResult) -> str:
     baselines, rmse = result.baselines, result.run.rmse
     if baselines is None or rmse is None:
         return "No round has measured the fleet's error."
-    verdict = "The model is better than both." if rmse < min(baselines.biases, baselines.global_mean) else _WORSE
+    low, high = _interval(result) or (rmse, rmse)
     return (
-        f"On {baselines.ratings:,} ratings that no device trained on, the model's error (RMSE) is {rmse:.3f}. User and "
-        f"item biases, fitted to everyone's ratings in one place, have {baselines.biases:.3f}, and the mean rating "
-        f"{baselines.global_mean:.3f}. {verdict}"
+        f"On {baselines.ratings:,} ratings that no device trained on, the model's error (RMSE) is {rmse:.3f} (between "
+        f"{low:.3f} and {high:.3f} in 95 of 100 such fleets). User and item biases, fitted to all ratings in one place,"
+        f" have {baselines.biases:.3f}, and the mean rating {baselines.global_mean:.3f}. "
+        + _verdict(low, high, min(baselines.biases, baselines.global_mean))
+    )
+
+
+def _interval(result: DemoResult) -> tuple[float, float] | None:
+    """Return where the last error would lie for other devices of the fleet."""
+    found = next((one.figures for one in reversed(result.rounds) if "rmse_low" in one.figures), None)
+    return None if found is None else (found["rmse_low"], found["rmse_high"])
+
+
+def _verdict(low: float, high: float, best: float) -> str:
+    if high < best:
+        return "The model is better than both."
+    return (
+        "The model is not better: it needs more rounds." if low > best else "So few ratings do not tell which is best."
     )
 
 

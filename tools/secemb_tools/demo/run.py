@@ -52,7 +52,7 @@ class DemoRun:
 
     async def _run_one(self, number: int, fleet: Fleet, watcher: RoundWatcher, view: LiveView) -> None:
         await watcher.until_open(number)
-        part = await fleet.take_part(self.world.schedule.people_of(number).tolist())
+        part = await fleet.take_part(self.world.schedule.people_of(number).tolist(), number=number)
         record = await watcher.until_ended(number)
         self.rounds.append(record)
         self.rows.append(row_of(record))
@@ -64,7 +64,7 @@ class DemoRun:
     def _typical_person(self) -> int:
         """Return who has rated most among those who have trained last."""
         schedule = self.world.schedule
-        number = max(one for one in range(self.world.scenario.rounds) if schedule.kind_of(one) == TRAIN)
+        number = max(one for one in range(self.world.scenario.all_rounds) if schedule.kind_of(one) == TRAIN)
         people: list[int] = schedule.people_of(number).tolist()
         return max(people, key=lambda person: len(self.world.ratings_of(person)))
 

@@ -34,6 +34,7 @@ def with_rounds_to_go(world: ScenarioWorld) -> ScenarioWorld:
     task = replace(
         world.task,
         rounds=_ROUNDS,
+        schedule="constant",  # rates that fall would need a last round
         join_seconds=_JOIN_SECONDS,
         upload_seconds=_UPLOAD_SECONDS,
         catalogue=digest_of(world.ratings.catalogue.encode()) if len(world.ratings.catalogue) else "",

@@ -13,6 +13,7 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
+from secemb_shared.randomness import RandomBytes, secure_bytes
 from secemb_tools.local.pair import Pair
 from secemb_tools.simulation.world import World
 from secemb_tools.transport import Transport
@@ -37,13 +38,18 @@ class Fleet:
     def __init__(self, world: World, pair: Pair, folder: Path, *, way: Transport, seats: Sequence["Seat"]) -> None:
         self._world, self._urls, self._folder, self._way, self._seats = world, pair.urls, folder, way, seats
 
-    async def take_part(self, people: Sequence[int], *, patient: bool = True) -> Participation:
-        """Let these people's devices take part, all at once; a patient device retries until a round admits it."""
+    async def take_part(
+        self, people: Sequence[int], *, number: int | None = None, patient: bool = True
+    ) -> Participation:
+        """Let these people's devices take part, all at once; a patient device retries until a round admits it.
+
+        With the number of the round each device chooses the same items as the simulated one.
+        """
         found = Participation()
         try:
             async with asyncio.TaskGroup() as group:
                 for person, seat in zip(people, self._seats, strict=False):
-                    group.create_task(self._one(person, seat, found, patient=patient))
+                    group.create_task(self._one(person, seat, found, number=number, patient=patient))
         except ExceptionGroup as several:
             raise several.exceptions[0] from None  # the others have the same cause
         return found
@@ -58,8 +64,9 @@ class Fleet:
         finally:
             context.vault.close()
 
-    async def _one(self, person: int, seat: "Seat", found: Participation, *, patient: bool) -> None:
-        context = await asyncio.to_thread(self._open, person, seat.token)
+    async def _one(self, person: int, seat: "Seat", found: Participation, *, number: int | None, patient: bool) -> None:
+        draw = secure_bytes if number is None else self._world.device_bytes(number, person)
+        context = await asyncio.to_thread(self._open, person, seat.token, draw)
         try:
             outcome = await _contribute(Device(context, seat.connection), patient=patient)
         finally:
@@ -70,7 +77,7 @@ class Fleet:
         else:
             found.dropped += 1
 
-    def _open(self, person: int, token: str | None) -> Context:
+    def _open(self, person: int, token: str | None, draw: RandomBytes = secure_bytes) -> Context:
         """Open a device's home; the first time, log its owner's ratings."""
         world, task_id = self._world, self._world.task.task_id
         home = Home(self._folder / f"device{person}", FileCipher(None))
@@ -87,6 +94,7 @@ class Fleet:
             epochs=world.epochs,
             hold_out=world.hold_out,
             transport=self._way.value,
+            random_bytes=draw,
         )
 
 

@@ -165,7 +165,20 @@ class World:
 
     def random_bytes(self, use: str, *names: int) -> RandomBytes:
         """Return what a device or a server draws from, so that a run can be repeated; it is different for each use."""
-        return _NamedBytes(f"secemb simulation {self.seed} {use} {names}")
+        return _NamedBytes(self._name(use, *names))
+
+    def device_bytes(self, number: int, person: int) -> RandomBytes:
+        """Return what a device over HTTP draws from in a round: it then chooses the items of the simulated device.
+
+        It draws the seed of its session first. The session, and what it chooses before, then have the bytes of the one
+        stream that the simulated device draws from.
+        """
+        name = self._name("session", number, person)
+        stream, first = _NamedBytes(name), [hashlib.sha256(name.encode()).digest()]
+        return lambda count: first.pop() if first else stream(count)
+
+    def _name(self, use: str, *names: int) -> str:
+        return f"secemb simulation {self.seed} {use} {names}"
 
 
 def world_for(
