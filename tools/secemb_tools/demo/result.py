@@ -123,9 +123,9 @@ def _interval(result: DemoResult) -> tuple[float, float] | None:
 def _verdict(low: float, high: float, best: float) -> str:
     if high < best:
         return "The model is better than both."
-    return (
-        "The model is not better: it needs more rounds." if low > best else "So few ratings do not tell which is best."
-    )
+    if low > best:
+        return "The model is not better: it needs more rounds."
+    return "So few ratings do not tell the better one."
 
 
 def person_lines(person: Person) -> list[tuple[str, str]]:
