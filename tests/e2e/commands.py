@@ -67,13 +67,14 @@ def read_json(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
+_OF_EVALUATIONS = ("figures", "sums", "window")  # empty in rows of rounds that train
 # Where a list or an object of names may be empty; elsewhere that would leave the form of its elements untested.
 _MAY_BE_EMPTY = {
     *("status.checks", "status.refusals", "run compare.differences", "privacy show"),
     *("demo.figures", "demo.sums", "demo.window"),  # of rounds that train
     *("kernel.instruction_sets", "bench.threads", "wire.reads", "data fetch.faults", "data show.faults"),
     *(f"{name}.continued" for name in ("demo", "run show", "simulate")),  # a run that was continued has some
-    *(f"{name}.figures" for name in ("demo", "run continue", "run show", "simulate")),  # evaluations have some
+    *(f"{name}.{part}" for name in ("demo", "run continue", "run show", "simulate") for part in _OF_EVALUATIONS),
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from secemb_tools import Run, grid, simulate
 from secemb_tools.errors import ScenarioError
-from secemb_tools.simulation.grid import last_figures
+from secemb_tools.simulation.grid import fleet_figures
 
 SMALL: dict[str, Any] = {"devices": 24, "cohort": 8, "rounds": 6, "items": 120, "evaluate_every": 3, "patience": 0}
 
@@ -21,10 +21,10 @@ def test_a_grid_has_the_runs_that_one_by_one_would_have_and_keeps_them(tmp_path:
         assert Run.load(tmp_path / run.name).model.digest.hex() == run.rows[-1].digest
     frame = found.to_frame()
     assert frame.columns[:4] == ["dimension", "seed", "rounds", "seconds"]
-    assert frame["rmse"].to_list() == [run.rmse for run in found.runs]
+    assert frame["rmse"].to_list() == [run.window["rmse"] for run in found.runs]
     small, large = found.outcomes()
     assert (small.settings, small.seeds) == ({"dimension": 2}, (1, 2, 3))
-    errors = [run.rmse for run in found.runs[3:] if run.rmse is not None]
+    errors = [run.window["rmse"] for run in found.runs[3:]]
     assert large.figures["rmse"] == pytest.approx(statistics.fmean(errors))
     assert large.spread["rmse"] == pytest.approx(statistics.stdev(errors))
     assert str(large).startswith("dimension=4: ")
@@ -36,7 +36,7 @@ def test_seeds_alone_are_one_outcome_and_one_seed_has_no_spread() -> None:
     assert (seeds.settings, seeds.seeds) == ({}, (1, 2))
     (alone,) = grid({"seed": [1]}, **SMALL, processes=1).outcomes()
     assert alone.spread == {}
-    assert alone.figures == last_figures(simulate(**SMALL))
+    assert alone.figures == fleet_figures(simulate(**SMALL))
 
 
 @pytest.mark.parametrize("over", [{}, {"seed": []}, {"loss": "bpr"}])

@@ -165,6 +165,7 @@ def test_a_run_goes_on_where_it_ended_and_says_so(tmp_path: Path) -> None:
     assert longer.rows[:7] == short.rows
     assert (len(longer.rows), longer.trained, longer.rows[-1].version) == (12, 8, 8)
     assert longer.task_id != short.task_id
+    assert longer.rows[8].window["rounds"] == [2, 5, 8], "evaluations before and after count together"
     loaded = Run.load(tmp_path / "one")
     assert loaded.as_json() == json.loads(json.dumps(longer.as_json()))
     assert [tuple(one) for one in loaded.continued] == [(7, 5)]

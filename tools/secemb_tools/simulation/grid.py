@@ -25,7 +25,7 @@ class Outcome:
 
     settings: Mapping[str, Any]  # those that differ in the grid, but for the seed
     seeds: tuple[int, ...]
-    figures: Mapping[str, float]  # of the last evaluation: means over the seeds
+    figures: Mapping[str, float]  # of the newest evaluations together: means over the seeds
     spread: Mapping[str, float]  # their standard deviations; of one seed there is none
 
     def __str__(self) -> str:
@@ -58,11 +58,11 @@ class Grid:
         return [_outcome(dict(zip(names, values, strict=True)), runs) for values, runs in groups.items()]
 
     def to_frame(self) -> "DataFrame":
-        """Return a polars DataFrame with a line for each run: its settings in the grid and its last figures."""
+        """Return a polars DataFrame with a line for each run: its settings in the grid and its figures."""
         from polars import DataFrame  # here: it takes a third of a second to import
 
         lines = [
-            {**settings, "rounds": run.trained, "seconds": round(run.seconds, 3), **last_figures(run)}
+            {**settings, "rounds": run.trained, "seconds": round(run.seconds, 3), **fleet_figures(run)}
             for settings, run in self
         ]
         return DataFrame(lines, infer_schema_length=None)
@@ -91,9 +91,9 @@ def combinations(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [dict(zip(over, values, strict=True)) for values in product(*over.values())]
 
 
-def last_figures(run: Run) -> dict[str, float]:
-    """Return what the last evaluation of a run has measured."""
-    return next((row.figures for row in reversed(run.rows) if row.figures), {})
+def fleet_figures(run: Run) -> dict[str, float]:
+    """Return what the newest evaluations of a run have measured together."""
+    return {name: float(value) for name, value in run.window.items() if isinstance(value, int | float)}
 
 
 def _run(settings: dict[str, Any]) -> Run:
@@ -103,7 +103,7 @@ def _run(settings: dict[str, Any]) -> Run:
 
 
 def _outcome(settings: dict[str, Any], runs: Sequence[Run]) -> Outcome:
-    found = [last_figures(run) for run in runs]
+    found = [fleet_figures(run) for run in runs]
     shared = [name for name in found[0] if all(name in one for one in found)]
     return Outcome(
         settings=settings,

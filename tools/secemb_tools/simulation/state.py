@@ -66,7 +66,7 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
 
 def carry_over(old: Engine, new: Engine) -> None:
     """Let an engine of another task of the same shape go on where an engine stands."""
-    new.rounds = old.rounds
+    new.rounds, new.evaluated = old.rounds, dict(old.evaluated)
     _restore(new, old.model.version, dict(_tensors_of(old)))
 
 
