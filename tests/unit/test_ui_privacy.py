@@ -99,6 +99,13 @@ async def test_without_a_budget_the_page_computes_what_one_would_take() -> None:
         assert f" {budget} {needed:.3g} × clip {math.sqrt(2) * needed / 2:.2g} × clip" in text
 
 
+async def test_a_task_of_very_many_rounds_is_shown_what_a_thousand_would_take() -> None:
+    async with a_desk(rounds=1_000_000) as desk:
+        text = await read(desk, 0, "/ui/privacy")
+    assert "A task of 1,000 rounds (this one has 1,000,000) could guarantee" in text
+    assert "e+" not in text
+
+
 async def test_without_the_accountant_the_page_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(**_: object) -> None:
         raise AccountantMissingError("not installed")

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from secemb_party.accountant import MOST_ROUNDS, epsilon, epsilon_known, solve_multiplier
+from secemb_party.accountant import epsilon, epsilon_known, solve_multiplier
 from secemb_party.budget import Line, Spent, lines_of
 from secemb_party.errors import AccountantMissingError
 from secemb_party.ledger import RoundState
@@ -16,6 +16,7 @@ from secemb_party.service import Party
 _POINTS = 24  # of a curve
 _BUDGETS = (1.0, 2.0, 4.0, 8.0)  # ε, of tasks that could be
 _DELTA = 1e-5
+_PROJECTED = 1000  # rounds at most: more of them would need noise that leaves nothing to learn
 _RECENT = 25  # rounds whose cohorts are shown
 
 
@@ -57,7 +58,7 @@ async def privacy_facts(party: Party) -> dict[str, object]:
     task, lines = party.task, lines_of(party.task)
     standing = await party.spending.standing()
     courses = await party.workers.run(lambda: [_course(lines[one.kind], one) for one in standing])
-    rounds = min(task.rounds, MOST_ROUNDS)
+    rounds = min(task.rounds, _PROJECTED)
     possible = [] if courses else await party.workers.run(lambda: _possible(rounds, task.min_cohort))
     return {
         "courses": courses,
@@ -66,6 +67,7 @@ async def privacy_facts(party: Party) -> dict[str, object]:
         "cohorts": await _cohorts(party),
         "possible": possible,
         "rounds": rounds,
+        "all_rounds": task.rounds,
         "delta": _DELTA,
         "relays": task.relays,
     }
