@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secemb_sdk.round.selection import HoldOut
 from secemb_shared.messages.spec import EVALUATE
 from secemb_tools.datasets import Split
 from secemb_tools.simulation.baseline import bias_only_rmse
+from secemb_tools.simulation.final import split_of
 from secemb_tools.simulation.scenario import ScenarioWorld
 
 
@@ -36,9 +36,6 @@ def baselines_of(world: ScenarioWorld) -> Baselines | None:
 
 def held_out_of(world: ScenarioWorld, number: int) -> Split:
     """Return what everybody trains on, and what those who take part in this evaluation hold out."""
-    ratings, tested = world.ratings, np.zeros(world.ratings.values.size, dtype=np.bool_)
-    for person, mine in enumerate(ratings.by_person()):
-        held = HoldOut(key=world.hold_out_key_of(person), fraction=world.hold_out)
-        tested[mine] = [item in held for item in ratings.items[mine].tolist()]
-    measured = tested & np.isin(ratings.people, world.schedule.people_of(number))
-    return Split(train=ratings.only(np.flatnonzero(~tested)), test=ratings.only(np.flatnonzero(measured)))
+    data = split_of(world)
+    measured = np.isin(data.test.people, world.schedule.people_of(number))
+    return Split(train=data.train, test=data.test.only(np.flatnonzero(measured)))

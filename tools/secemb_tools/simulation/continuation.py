@@ -50,7 +50,9 @@ def continue_run(
         engines = [Engine(world, way=engine.way, processes=shared) for engine in before]
         for old, new in zip(before, engines, strict=True):
             carry_over(old, new)
-        longer = replace(run, scenario=scenario, task_id=world.task.task_id.hex(), continued=continued, engines=engines)
+        longer = replace(
+            run, scenario=scenario, task_id=world.task.task_id.hex(), continued=continued, engines=engines, final=None
+        )
         advance(longer, runs=runs, save_every=save_every, watch=watch)
     return longer
 

@@ -100,6 +100,7 @@ class Engine:
         self.optimiser = make_optimiser(task)
         self.privates: dict[int, PrivateState] = {}  # of everybody who has trained
         self.evaluated: dict[int, list[float]] = {}  # the sums of each evaluation, by its round
+        self.best: tuple[float, Model] | None = None  # the version with the best mark of an evaluation
         self._noise, self._device_by_device = noise, device_by_device
         self._devices, self._processes = Devices(world), processes or Processes()
 
@@ -123,7 +124,7 @@ class Engine:
             self.evaluated[number] = sums = read_sums(total)
             found |= {"sums": sums, "window": pool(self.world.task, self.evaluated)}
         self.rounds += 1
-        return Row(
+        row = Row(
             round=number,
             kind=round_.kind,
             sessions=len(people),
@@ -131,6 +132,14 @@ class Engine:
             digest=self.model.digest.hex(),
             **found,
         )
+        if row.mark is not None and (self.best is None or row.mark < self.best[0]):
+            self.best = row.mark, self.model
+        return row
+
+    def return_to_best(self) -> None:
+        """Let the version with the best evaluation be the model: for a run that stops because others were worse."""
+        if self.best is not None:
+            self.model = self.best[1]
 
     def rmse(self, test: RatingSet) -> float:
         """Return the error on held-out ratings, each predicted by its own person's device."""

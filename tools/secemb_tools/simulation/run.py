@@ -49,6 +49,7 @@ class Run:
     rows: list[Row] = field(default_factory=list)
     plain: list[Row] | None = None
     seconds: float = 0.0  # of work; not part of the table
+    final: dict[str, Any] | None = None  # figures over all that was held out, of the model and of simpler ones
     continued: list[Stretch] = field(default_factory=list)  # what was run before the task was given more rounds
     folder: Path | None = field(default=None, repr=False, compare=False)  # where it is kept
     engines: list[Engine] = field(default_factory=list, repr=False, compare=False)  # where it stands, and the plain run
@@ -161,6 +162,7 @@ class Run:
             "plain_rmse": None if self.plain is None else last_rmse(self.plain),
             "same_as_plain": self.same_as_plain,
             "seconds": round(self.seconds, 3),
+            "final": self.final,
             "continued": [stretch._asdict() for stretch in self.continued],
             "table": self.table(),
             "plain_table": None if self.plain is None else [row.as_json() for row in self.plain],
@@ -211,6 +213,7 @@ class Run:
                 rows=[Row.read(row) for row in found["table"]],
                 plain=None if plain is None else [Row.read(row) for row in plain],
                 seconds=found["seconds"],
+                final=found["final"],
                 continued=[Stretch(**one) for one in found["continued"]],
                 folder=Path(path),
             )

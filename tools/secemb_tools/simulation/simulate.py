@@ -10,6 +10,7 @@ from secemb_sdk.models.registry import name_of
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
+from secemb_tools.simulation.final import measure_final
 from secemb_tools.simulation.noise import NoiseOptions
 from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
@@ -124,7 +125,14 @@ def advance(run: Run, *, runs: Path | None, save_every: int = SAVE_EVERY, watch:
         run.seconds += perf_counter() - start
         if watch is not None:
             watch(run.rows[-1])
-        if runs is not None and (len(run.rows) % save_every == 0 or run.finished):
+        if runs is not None and len(run.rows) % save_every == 0 and not run.finished:
+            run.save(runs)
+    if run.stopped:
+        for engine in run.engines:
+            engine.return_to_best()
+    if run.final is None:
+        run.final = measure_final(run.engines[0])
+        if runs is not None:
             run.save(runs)
 
 

@@ -77,6 +77,11 @@ def _tensors_of(engine: Engine) -> Iterator[tuple[str, np.ndarray]]:
         state = engine.optimiser.state()
         yield from ((_OPTIMISER + name, value) for name, value in state.tensors.items())
         yield "steps", np.array([state.steps], dtype=np.int64)
+    if engine.best is not None:
+        mark, model = engine.best
+        yield "best mark", np.array([mark, model.version], dtype=np.float64)
+        yield "best rows", model.rows
+        yield "best dense", model.dense
     known = sorted(engine.privates.items())
     yield "people", np.array([person for person, _ in known], dtype=np.int64)
     yield "private steps", np.array([private.steps for _, private in known], dtype=np.int64)
@@ -88,6 +93,10 @@ def _tensors_of(engine: Engine) -> Iterator[tuple[str, np.ndarray]]:
 def _restore(engine: Engine, version: int, tensors: Tensors) -> None:
     task_id = engine.world.task.task_id
     engine.model = Model(task_id=task_id, version=version, rows=tensors["rows"], dense=tensors["dense"])
+    if "best mark" in tensors:
+        mark, best = tensors["best mark"].tolist()
+        rows, dense = tensors["best rows"], tensors["best dense"]
+        engine.best = mark, Model(task_id=task_id, version=int(best), rows=rows, dense=dense)
     if version > 0:
         remembered = _named(tensors, _OPTIMISER)
         steps, kind = int(tensors["steps"][0]), engine.optimiser.kind

@@ -103,11 +103,41 @@ def show_run(run: Run) -> None:
     if run.same_as_plain is not None:
         facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "a DIFFERENT model"
     output.show_facts(facts, as_json=False)
+    if run.final is not None:
+        show_final(run.final)
     table = Table("round", "RMSE", "MAE", "model", "digest", box=SIMPLE_HEAD, show_edge=False)
     for row in run.rows:
         if row.rmse is not None:
             table.add_row(str(row.round), f"{row.rmse:.4f}", f"{row.mae or 0:.4f}", f"v{row.version}", row.digest[:16])
     Console(highlight=False).print(table)
+
+
+def show_final(final: dict[str, Any]) -> None:
+    """Print the model's figures beside those of simpler models of the same interactions."""
+    console, figures = Console(highlight=False), final["model"]
+    names = [name for name in ("rmse", "mae", "hit_rate", "recall", "ndcg", "mrr") if name in figures]
+    table = Table("", *names, box=SIMPLE_HEAD, show_edge=False)
+    for name, found in final.items():
+        table.add_row(name, *(_estimate(found[one]) for one in names))
+    ranks = f", whole catalogue, k = {figures['k']}" if "k" in figures else ""
+    table.caption = f"{figures['interactions']:,} held-out items of {figures['people']:,} people{ranks}"
+    console.print(table)
+    best = min(_value(final[name], names[0]) for name in final if name != "model")
+    ours = _value(figures, names[0])
+    if ours > best:
+        console.print("The model is not better than a simpler one: train longer, or see docs/quality.md.")
+
+
+def _value(found: dict[str, Any], name: str) -> float:
+    """Return a figure so that less is better."""
+    value: float = found[name]["value"]
+    return value if name == "rmse" else -value
+
+
+def _estimate(found: dict[str, float | None]) -> str:
+    if found["low"] is None or found["high"] is None:
+        return f"{found['value']:.4f}"
+    return f"{found['value']:.4f} ± {(found['high'] - found['low']) / 2:.4f}"
 
 
 def show_comparison(comparison: dict[str, Any]) -> None:
