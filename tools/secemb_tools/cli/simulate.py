@@ -51,7 +51,7 @@ class Comparison(StrEnum):
 def demo(
     devices: Devices = None,
     rounds: Rounds = 25,
-    items: Items = 3000,
+    items: Items = 400,
     cohort: Cohort = None,
     data: Data = None,
     columns: ColumnNames = None,
@@ -112,7 +112,7 @@ def dev(
 
 def simulate(
     devices: Devices = None,
-    items: Items = 3000,
+    items: Items = 400,
     data: Data = None,
     columns: ColumnNames = None,
     catalogue: CatalogueFile = None,

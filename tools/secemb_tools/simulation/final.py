@@ -9,7 +9,7 @@ from secemb_sdk.round.selection import HoldOut
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet, Split
-from secemb_tools.simulation.accuracy import measure_ranking, measure_ratings
+from secemb_tools.simulation.accuracy import Numbers, measure_ranking, measure_ratings
 from secemb_tools.simulation.baseline import popularity, predict_biases, predict_mean
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.world import World
@@ -27,7 +27,8 @@ def measure_final(engine: Engine) -> dict[str, Any] | None:
     if not data.test.values.size:
         return None
     if engine.world.task.loss == SQUARED:
-        named = {"model": predict(engine, data.test), "mean": predict_mean(data), "biases": predict_biases(data)}
+        named: dict[str, Numbers] = {"model": predict(engine, data.test)}
+        named |= {"mean": predict_mean(data), "biases": predict_biases(data)}
         return {name: measure_ratings(values, data).as_json() for name, values in named.items()}
     data = Split(train=data.train, test=_some(data.test, engine.world.seed))
     popular = popularity(data.train)

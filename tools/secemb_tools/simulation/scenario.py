@@ -30,7 +30,7 @@ class Scenario:
 
     data: str = MADE_UP  # or where a rating set was read from
     devices: int = 200
-    items: int = 3000
+    items: int = 400
     evaluate_every: int = 6  # of so many rounds the last is an evaluation; it does not count as one of the recipe's
     patience: int = 4  # evaluations without a better figure after which training stops; 0: it never does
     seed: int = 1
@@ -106,7 +106,7 @@ def make_world(
     model: str = "mf",
     data: Path | RatingSet | None = None,
     devices: int | None = None,
-    items: int = 3000,
+    items: int = 400,
     seed: int = 1,
     evaluate_every: int = 6,
     patience: int = 4,

@@ -29,7 +29,7 @@ def simulate(
     model: str | Model = "mf",
     data: Any = None,
     devices: int | None = None,
-    items: int = 3000,
+    items: int = 400,
     evaluate_every: int = 6,
     patience: int = 4,
     seed: int = 1,
