@@ -126,6 +126,7 @@ class Run(TypedDict):
     plain_rmse: float | None
     same_as_plain: bool | None
     seconds: float
+    final: dict[str, dict[str, Any]] | None  # over all that was held out: the model, and simpler ones
     continued: list[Stretch]
     table: list[Row]
     plain_table: list[Row] | None
