@@ -5,6 +5,7 @@ VENV ?= .venv
 WORKERS ?= auto
 ARGS ?=
 QUICK ?=
+PARTS ?=
 DATA ?= build/data/ml-100k# of a report; `secemb data fetch ml-100k` downloads it
 
 BIN := $(VENV)/bin
@@ -29,7 +30,7 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test bench loadtest wire report-utility report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test bench loadtest wire quality report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -52,8 +53,10 @@ loadtest: $(RUN) which-kernel ## run many devices against two real servers, writ
 wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, write build/wire.json
 	@$(LAB) wire $(if $(QUICK),--sessions 2 --catalogue ML100K) $(ARGS)
 
-report-utility: $(DEV) which-kernel ## train every model on DATA, privately and plainly, write build/utility.json (hours)
-	@$(LAB) report utility --path $(DATA) $(if $(QUICK),--quick) $(ARGS)
+# All sets in a folder: beside the project, or where `secemb data fetch` puts them.
+quality: DATA = $(firstword $(wildcard ../shared/data) build/data)
+quality: $(DEV) which-kernel ## measure recommendations on all sets in DATA, write build/quality.json (an hour)
+	@OMP_NUM_THREADS=1 $(LAB) quality --data $(DATA) $(if $(PARTS),--parts $(PARTS)) $(if $(QUICK),--quick) $(ARGS)
 
 report-dp: $(DEV) which-kernel ## train every model on DATA with noise, write build/dp.json (hours)
 	@$(LAB) report dp --path $(DATA) $(if $(QUICK),--quick) $(ARGS)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from os import cpu_count
 from pathlib import Path
 from typing import Annotated
 
@@ -108,31 +109,30 @@ def vectors(
         typer.echo(f"{len(files)} files of vectors in {directory}")
 
 
-@report_app.command()
-def utility(
-    path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
-    models: Annotated[str, typer.Option(help=f"Which of {', '.join(names())}; separated by commas.")] = "",
-    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds for each model instead of the recipe's.")] = None,
-    private_rounds: Annotated[int | None, typer.Option(min=1, help="End the private run after these rounds.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
-    private: Annotated[bool, typer.Option("--private/--plain", help="Run privately as well, or plainly only.")] = True,
-    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; the curves go beside it.")] = Path(
-        "build/utility.json"
+@app.command()
+def quality(
+    data: Annotated[Path, typer.Option(help="Folder with ml-100k, ml-1m, gowalla, amazon-video-games.")] = Path(
+        "build/data"
     ),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Run 100 rounds, and only mf unless --models names others.")
-    ] = False,
+    parts: Annotated[str, typer.Option(help="Which of ratings, models, rankings; separated by commas.")] = "",
+    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time; as many as there are cores.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; page and plots go beside it.")] = Path(
+        "build/quality.json"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Few rounds with made-up data; --data is not read.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Train privately and plainly from the same seeds, and compare both with the paper and with a bias-only model."""
-    from secemb_lab.report.utility import REPORTED, UtilityOptions, run
+    """Measure how good the recommendations are: all sets, models and losses, beside baselines and published figures.
 
-    options = UtilityOptions(
-        path=path,
-        models=models or ("mf" if quick else ",".join(REPORTED)),
-        rounds=rounds or (100 if quick else None),
-        private_rounds=(private_rounds if private else 0),
-        seed=seed,
+    Exit code 1 if a goal is missed. With --parts the other parts stay as they are in --out.
+    """
+    from secemb_lab.report.quality import PARTS, QualityOptions, run
+
+    options = QualityOptions(
+        data=data,
+        parts=[one.strip() for one in parts.split(",")] if parts else PARTS,
+        quick=quick,
+        processes=processes or (1 if quick else cpu_count() or 1),
         out=out,
         as_json=json,
     )
@@ -168,7 +168,7 @@ def dp(
 ) -> None:
     """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
     from secemb_lab.report.dp import DpOptions, run
-    from secemb_lab.report.utility import REPORTED
+    from secemb_lab.report.published import REPORTED
 
     options = DpOptions(
         path=path,

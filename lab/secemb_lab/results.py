@@ -7,6 +7,8 @@ from typing_extensions import TypedDict
 from secemb_lab.bench.catalogues import Figure as CatalogueFigure
 from secemb_lab.bench.devices import Figure as DeviceFigure
 from secemb_lab.report.dp_runs import Plan
+from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
+from secemb_lab.report.quality_ratings import RatingRun
 
 
 class Machine(TypedDict):
@@ -236,48 +238,24 @@ class DpReport(TypedDict):
     runs: list[NoisyRun]
 
 
-class CurvePoint(TypedDict):
-    """The error after a round."""
+class QualityReport(TypedDict):
+    """`quality`."""
 
-    round: int
-    plain: float
-    private: float | None
-
-
-class Trained(TypedDict):
-    """One model of the report on utility."""
-
-    model: str
-    rounds: int
-    paper: float | None
-    bar: float | None
-    curve: list[CurvePoint]
-    same_bits: bool | None
-    plain_seconds: float
-    private_seconds: float
-    sessions: int
-    clipped: int
-    failed: int
-    difference: float | None
-    good: bool
-
-
-class UtilityReport(TypedDict):
-    """`report utility`."""
-
-    ratings: str
-    seed: int
-    train: int
-    test: int
-    bias_only_rmse: float
-    models: list[Trained]
+    quick: bool
+    processes: int
+    seconds: float
+    ratings: list[RatingRun]
+    models: list[RatingRun]
+    rankings: list[RankingRun]
+    baselines: list[BaselineRun]
+    goals: list[Bar]
 
 
 RESULTS: dict[str, Any] = {
     "bench": Bench,
     "loadtest": Loadtest,
+    "quality": QualityReport,
     "report dp": DpReport,
-    "report utility": UtilityReport,
     "vectors": Vectors,
     "wire": Wire,
 }

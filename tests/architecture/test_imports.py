@@ -146,6 +146,7 @@ def test_typer_is_found_outside_the_command_line() -> None:
 def test_torch_is_found_outside_the_models() -> None:
     assert len(rules.torch_outside_the_models("secemb_sdk.device", "if flag:\n    from torch import nn")) == 1
     assert len(rules.torch_outside_the_models("secemb_sdk.models_zoo", "import torch")) == 1
+    assert len(rules.torch_outside_the_models("secemb_lab.report.quality", "import torch")) == 1
     assert rules.torch_outside_the_models("secemb_sdk.models.mf", "import torch.nn") == []
 
 

@@ -135,6 +135,14 @@ CASES: dict[str, Case] = {
         bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
         fix="http://host:port",
     ),
+    "quality": Case(
+        good=lambda place: ("--quick", "--out", place.new(".json")),
+        says="figures in",
+        bad=lambda place: ("--data", place.new()),
+        fix="secemb data fetch",
+        code=2,
+        slow=True,
+    ),
     "relay-key list": Case(
         good=lambda place: ("--config", place.server_with_a_relay_key()),
         says="active",
@@ -163,13 +171,6 @@ CASES: dict[str, Case] = {
         fix="choose among mf, ncf, fm, deepfm",
         code=2,
         slow=True,
-    ),
-    "report utility": Case(
-        good=lambda p: ("--path", p.films, "--models", "mf", "--rounds", 2, "--out", p.new(".json")),
-        says="figures in",
-        bad=lambda place: ("--path", place.ratings),
-        fix="grouplens.org",
-        code=2,
     ),
     "run compare": Case(
         good=lambda place: ("one", "two", "--runs", place.runs),

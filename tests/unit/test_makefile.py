@@ -15,7 +15,7 @@ TARGETS = {
     "bench": "bench",
     "loadtest": "loadtest",
     "wire": "wire",
-    "report-utility": "report utility",
+    "quality": "quality",
     "report-dp": "report dp",
 }
 

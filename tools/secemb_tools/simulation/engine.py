@@ -141,11 +141,20 @@ class Engine:
         if self.best is not None:
             self.model = self.best[1]
 
+    def predict(self, test: RatingSet) -> Floats:
+        """Return a prediction for each held-out rating, by its own person's device; they are not cut to the range."""
+        predictions = np.empty(test.values.size, dtype=np.float32)
+        for person, own in enumerate(test.by_person()):
+            if own.stop > own.start:
+                items, model = test.items[own], self.world.models(person)
+                rows, private = self.model.rows[items], self.private_of(person)
+                predictions[own] = model.scores(rows, self.model.dense, private, items)
+        return predictions
+
     def rmse(self, test: RatingSet) -> float:
-        """Return the error on held-out ratings, each predicted by its own person's device."""
-        own_of = enumerate(test.by_person())
-        squares = [self._squares(person, test, own) for person, own in own_of if own.stop > own.start]
-        return float(np.sqrt(sum(squares) / test.values.size))
+        """Return the error on held-out ratings, with predictions cut to the range of the ratings."""
+        errors = np.clip(self.predict(test), *self.world.range).astype(np.float64) - test.values
+        return float(np.sqrt(errors @ errors / test.values.size))
 
     def private_of(self, person: int) -> Floats:
         """Return a person's private part for the model as it is now, from all ratings that the device trains on."""
@@ -181,9 +190,3 @@ class Engine:
             return
         add_noise(total.rows, variance=devices * privacy.rows.variance, random_bytes=random_bytes)
         add_noise(total.dense, variance=devices * privacy.dense.variance, random_bytes=random_bytes)
-
-    def _squares(self, person: int, test: RatingSet, own: slice) -> float:
-        items, model = test.items[own], self.world.models(person)
-        scores = model.scores(self.model.rows[items], self.model.dense, self.private_of(person), items)
-        errors = np.clip(scores, *self.world.range).astype(np.float64) - test.values[own]
-        return float(errors @ errors)

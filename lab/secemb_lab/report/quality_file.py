@@ -1,0 +1,136 @@
+"""The files of `make quality`: figures as JSON, a page of tables as Markdown, and plots as SVG."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from secemb_lab.report.quality_goals import Goal, Quality, by_case, goals, grouped, rankings_by_case
+from secemb_lab.report.quality_rankings import CURVE_PEOPLE
+from secemb_lab.report.quality_ratings import RatingRun
+from secemb_lab.report.quality_tables import bytes_table, goals_table, models_table, rankings_table, ratings_table
+from secemb_sdk.models import registry
+from secemb_tools.charts import line_chart
+from secemb_tools.errors import OperationError
+
+_HIGHEST = 0.1  # above the biases: what is worse is the beginning of a run, and not of interest
+_QUALITY = TypeAdapter(Quality)
+_INTRODUCTION = """\
+# Quality
+
+How good the recommendations are that SecEmb trains. Every figure is measured on held-out ratings or
+choices that no run trained on; the baselines beside it are measured on exactly the same ones. n is
+how many there are. Settings are those of the rule: nothing was chosen for a set, except that models
+with a bar run for its rounds. "±" is the standard deviation over seeds, which decide sample, split,
+cohorts and first weights. Intervals hold for other people of the same kind in 95 of 100 cases. A
+private run goes through the protocol's own code; "the same bits" means that its model was equal to
+the plain run's after every round. CPU seconds are of training alone, without measuring.
+docs/evaluation.md defines the figures.
+"""
+
+
+def document(found: Quality) -> dict[str, Any]:
+    """Return all figures as what JSON knows, with the goals."""
+    return {**asdict(found), "goals": [asdict(one) for one in goals(found)]}
+
+
+def write(out: Path, found: Quality) -> None:
+    """Write the figures, and beside them the page and the plots."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(document(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    pictures = dict(plots(found))
+    for name, picture in pictures.items():
+        out.with_name(f"{out.stem}-{name}.svg").write_text(picture, encoding="utf-8")
+    out.with_suffix(".md").write_text(page(found, [f"{out.stem}-{name}.svg" for name in pictures]), encoding="utf-8")
+
+
+def read(out: Path) -> Quality | None:
+    """Return what an earlier run has written; None if there is nothing."""
+    if not out.exists():
+        return None
+    try:
+        return _QUALITY.validate_json(out.read_bytes())
+    except ValidationError:
+        raise OperationError(f"{out} does not hold figures of this report; choose another --out") from None
+
+
+def page(found: Quality, pictures: Sequence[str]) -> str:
+    """Return the page: what was measured, whether it is good enough, and the tables with their plots."""
+    made_up = "The data is made up: the figures only show that the report runs.\n" if found.quick else ""
+    sections = [
+        _INTRODUCTION,
+        made_up,
+        f"Measured in {found.seconds / 60:.1f} minutes, {found.processes} runs at a time.\n",
+        "## Goals\n",
+        goals_table(goals(found)),
+        *_section("Ratings: matrix factorisation by the rule", ratings_table(found.ratings), bool(found.ratings)),
+        *_section("Ratings: each model", models_table(found.models), bool(found.models)),
+        *_section(
+            "Bytes of a device until the paper's RMSE is reached", table := bytes_table(found.models), bool(table)
+        ),
+        *_section("Choices without ratings", rankings_table(found), bool(found.rankings)),
+        *_section("Plots", "\n\n".join(f"![{name}]({name})" for name in pictures) + "\n", bool(pictures)),
+    ]
+    return "\n".join(filter(None, sections))
+
+
+def _section(title: str, text: str, there: bool) -> list[str]:
+    return [f"## {title}\n", text] if there else []
+
+
+def plots(found: Quality) -> Iterator[tuple[str, str]]:
+    """Yield a picture for each set and part, with its name."""
+    for own in grouped(found.ratings, lambda run: run.dataset):
+        yield f"rule-{_file_name(own[0].dataset)}", _rule_plot(own)
+    for own in grouped(found.models, lambda run: run.dataset):
+        yield f"models-{_file_name(own[0].dataset)}", _models_plot(own)
+    for dataset in dict.fromkeys(run.dataset for run in found.rankings):
+        yield f"rankings-{_file_name(dataset)}", _rankings_plot(found, dataset)
+
+
+def _rule_plot(runs: list[RatingRun]) -> str:
+    firsts = [own[0] for own in by_case(runs)]
+    return line_chart(
+        {run.sample or "all": [(done, min(rmse - run.biases, _HIGHEST)) for done, rmse in run.curve] for run in firsts},
+        title=f"{firsts[0].dataset}: RMSE of MF by the rule, less that of the biases",
+        across="rounds",
+        level=("biases alone", 0.0),
+    )
+
+
+def _models_plot(runs: list[RatingRun]) -> str:
+    firsts = [own[0] for own in by_case(runs)]
+    biases = firsts[0].biases
+    return line_chart(
+        {_title(run): [(done, min(rmse, biases + _HIGHEST)) for done, rmse in run.curve] for run in firsts},
+        title=f"{firsts[0].dataset}: RMSE",
+        across=f"rounds of {firsts[0].cohort} devices",
+        level=(f"biases alone {biases:.3f}", biases),
+    )
+
+
+def _rankings_plot(found: Quality, dataset: str) -> str:
+    firsts = [own[0] for own in rankings_by_case(run for run in found.rankings if run.dataset == dataset)]
+    level = next((one for one in found.baselines if one.dataset == dataset and one.name == "popularity"), None)
+    return line_chart(
+        {f"{run.model} {run.loss}": run.curve for run in firsts},
+        title=f"{dataset}: recall@{firsts[0].k} of at most {CURVE_PEOPLE:,} people",
+        across=f"rounds of {firsts[0].cohort} devices",
+        level=None if level is None else (f"popularity {level.recall.value:.3f}", level.recall.value),
+    )
+
+
+def _title(run: RatingRun) -> str:
+    return f"{registry.find(run.model).title} {run.rmse.value:.3f}"
+
+
+def _file_name(dataset: str) -> str:
+    return dataset.lower().replace(" ", "-")
+
+
+def missed(found: Quality) -> list[Goal]:
+    """Return the goals that were not reached."""
+    return [one for one in goals(found) if not one.reached]
