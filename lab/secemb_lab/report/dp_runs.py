@@ -13,7 +13,7 @@ from secemb_tools.simulation.rounds import PLAIN
 from secemb_tools.simulation.survey import with_centre
 from secemb_tools.simulation.world import Sampled, world_for
 
-ROUNDS = {100: 40, 500: 40}  # by cohort: where more rounds cost more in noise than they teach
+ROUNDS = {100: 50, 500: 50}  # by cohort: where more rounds cost more in noise than they teach
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def carry_out(
     ratings = data.train
     schedule = Sampled(people=ratings.person_count, cohort=plan.cohort, seed=seed)
     terms, counted = _terms(plan, schedule)
-    recipe = Recipe.by_rule(ratings, model=plan.model, rounds=plan.rounds, cohort=plan.cohort, noisy=True)
+    recipe = Recipe.by_rule(ratings, model=plan.model, rounds=plan.rounds, cohort=plan.cohort, unit=plan.unit)
     recipe = with_centre(recipe, ratings, seed=seed)
     multiplier = 1.0 if terms is None else terms.multiplier
     fields = noisy_fields(recipe, schedule, _options(plan), multiplier=multiplier)

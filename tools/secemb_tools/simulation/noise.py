@@ -12,7 +12,7 @@ from secemb_tools.simulation.world import Sampled
 from secemb_tools.specification import as_decimal
 
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
-CLIPS = {USER: 5.0, RECORD: 1.0}  # of a user's whole update, of one rating's gradient
+CLIPS = {USER: 3.0, RECORD: 1.0}  # of a user's whole update, of one rating's gradient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from secemb_sdk.models import Model, registry
 from secemb_sdk.models.registry import KnownFeatures
 from secemb_sdk.models.ridge import Penalties
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.privacy import USER
 from secemb_shared.messages.spec import BPR, SQUARED
 from secemb_tools.datasets import RatingSet
 from secemb_tools.datasets.summary import suggest_capacity
@@ -37,9 +38,9 @@ _MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dense_rate": 0.005, "dense_penalty": 1.0, "fraction_bits": 14},
     "deepfm": {"dense_rate": 0.003, "dense_penalty": 1.0, "fraction_bits": 14},
 }
-# With noise every round and every number of a row costs: few rounds, biases alone, and no Adam, which would make all of
-# the noise as large as the signal.
-_NOISY: dict[str, Any] = {"optimiser": "momentum", "rate": 0.1, "bias_rate": 0.1, "dimension": 0, "rounds": 40}
+# Noise on the whole update of a user costs by round and by number of a row: few rounds, biases alone, and no Adam,
+# which makes noise as large as the signal. Only matrix factorisation is still a model without its vectors.
+_NOISY_USER: dict[str, Any] = {"optimiser": "momentum", "bias_rate": 0.3, "dimension": 0, "rounds": 50}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +71,11 @@ class Recipe:
     epochs: int = 1  # steps of a private part that is not solved, in each round
 
     @classmethod
-    def by_rule(cls, ratings: RatingSet, *, model: str = "mf", noisy: bool = False, **settings: Any) -> Self:
-        """Return the settings for a rating set; those that are given and not None stand, the others follow from it."""
+    def by_rule(cls, ratings: RatingSet, *, model: str = "mf", unit: str | None = None, **settings: Any) -> Self:
+        """Return the settings for a rating set; those that are given and not None stand, the others follow from it.
+
+        `unit` is that of the privacy budget, if there is one.
+        """
         given = {name: value for name, value in settings.items() if value is not None}
         if unknown := given.keys() - {field.name for field in fields(cls)}:
             raise ScenarioError(f"unknown setting {min(unknown)!r}")
@@ -91,8 +95,8 @@ class Recipe:
             "bound": min(_BOUND, _LARGEST_SUM // cohort),
             **_MODELS.get(model, {}),
         }
-        if noisy:
-            rule |= _NOISY
+        if unit == USER and model == "mf":
+            rule |= _NOISY_USER
         return cls(model=model, **{**rule, **given, "cohort": cohort})
 
     def changed(self, **settings: Any) -> Self:

@@ -120,7 +120,7 @@ def make_world(
     ratings = _ratings(data, devices, items, seed)
     if devices is not None:
         ratings = _fewer(ratings, devices)
-    recipe = Recipe.by_rule(ratings, model=model, noisy=noise is not None, **settings)
+    recipe = Recipe.by_rule(ratings, model=model, unit=None if noise is None else noise.unit, **settings)
     scenario = Scenario(
         data=MADE_UP if data is None else ratings.name if isinstance(data, RatingSet) else str(data),
         devices=ratings.person_count,
