@@ -135,14 +135,7 @@ CASES: dict[str, Case] = {
         bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
         fix="http://host:port",
     ),
-    "quality": Case(
-        good=lambda place: ("--quick", "--out", place.new(".json")),
-        says="figures in",
-        bad=lambda place: ("--data", place.new()),
-        fix="secemb data fetch",
-        code=2,
-        slow=True,
-    ),
+    "quality": Case(bad=lambda place: ("--data", place.new()), fix="secemb data fetch", code=2),
     "relay-key list": Case(
         good=lambda place: ("--config", place.server_with_a_relay_key()),
         says="active",
@@ -261,6 +254,7 @@ _DEV = "tests/e2e/test_dev.py"
 _SERVERS = "tests/e2e/test_cli_servers.py::test_devices_take_part_and_the_model_goes_on_and_back"
 _BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_prints"
 _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
+_QUALITY = "tests/integration/test_quality.py::test_a_short_run_measures_every_part_and_writes_its_files"
 _WIRE = "tests/e2e/test_wire.py::test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head"
 ELSEWHERE: dict[tuple[str, str], str] = {
     **{("bench", kind): _BENCH for kind in (SUCCESS, JSON)},
@@ -275,6 +269,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     **{(f"device {name}", kind): _SERVERS for name in ("loop", "once") for kind in (SUCCESS, JSON)},
     **{("loadtest", kind): _LOADTEST for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
+    **{("quality", kind): _QUALITY for kind in (SUCCESS, JSON)},
     ("run list", BAD): "tests/e2e/test_cli_offline.py::test_a_damaged_run_is_named_and_the_others_are_listed",
     **{("wire", kind): _WIRE for kind in (SUCCESS, JSON)},
     ("serve", SUCCESS): "tests/e2e/test_processes.py::test_rounds_of_two_processes_end_published_with_exact_sums",

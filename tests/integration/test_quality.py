@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tests.e2e.commands import check_shape, read_json
 from tests.unit.made_up_ratings import made_up_ratings, write_as_movielens
 from typer.testing import CliRunner, Result
 
@@ -118,16 +119,18 @@ def test_a_curve_has_points_where_it_falls_and_one_at_the_end() -> None:
 
 def test_a_short_run_measures_every_part_and_writes_its_files(tmp_path: Path) -> None:
     out = tmp_path / "here" / "quality.json"
-    done = report(out)
+    done = report(out, "--json")
     assert done.exit_code == 0, done.output
-    found = json.loads(out.read_text())
+    found = read_json(done.stdout)
+    check_shape("quality", found)
+    assert json.loads(out.read_text()) == found
     assert {one["model"] for one in found["models"]} == {"mf", "ncf", "fm", "deepfm"}
     assert {(one["model"], one["loss"]) for one in found["rankings"]} >= {("mf", "bpr"), ("mf", "softmax")}
     assert len(found["baselines"]) == 2
     assert all(one["same_bits"] for part in ("ratings", "models", "rankings") for one in found[part])
     assert all(goal["reached"] for goal in found["goals"])
-    assert done.stdout == out.with_suffix(".md").read_text()
     assert "12 of 12" in done.stderr
+    assert "| made up |" in out.with_suffix(".md").read_text()
     for picture in out.parent.glob("*.svg"):
         ElementTree.parse(picture)
 
@@ -137,6 +140,7 @@ def test_the_command_fails_when_a_goal_is_missed(tmp_path: Path, monkeypatch: py
     done = report(tmp_path / "quality.json", "--parts", "rankings")
     assert done.exit_code == 1
     assert done.stdout.count("**MISSED**") == 2
+    assert done.stdout == (tmp_path / "quality.md").read_text()
 
 
 def test_parts_that_are_not_measured_stay_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +154,15 @@ def test_parts_that_are_not_measured_stay_as_they_were(tmp_path: Path, monkeypat
     after = json.loads(out.read_text())
     assert after["models"] == before["models"]
     assert len(after["ratings"]) == 1
+
+
+def test_several_processes_find_the_same_in_the_same_order(tmp_path: Path) -> None:
+    found = []
+    for processes in (1, 2):
+        out = tmp_path / f"{processes}.json"
+        assert report(out, "--parts", "ratings", "--processes", processes).exit_code == 0
+        found.append([(one["seed"], one["sample"], one["curve"]) for one in json.loads(out.read_text())["ratings"]])
+    assert found[0] == found[1]
 
 
 def test_a_report_that_is_cut_short_has_something_to_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
