@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 720, 320, 64, 16, 54, 44
-COLOURS = ("#2f81f7", "#e5734a", "#3f9142", "#8957e5")
+COLOURS = ("#2f81f7", "#e5734a", "#3f9142", "#8957e5", "#b58900", "#d6336c")
 INK = "#7d8590"  # readable on white and on black
 _STEPS = 6  # at most, on each axis
 _LETTER = 7  # approximate width of a letter

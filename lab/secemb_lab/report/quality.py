@@ -220,7 +220,7 @@ def _quick_rankings(_: Path) -> Iterator[Case]:
     source = Source(without_ratings=True)
     yield BaselineCase(source=source, split="per-user", seed=1, epochs=2)
     for model, loss in (("mf", BPR), ("mf", SOFTMAX), ("fm", SOFTMAX)):
-        yield RankingCase(source=source, split="per-user", model=model, loss=loss, seed=1, rounds=4, private_rounds=2)
+        yield RankingCase(source=source, split="per-user", model=model, loss=loss, seed=1, rounds=6, private_rounds=2)
 
 
 def _quick_models(_: Path) -> Iterator[Case]:

@@ -93,8 +93,10 @@ def plots(found: Quality) -> Iterator[tuple[str, str]]:
 
 def _rule_plot(runs: list[RatingRun]) -> str:
     firsts = [own[0] for own in by_case(runs)]
+    names = [run.sample.replace("of the ", "") or "all" for run in firsts]  # short: all are in one line
+    beyond = [[(done, min(rmse - run.biases, _HIGHEST)) for done, rmse in run.curve] for run in firsts]
     return line_chart(
-        {run.sample or "all": [(done, min(rmse - run.biases, _HIGHEST)) for done, rmse in run.curve] for run in firsts},
+        dict(zip(names, beyond, strict=True)),
         title=f"{firsts[0].dataset}: RMSE of MF by the rule, less that of the biases",
         across="rounds",
         level=("biases alone", 0.0),
