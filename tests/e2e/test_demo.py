@@ -143,7 +143,7 @@ def test_ratings_of_ones_own_are_shown_in_a_demo(start: Callable[..., Running], 
     demo = start("--data", str(table), "--json")
     assert demo.process.wait(timeout=120) == 0
     found = read_json(demo.text())
-    assert (found["scenario"]["data"], found["scenario"]["items"]) == (str(table), 19)
+    assert (found["scenario"]["data"], found["scenario"]["items"]) == ("mine", 19)
     assert found["ratings_per_device"] == [12, 12]
     assert found["table"] == simulate(data=table, devices=6, cohort=3, rounds=5).table()
 
