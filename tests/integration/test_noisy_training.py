@@ -173,8 +173,7 @@ def test_each_device_takes_part_with_the_same_probability() -> None:
     assert len({people.size for people in drawn}) > 10  # a cohort of a fixed size would not be sampled like this
 
 
-def test_a_devices_budget_is_that_of_the_busiest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
+def test_a_devices_budget_is_that_of_the_busiest() -> None:
     schedule = Sampled(people=60, cohort=20, seed=1)
     counts = np.bincount(np.concatenate([schedule.people_of(number) for number in range(6)]))
     busiest = schedule.most_rounds_of_one(6)
@@ -188,7 +187,8 @@ def test_a_devices_budget_is_that_of_the_busiest(monkeypatch: pytest.MonkeyPatch
 def test_more_privacy_costs_more_accuracy(unit: str) -> None:
     errors = []
     for noise in (NO_NOISE, CENTRAL):
-        engine = Engine(private_world(unit=unit, multiplier=30), way=PLAIN, noise=noise)
+        longer = replace(RECIPE, rounds=30, centre=3.5)
+        engine = Engine(private_world(unit=unit, multiplier=30, recipe=longer), way=PLAIN, noise=noise)
         for _ in range(30):
             engine.step()
         errors.append(engine.rmse(DATA.test))
@@ -229,8 +229,7 @@ def test_noise_of_devices_has_no_place_in_the_protocol() -> None:
             Engine(world, way=way, noise=LOCAL)
 
 
-def test_a_plan_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
+def test_a_plan_keeps_to_its_budget() -> None:
     for where in (CENTRAL, LOCAL):
         plan = Plan(model="mf", cohort=20, unit=USER, where=where, budget=8.0, delta=1e-4, rounds=4)
         found = carry_out(plan, DATA, seed=1)
@@ -241,11 +240,10 @@ def test_a_plan_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("device_by_device", [False, True])
 @pytest.mark.parametrize("model", ["mf", "ncf", "fm", "deepfm"])
 def test_every_model_can_be_trained_with_noise_of_the_devices(
-    monkeypatch: pytest.MonkeyPatch, uploads: list[Share], model: str, device_by_device: bool
+    uploads: list[Share], model: str, device_by_device: bool
 ) -> None:
     pytest.importorskip("torch")
-    small = replace(RECIPE, model=model, dimension=4)
-    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: small)
+    small = Recipe.by_rule(DATA.train, model=model, unit=USER)
     plan = Plan(model=model, cohort=5, unit=USER, where=LOCAL, budget=8.0, delta=1e-4, rounds=2)
     found = carry_out(plan, DATA, seed=1, device_by_device=device_by_device)
     assert np.isfinite(found.rmse)
@@ -256,8 +254,7 @@ def test_every_model_can_be_trained_with_noise_of_the_devices(
 def test_the_report_writes_a_table_and_curves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uploads: list[Share]
 ) -> None:
-    monkeypatch.setattr("secemb_lab.report.dp_runs.recipe_for", lambda *_: RECIPE)
-    monkeypatch.setattr(dp, "read_movielens", lambda _: made_up_ratings(people=60, items=300, count=1500))
+    monkeypatch.setattr(dp, "read_ratings", lambda _: made_up_ratings(people=60, items=300, count=1500))
     request = dp.DpOptions(
         path=tmp_path,
         models="mf",
@@ -300,7 +297,7 @@ def test_a_report_goes_on_from_what_was_measured_before(tmp_path: Path, monkeypa
         return outcome(1.25, **{name: getattr(plan, name) for name in ("model", "where", "budget", "rounds")})
 
     monkeypatch.setattr(dp, "carry_out", carry)
-    monkeypatch.setattr(dp, "read_movielens", lambda _: made_up_ratings(people=60, items=300, count=1500))
+    monkeypatch.setattr(dp, "read_ratings", lambda _: made_up_ratings(people=60, items=300, count=1500))
     out = tmp_path / "dp.json"
     before = [outcome(1.0), outcome(0.875, model="deepfm", rounds=2)]
     dp_file.write(out, replace(SOURCE, ratings=DATA.train.name), before, control=0.9)

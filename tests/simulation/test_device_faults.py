@@ -217,8 +217,12 @@ async def live_through_a_sum(kind: str, history: History, way: str) -> None:
         results = [event.data for event in events if event.kind == "result"]
         assert results
         for found in results:  # a session that counted twice, or a share without its other half, would show here
-            wanted = {"mean_items": 2.0} if kind == SURVEY else {"rmse": 10.0**0.5, "mae": 3.0}
-            assert {name: found[name] for name in wanted} == pytest.approx(wanted, abs=1e-3)
+            if kind == SURVEY:
+                assert found["mean_items"] == 2.0
+            else:  # of its ratings, 2 and 4, a device holds out one; the model says 0
+                assert found["predictions"] in range(1, PHONES + 1)
+                assert round(found["mae"] * found["predictions"], 6) % 2 == 0
+                assert 2.0 <= found["mae"] <= 4.0
 
 
 @pytest.mark.parametrize("way", [DIRECT, RELAYING])

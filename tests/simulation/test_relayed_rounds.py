@@ -64,8 +64,11 @@ async def test_surveys_and_evaluations_are_relayed_too(kind: str) -> None:
         await pair.finish()
         events = await pair.parties[0].ledger.events(limit=100)
         (result,) = [event.data for event in events if event.kind == "result"]
-        expected = {SURVEY: {"mean_items": 2.0}, EVALUATE: {"mae": 3.0}}[kind]
-        assert expected.items() <= result.items(), result
+        if kind == SURVEY:
+            assert result["mean_items"] == 2.0
+        else:  # of its ratings, 2 and 4, a device holds out one; the model says 0
+            assert result["predictions"] == 2.0
+            assert result["mae"] in (2.0, 3.0, 4.0)
 
 
 @pytest.mark.asyncio

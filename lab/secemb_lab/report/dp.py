@@ -14,11 +14,12 @@ from secemb_lab.report import dp_file
 from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
 from secemb_lab.report.published import REPORTED
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
-from secemb_tools.datasets import read_movielens, split
+from secemb_tools.datasets import read_ratings, split
 from secemb_tools.errors import OperationError
 from secemb_tools.output import show_json
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.processes import Processes, count_for
+from secemb_tools.simulation.scenario import on_scale
 
 # What the accountant and the ring of a simulated task have room for.
 _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
@@ -46,7 +47,9 @@ def run(options: DpOptions) -> int:
     """Train every plan, print the table, write figures, table and curves."""
     console = Console(stderr=options.as_json)
     wanted = _plans(options)
-    ratings = read_movielens(options.path)
+    ratings = on_scale(read_ratings(options.path))
+    if ratings.implicit:
+        raise OperationError(f"{ratings.name} has no ratings; this report is about their error")
     source = dp_file.Source(ratings=ratings.label, seed=options.seed, unit=options.unit)
     found = dp_file.read(options.out, source) if options.resume else []
     missing = [plan for plan in wanted if plan not in {one.plan for one in found}]
