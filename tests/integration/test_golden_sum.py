@@ -23,7 +23,7 @@ from secemb_tools.simulation.rounds import PLAIN, PRIVATE, Part, take_part
 from secemb_tools.simulation.world import World, world_for
 
 ITEMS, DIMENSION, PEOPLE, EACH = 53, 4, 8, 12
-GOLDEN = "0963fecf2a47eaad2516868e764b51dcfe079b738c600c8c038e728f4d72ad95"
+GOLDEN = "c2b4b7cd078ccc9ee0bd9fe9581fd198894da548ab94291efe7497471418ed86"
 
 
 class InEighths(MatrixFactorisation):

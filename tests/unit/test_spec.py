@@ -108,7 +108,7 @@ Decode = Callable[[bytes], object]
 
 def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
-        b'{"bias_decay":"0","bias_rate":"0.1","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
+        b'{"bias_decay":"0","bias_rate":"0.05","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
         b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"initial_scale":"0.05","items":23,'
         b'"join_seconds":60,"loss":"squared","min_cohort":2,"name":"films","optimiser":"adam","privacy":{},'
         b'"protocol":"secemb/1","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'

@@ -10,10 +10,10 @@ from secemb_shared.messages.spec import SMALLEST_COHORT, SQUARED
 
 RING_BITS = 32
 SESSIONS = 5  # of a person in a task: rounds beyond that gain little
-_FEWEST_ROUNDS = 30
+_FEWEST_ROUNDS = 100
 # What each item's vector and bias are pulled by, as if so many ratings of the whole fleet said "nothing special".
 _PULLS, _NO_PULLS = (10.0, 4.0), (0.0, 0.0)
-_BIAS_RATE, _RANKING_BIAS_RATE = 0.1, 0.02
+_BIAS_RATE, _RANKING_BIAS_RATE = 0.05, 0.02
 
 
 def build_task(

@@ -53,7 +53,7 @@ class TaskSpec:
     loss: str = SQUARED  # what devices minimise
     optimiser: str = "adam"
     row_rate: str = "0.02"  # of all numbers of a row but the last
-    bias_rate: str = "0.1"  # of the last number of a row: the bias of its item
+    bias_rate: str = "0.05"  # of the last number of a row: the bias of its item
     dense_rate: str = "0.001"
     row_decay: str = "0"  # of each step: this times a row is added to its mean gradient
     bias_decay: str = "0"  # the same for a bias, by how far it is from the centre

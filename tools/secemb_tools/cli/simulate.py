@@ -34,7 +34,7 @@ Data = Annotated[
 Devices = Annotated[int | None, typer.Option(min=2, help="Devices in all; default: 200, or everyone in --data.")]
 Cohort = Annotated[int | None, typer.Option(min=2, help="Devices in a round; default: a fifth of all, at most 100.")]
 Rounds = Annotated[
-    int | None, typer.Option(min=1, help="Rounds that train; default: about five for each device, at least 30.")
+    int | None, typer.Option(min=1, help="Rounds that train; default: about five for each device, at least 100.")
 ]
 Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue.")]
 Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]

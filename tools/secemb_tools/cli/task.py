@@ -40,7 +40,7 @@ def create(
     rounds: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Training rounds; default: five sessions for each of --people, at least 30; without it 100."
+            min=1, help="Training rounds; default: five sessions for each of --people, at least 100; without it 100."
         ),
     ] = None,
     join_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts new sessions.")] = 60,

@@ -29,6 +29,7 @@ from secemb_tools.specification import (
 
 MakeModel = Callable[[int], Model]  # person → the model as this person's device has it
 
+_NEARLY_ALL, _CHEAP = 0.99, 300  # share of the interactions, and an m' that costs a device little
 _LARGEST_SUM = 2**31 - 1  # of the ring that recipes use
 _BOUND = 2**24  # steps of one element of an update
 # Settings of models whose dense part needs others than matrix factorisation. The weight w₀ of a machine is in every
@@ -56,7 +57,7 @@ class Recipe:
     optimiser: str = "adam"
     schedule: str = "cosine"
     rate: float = 0.02  # of the vectors in rows, and of a private part that is not solved
-    bias_rate: float = 0.1  # of the biases in rows
+    bias_rate: float = 0.05  # of the biases in rows
     dense_rate: float = 0.001
     scale: float = 0.05  # standard deviation of the first weights
     penalty: float = Penalties.rating
@@ -82,7 +83,7 @@ class Recipe:
         people, loss = ratings.person_count, given.get("loss", BPR if ratings.implicit else SQUARED)
         ranks = loss != SQUARED
         cohort = given.get("cohort") or default_cohort(people)
-        kept, (row_pull, bias_pull) = suggest_capacity(ratings), default_pulls(loss)
+        kept, (row_pull, bias_pull) = default_capacity(ratings), default_pulls(loss)
         rule: dict[str, Any] = {
             "loss": loss,
             "cohort": cohort,
@@ -153,6 +154,11 @@ class Recipe:
             return lambda _: model
         users, lookup = ratings.user_features, ratings.item_features.__getitem__
         return lambda person: kind.make(**settings, features=KnownFeatures(users[person], lookup))
+
+
+def default_capacity(ratings: RatingSet) -> int:
+    """Return m': what keeps nine tenths of a round's interactions, or nearly all of them where that is cheap."""
+    return max(suggest_capacity(ratings), min(suggest_capacity(ratings, _NEARLY_ALL), _CHEAP))
 
 
 def default_cohort(people: int) -> int:
