@@ -36,6 +36,8 @@ TASK = {
     "upload-seconds": 40,
     "optimiser": "sgd",
     "row-rate": 1,
+    "bias-rate": 1,
+    "schedule": "constant",
     "dense-rate": 1,
     "initial-scale": 0,
 }
