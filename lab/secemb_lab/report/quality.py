@@ -188,7 +188,7 @@ def _rankings(data: Path) -> Iterator[Case]:
         if (data / folder).is_dir():
             source = Source(path=data / folder)
             yield BaselineCase(source=source, split=how, seed=1)
-            for loss, seed in ((BPR, SEEDS[0]), *((SOFTMAX, seed) for seed in SEEDS)):
+            for loss, seed in ((SOFTMAX, SEEDS[0]), *((BPR, seed) for seed in SEEDS)):
                 case = RankingCase(source=source, split=how, loss=loss, seed=seed)
                 yield replace(case, private_rounds=_prefix(seed, LONG_PREFIX))
 

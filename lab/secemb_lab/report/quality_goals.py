@@ -8,7 +8,7 @@ from typing import TypeVar
 from secemb_lab.report.published import RANKING_BARS
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
-from secemb_shared.messages.spec import SOFTMAX
+from secemb_shared.messages.spec import BPR
 
 One = TypeVar("One")
 
@@ -95,7 +95,7 @@ def _bar_goals(runs: list[RatingRun]) -> Iterator[Goal]:
 def _ranking_goals(runs: list[RankingRun]) -> Iterator[Goal]:
     for own in rankings_by_case(runs):
         first = own[0]
-        if first.dataset in RANKING_BARS and (first.model, first.loss) == ("mf", SOFTMAX):
+        if first.dataset in RANKING_BARS and (first.model, first.loss) == ("mf", BPR):
             recall, ndcg = RANKING_BARS[first.dataset]
             yield Goal.at_least(f"{first.dataset}: recall@{first.k}", fmean(run.recall.value for run in own), recall)
             yield Goal.at_least(f"{first.dataset}: NDCG@{first.k}", fmean(run.ndcg.value for run in own), ndcg)
