@@ -161,7 +161,7 @@ def test_bytes_are_counted_until_the_paper_is_reached() -> None:
 
 def test_rankings_stand_beside_popularity_and_published_figures() -> None:
     rows = [[cell.strip() for cell in line.split("|")[2:4]] for line in rankings_table(FOUND).splitlines()[2:]]
-    assert [name for name, _ in rows] == ["popularity", "**MF, softmax**", "BPR-MF, published", "LightGCN, published"]
+    assert [name for name, _ in rows] == ["popularity", "**MF, bpr**", "BPR-MF, published", "LightGCN, published"]
 
 
 def test_every_bar_has_a_figure_of_the_paper_that_is_worse() -> None:
