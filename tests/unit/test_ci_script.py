@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).parents[2] / ".ci" / "run"
-ROUNDS = "".join(f"round {number} ({number + 1}/4) train: 3 matched, digests equal\n" for number in range(4))
+ROUNDS = "".join(
+    f"{number}/6     train        3     3       3       0     0.4     -   11 v1 103362 =\n" for number in range(1, 7)
+)
 GOOD = ROUNDS + "All checks passed\n"
 LEFT_RUNNING = (
     'mkdir "$TMPDIR/secemb-demo-x"; '
@@ -46,8 +48,8 @@ def test_a_good_demonstration_is_kept_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("shown", "demo", "test", "words"),
     [
-        (GOOD.replace("round 2", "route 2"), ":", ":", "did not show its four rounds"),
-        (GOOD.replace("equal", "DIFFER", 1), ":", ":", "did not show its four rounds"),
+        (GOOD.replace("2/6", "2/5"), ":", ":", "did not show its five rounds"),
+        (GOOD.replace("=", "DIFFERS", 1), ":", ":", "did not show its five rounds"),
         (ROUNDS, ":", ":", "did not say that all checks passed"),
         (GOOD, "exit 1", ":", ""),
         (GOOD, 'mkdir "$TMPDIR/secemb-demo-x"', ":", "left files behind"),
