@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ def test_the_kernel_line_names_what_does_the_work() -> None:
     line = run("secemb_tools", "kernel").stdout
     assert line.startswith(("kernel: native (", "kernel: portable, "))
     assert line.count("\n") == 1
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("secemb_tools", "--version").stdout == f"secemb {version('secemb')}\n"
 
 
 def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """Metrics: counted for each app, with words for labels and never an id."""
 
 import asyncio
+import platform
+import re
 import time
+from importlib.metadata import version
 
 import pytest
 
-from secemb_party.metrics import Metrics, watch_event_loop
+from secemb_party.event_loop import watch_event_loop
+from secemb_party.metrics import PHASES, Metrics
 
 SECRET = "hunter2"
 
@@ -30,11 +34,19 @@ def test_everything_that_is_recorded_can_be_read() -> None:
     with metrics.kernel("evaluate"):
         pass
     metrics.moved(received=10, sent=20)
-    metrics.peer_call("seal", "ok")
+    metrics.peer_call("seal", "ok", 0.25)
+    metrics.join("admitted")
+    metrics.join("not-now", retry_after=7.5)
+    metrics.round_sessions("left-out", 3)
+    metrics.task_phase("sealing", number=4, since=1000.0)
+    metrics.round_deadline(600)
+    metrics.watch_expiry("relay-key", lambda: 2000.0)
+    with metrics.ledger("write"):
+        pass
     metrics.watch_queue(lambda: 3)
     metrics.loop_lag(lately=0.25, largest=0.5)
     metrics.stranger()
-    metrics.model_version(17)
+    metrics.model_version(17, 1500.0)
     metrics.quality({"rmse": 0.9, "rmse_low": 0.85})
     metrics.quality({"rmse": 0.875})
     text = metrics.render().decode()
@@ -49,12 +61,25 @@ def test_everything_that_is_recorded_can_be_read() -> None:
         'secemb_kernel_seconds_count{operation="evaluate"} 1.0',
         'secemb_bytes_total{direction="in"} 10.0',
         'secemb_bytes_total{direction="out"} 20.0',
-        'secemb_peer_calls_total{outcome="ok",route="seal"} 1.0',
+        'secemb_peer_call_seconds_sum{outcome="ok",route="seal"} 0.25',
+        'secemb_joins_total{outcome="admitted"} 1.0',
+        'secemb_joins_total{outcome="not-now"} 1.0',
+        'secemb_retry_after_seconds_bucket{le="5.0"} 0.0',
+        'secemb_retry_after_seconds_bucket{le="10.0"} 1.0',
+        'secemb_round_sessions_total{fate="left-out"} 3.0',
+        "secemb_round_number 4.0",
+        'secemb_round_phase{phase="sealing"} 1.0',
+        'secemb_round_phase{phase="open"} 0.0',
+        "secemb_round_phase_start_timestamp_seconds 1000.0",
+        "secemb_round_upload_seconds 600.0",
+        'secemb_expiry_timestamp_seconds{of="relay-key"} 2000.0',
+        'secemb_ledger_seconds_count{operation="write",outcome="ok"} 1.0',
         "secemb_queue_places_taken 3.0",
         "secemb_event_loop_lag_seconds 0.25",
         "secemb_event_loop_lag_largest_seconds 0.5",
         "secemb_peer_strangers_total 1.0",
         "secemb_model_version 17.0",
+        "secemb_model_published_timestamp_seconds 1500.0",
         'secemb_quality{figure="rmse"} 0.875',
     ):
         assert line in text.splitlines()
@@ -68,6 +93,45 @@ def test_the_peer_cannot_invent_problems_without_end() -> None:
     for number in range(500):
         metrics.refused_by_peer("".join(chr(97 + int(digit)) for digit in f"{number:040d}"))
     assert metrics.refusals() == {"peer: unknown": 500}
+
+
+def test_a_task_is_in_one_phase_at_a_time() -> None:
+    metrics = Metrics()
+    for phase in PHASES:
+        metrics.task_phase(phase, number=None, since=0.0)
+        shown = {labels["phase"]: value for name, labels, value in metrics.figures() if name == "secemb_round_phase"}
+        assert shown == {one: float(one == phase) for one in PHASES}
+    with pytest.raises(ValueError, match="not a phase"):
+        metrics.task_phase("asleep", number=None, since=0.0)
+
+
+def test_a_call_to_the_database_that_fails_is_counted_as_failed() -> None:
+    metrics = Metrics()
+    with pytest.raises(OSError, match="full"), metrics.ledger("read"):
+        raise OSError("full")
+    assert 'secemb_ledger_seconds_count{operation="read",outcome="failed"} 1.0' in metrics.render().decode()
+
+
+def test_metrics_say_which_build_runs() -> None:
+    [labels] = [labels for name, labels, value in Metrics().figures() if name == "secemb_build_info" and value == 1]
+    assert labels["version"] == version("secemb")
+    assert labels["python"] == platform.python_version()
+    assert labels["kernel"] in {"native", "portable"}
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    """Base units, a suffix that says the unit or the kind, and `_total` for nothing but counters."""
+    units = ("seconds", "bytes", "info", "total", "ratio")
+    without_unit = {
+        "secemb_event_loop_lag", "secemb_round_number", "secemb_round_phase", "secemb_model_version",
+        "secemb_queue_places_taken", "secemb_quality", "secemb_privacy_epsilon", "secemb_privacy_epsilon_known",
+        "secemb_privacy_rounds_left", "secemb_privacy_rounds_ahead",
+    }  # fmt: skip
+    types = dict(re.findall(r"# TYPE (secemb_\w+) (\w+)", Metrics().render().decode()))
+    assert types
+    for name, kind in types.items():
+        assert name.endswith(units) or name in without_unit, name
+        assert name.endswith("_total") == (kind == "counter"), name
 
 
 @pytest.mark.parametrize("label", ["", "Keys", "9f86d081884c7d65", "round-17", "a b", "x" * 41, SECRET])

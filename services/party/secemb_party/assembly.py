@@ -8,6 +8,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import SettingsError
+from secemb_party.expiry import watch_certificates
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
 from secemb_party.parts import Parts
@@ -27,11 +28,12 @@ async def open_party(settings: Settings) -> Party:
     catalogue = open_catalogue(task, catalogue_path(settings.task.file, settings.task.catalogue_file))
     metrics, workers = Metrics(), Workers(threads=settings.work.threads, queue=settings.work.queue)
     metrics.watch_queue(lambda: workers.taken)
+    watch_certificates(metrics, settings)
     backend = _backend(settings.work.kernel_threads)
     parts = Parts(
         role=settings.role,
         task=task,
-        ledger=await Ledger.open(settings.ledger_url(), migrate=settings.ledger.migrate),
+        ledger=await Ledger.open(settings.ledger_url(), migrate=settings.ledger.migrate, measure=metrics.ledger),
         models=ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task)),
         shares=ShareFiles(settings.data_dir),
         workers=workers,

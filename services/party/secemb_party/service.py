@@ -18,7 +18,7 @@ from secemb_party.errors import (
     UnknownRoundError,
 )
 from secemb_party.intake import Intake
-from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.ledger import NewRound, RoundRecord, RoundState
 from secemb_party.ledger.records import ENDED
 from secemb_party.parts import Parts
 from secemb_party.storage import Model, first_model
@@ -57,8 +57,13 @@ class Party:
         """Record the task and its first model, and check that its privacy can be accounted for."""
         await self.spending.standing()
         await self.ledger.add_task(self.task.task_id, self.task.encode(), self.clock())
-        if await self.ledger.published_version(self.task.task_id) is None:
+        published = await self.ledger.published_version(self.task.task_id)
+        if published is None:
             await self.install(await self.workers.run(self._first_model))
+        else:
+            self.metrics.model_version(published.version, published.published_at or published.recorded_at)
+        self.metrics.round_deadline(self.task.upload_seconds)
+        self._show(await self.ledger.last_round(self.task.task_id))
 
     def _first_model(self) -> Model:
         if self.models.versions():
@@ -85,8 +90,15 @@ class Party:
 
     async def publish(self, version: int) -> None:
         """Let devices see a recorded version."""
-        await self.ledger.publish_version(self.task.task_id, version, self.clock())
-        self.metrics.model_version(version)
+        now = self.clock()
+        await self.ledger.publish_version(self.task.task_id, version, now)
+        self.metrics.model_version(version, now)
+
+    async def open_round(self, new: NewRound) -> RoundRecord:
+        """Record a round and return it as it is now: it may have been opened before."""
+        record = await self.ledger.create_round(new)
+        self._show(record)
+        return record
 
     async def advance(
         self,
@@ -103,10 +115,29 @@ class Party:
         counted = self.metrics.refusals()
         record = await self.ledger.advance(round_id, expect, to, now, remarks={**(remarks or {}), **ends}, **facts)
         self.metrics.round_phase(expect.value, max(0.0, now - _entered(record, expect)))
+        self._show(record)
+        await self._count_sessions(record)
         if record.ended:
             self.metrics.round_ended(to.value)
             self._refusals_before = counted
         return record
+
+    def _show(self, record: RoundRecord | None) -> None:
+        """Show the latest round's number and phase in the metrics."""
+        if record is None:
+            self.metrics.task_phase("idle", number=None, since=self.clock())
+        elif record.ended:
+            self.metrics.task_phase("idle", number=record.number, since=record.ended_at or 0.0)
+        else:
+            self.metrics.task_phase(record.state.value, number=record.number, since=_entered(record, record.state))
+
+    async def _count_sessions(self, record: RoundRecord) -> None:
+        """Count what became of the sessions of a round that has just been sealed or aborted."""
+        if record.state in (RoundState.SEALED, RoundState.ABORTED):
+            counted = len(record.sealed_sessions or ())
+            rest = (await self.ledger.counts(record.round_id)).admitted - counted
+            self.metrics.round_sessions("counted", counted)
+            self.metrics.round_sessions("left-out" if counted else "aborted", rest)
 
     def refusals(self) -> dict[str, int]:
         """Return how often each kind of request was refused since a round last ended here, or since the start."""
@@ -192,7 +223,7 @@ class Party:
 
 
 def _entered(record: RoundRecord, state: RoundState) -> float:
-    """Return when a round entered a state that it has left."""
+    """Return when a round entered a state that it is in, or has left."""
     times = {
         RoundState.OPEN: record.opened_at,
         RoundState.SEALING: record.sealing_at,

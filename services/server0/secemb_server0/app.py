@@ -12,13 +12,13 @@ from fastapi import FastAPI
 
 from secemb_party.assembly import close_party, open_party, operator_hash, ticket_private_key
 from secemb_party.errors import LedgerUnavailableError, PeerRefusedError, PeerUnavailableError, SettingsError
+from secemb_party.event_loop import watch_event_loop
 from secemb_party.http.app import new_app
 from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import get_logger
-from secemb_party.metrics import watch_event_loop
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes

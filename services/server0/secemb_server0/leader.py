@@ -94,6 +94,8 @@ class Leader:
             facts = replace(facts, complete_there=await self._complete_there(record))
         decision = decide(facts, now)
         self.finished = isinstance(decision, Finished)
+        if self.finished and last is not None:
+            self._party.metrics.task_phase("finished", number=last.number, since=last.ended_at or now)
         match decision:
             case Open(number, kind):
                 last = await self._open(number, kind)
@@ -154,7 +156,7 @@ class Leader:
             kind=kind,
         )
         now = self._party.clock()
-        record = await self._ledger.create_round(
+        record = await self._party.open_round(
             NewRound(
                 round_id=spec.digest,
                 task_id=self._task.task_id,

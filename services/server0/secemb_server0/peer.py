@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
+from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
 import httpx
@@ -143,22 +144,26 @@ class HttpPeer:
         return await self._call("POST", path, content=message.model_dump_json().encode(), headers=headers)
 
     async def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        route = path.rsplit("/", 1)[1]
+        route, start = path.rsplit("/", 1)[1], perf_counter()
+
+        def record(outcome: str) -> None:
+            self._metrics.peer_call(route, outcome, perf_counter() - start)
+
         try:
             answer = await self._client.request(method, path, **request)
         except LINE_ERRORS as error:
-            self._metrics.peer_call(route, "unreachable")
+            record("unreachable")
             raise PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})") from error
         if answer.status_code >= 500 or answer.status_code in (408, 429):
-            self._metrics.peer_call(route, "unreachable")
+            record("unreachable")
             raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call will be repeated")
         if answer.status_code >= 400:
-            self._metrics.peer_call(route, "refused")
+            record("refused")
             slug = _slug(answer)
             self._metrics.refused_by_peer(slug)
             kind = PeerSpentError if slug == _SPENT else PeerRefusedError
             raise kind(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
-        self._metrics.peer_call(route, "ok")
+        record("ok")
         self._metrics.heard_peer(time.time())
         return answer
 
@@ -171,35 +176,36 @@ class HttpRelayLine:
 
     async def relay_key(self) -> bytes:
         """Return the signed announcement of server 1's key."""
+        start = perf_counter()
         try:
             answer = await self._client.get("/peer/v1/relay-key")
         except LINE_ERRORS as error:
-            raise self._unavailable("relay-key", error) from error
+            raise self._unavailable("relay-key", start, error) from error
         if answer.status_code != _OK or len(answer.content) != RELAY_KEY_BYTES:
-            raise self._unavailable("relay-key", None)
-        self._metrics.peer_call("relay-key", "ok")
+            raise self._unavailable("relay-key", start)
+        self._metrics.peer_call("relay-key", "ok", perf_counter() - start)
         return answer.content
 
     async def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
         """Send frames in one request, without joining them, and yield the replies as they arrive."""
         headers = {"content-type": "application/octet-stream", "content-length": str(sum(map(len, frames)))}
-        reader = ReplyReader(most)
+        reader, start = ReplyReader(most), perf_counter()
         try:
             async with self._client.stream("POST", "/peer/v1/relay", content=_each(frames), headers=headers) as answer:
                 if answer.status_code != _OK:
-                    raise self._unavailable("relay", None)
+                    raise self._unavailable("relay", start)
                 async for piece in answer.aiter_bytes():
                     for reply in reader.feed(piece):
                         yield reply
-        except LINE_ERRORS as error:
-            raise self._unavailable("relay", error) from error
-        except SecEmbError as error:
-            raise error if isinstance(error, PeerUnavailableError) else self._unavailable("relay", error) from error
-        self._metrics.peer_call("relay", "ok")
+        except PeerUnavailableError:
+            raise
+        except (*LINE_ERRORS, SecEmbError) as error:
+            raise self._unavailable("relay", start, error) from error
+        self._metrics.peer_call("relay", "ok", perf_counter() - start)
         self._metrics.heard_peer(time.time())
 
-    def _unavailable(self, route: str, error: Exception | None) -> PeerUnavailableError:
-        self._metrics.peer_call(route, "unreachable")
+    def _unavailable(self, route: str, start: float, error: Exception | None = None) -> PeerUnavailableError:
+        self._metrics.peer_call(route, "unreachable", perf_counter() - start)
         return PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})")
 
 

@@ -66,7 +66,7 @@ class Rollbacks:
         now = self._party.clock()
         await self._ledger.record_version(rollback.task_id, model.version, model.digest, now)
         await self._ledger.finish_rollback(rollback, made=model.version, now=now)
-        self._party.metrics.model_version(model.version)
+        self._party.metrics.model_version(model.version, now)
         await self._ledger.append_event("rollback", {"source": rollback.source, "version": model.version}, now)
         await self._party.tidy()
 

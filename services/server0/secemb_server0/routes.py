@@ -92,7 +92,9 @@ def join_routes(
         token, session_id = await _read_join(party, task, request, body_seconds)
         found = await issuer.join(token, session_id)
         if isinstance(found, NotNow):
+            party.metrics.join("not-now", retry_after=found.seconds)
             return _answer(JoinAnswer(), found)
+        party.metrics.join("admitted")
         relay = await _shown(relay_key) if relay_key is not None else None
         return _answer(JoinAnswer(round=found.round, ticket=found.ticket, upload_until=found.upload_until, relay=relay))
 

@@ -10,12 +10,12 @@ from fastapi import FastAPI
 
 from secemb_party.assembly import close_party, open_party, operator_hash
 from secemb_party.errors import SettingsError
+from secemb_party.event_loop import watch_event_loop
 from secemb_party.http.app import new_app
 from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
-from secemb_party.metrics import watch_event_loop
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
@@ -93,6 +93,7 @@ async def run(settings: Settings) -> None:
         keys = relay_keys(settings, party.task)
         if keys is not None:
             keys.erase_expired(party.clock())
+            party.metrics.watch_expiry("relay-key", lambda: keys.expiry(party.clock()))
         server = create_server1(
             party,
             bytes.fromhex(peer.token_hash_file.text()),

@@ -9,6 +9,7 @@ They are in one file that is replaced as a whole. The command line may change it
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,6 +60,12 @@ class RelayKeys:
         """Return all keys, oldest first, expired ones too."""
         self._reload()
         return list(self._keys)
+
+    def expiry(self, now: float) -> float:
+        """Return when the last key expires, or NaN without one."""
+        self._reload()
+        last = _last([key for key in self._keys if key.state(now) != EXPIRED])
+        return math.nan if last is None else last.announced.not_after
 
     def announcement(self, now: float) -> bytes:
         """Return the signed announcement of the newest active key; make and erase keys when it is time."""

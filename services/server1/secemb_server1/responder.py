@@ -58,7 +58,7 @@ class Responder:
             if await self._ledger.round(spec.digest) is None:
                 await self._check_next(spec)
                 await self._check_shares(announcement.shares)
-            await self._ledger.create_round(new)
+            await self._party.open_round(new)
         return spec.digest
 
     async def _check_next(self, spec: RoundSpec) -> None:

@@ -1,5 +1,8 @@
 """The `secemb` command: every subcommand by name."""
 
+from importlib.metadata import version
+from typing import Annotated
+
 import typer
 
 from secemb_tools import output
@@ -8,7 +11,6 @@ from secemb_tools.cli.options import AsJson
 
 app = typer.Typer(
     name="secemb",
-    help="Train recommenders on people's devices without learning what they like.",
     epilog="Exit codes: 0 success; 1 refused, or a check failed; 2 usage error; 130 interrupted by Ctrl-C. "
     "With --json a command prints only JSON to stdout, in the stable form of docs/reference/cli.schema.json. "
     "There is no telemetry: nothing is sent except to the servers that you name.",
@@ -16,6 +18,21 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_show_locals=False,  # they may be keys
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"secemb {version('secemb')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Train recommenders on people's devices without learning what they like."""
 
 
 @app.command()

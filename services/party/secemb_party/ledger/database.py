@@ -1,7 +1,7 @@
 """Where the tables are: one interface over SQLite and PostgreSQL, and one translation of what goes wrong."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, make_url
@@ -12,6 +12,7 @@ from secemb_party.errors import LedgerError, LedgerSettingError, LedgerUnavailab
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+Measure = Callable[[str], AbstractContextManager[None]]
 
 
 class Database(Protocol):
@@ -25,6 +26,27 @@ class Database(Protocol):
 
     async def close(self) -> None:
         """Let what is running end, then give everything back."""
+
+
+class MeasuredDatabase:
+    """A database whose calls are measured, from the request to the answer, with the time they wait for their turn."""
+
+    def __init__(self, database: Database, measure: Measure) -> None:
+        self._database, self._measure = database, measure
+
+    async def read(self, work: Work[T]) -> T:
+        """Run one statement that changes nothing."""
+        with self._measure("read"):
+            return await self._database.read(work)
+
+    async def write(self, work: Work[T]) -> T:
+        """Run a function as one transaction."""
+        with self._measure("write"):
+            return await self._database.write(work)
+
+    async def close(self) -> None:
+        """Close the database."""
+        await self._database.close()
 
 
 def parse(url: str) -> URL:

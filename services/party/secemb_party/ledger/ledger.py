@@ -10,7 +10,7 @@ from secemb_party.errors import LedgerSettingError
 from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
-from secemb_party.ledger.database import Database, parse
+from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.postgres import open_postgres
 from secemb_party.ledger.records import Stored, Upload
 from secemb_party.ledger.sqlite import open_sqlite
@@ -50,10 +50,12 @@ class Ledger:
         self.bodies: BodyStore = bodies or DatabaseBodies(database)
 
     @classmethod
-    async def open(cls, url: str, *, migrate: bool, bodies: BodyStore | None = None) -> Self:
+    async def open(
+        cls, url: str, *, migrate: bool, bodies: BodyStore | None = None, measure: Measure | None = None
+    ) -> Self:
         """Open the ledger at sqlite:////path or postgresql://…; only with `migrate` are tables made or upgraded.
 
-        Bodies of sessions are kept in the same database, or in `bodies`.
+        Bodies of sessions are kept in the same database, or in `bodies`. Each call is measured with `measure`.
         """
         database = await _open_database(url, create=migrate)
         try:
@@ -61,7 +63,7 @@ class Ledger:
         except BaseException:
             await database.close()
             raise
-        return cls(database, bodies)
+        return cls(MeasuredDatabase(database, measure) if measure is not None else database, bodies)
 
     async def close(self) -> None:
         """Let what is running end, then close the database."""

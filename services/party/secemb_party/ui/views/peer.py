@@ -55,7 +55,7 @@ class PeerView:
         newest = rounds[0] if rounds else None
         published = await party.ledger.published_version(task_id)
         over = await party.trained() >= party.task.rounds or not await party.spending.affords(TRAIN)
-        heard_at, started_at = figures.one("secemb_peer_heard_seconds") or None, figures.started_at
+        heard_at, started_at = figures.one("secemb_peer_heard_timestamp_seconds") or None, figures.started_at
         return {
             "asks": self._side.ask_standing is not None,
             "asked": asked,
@@ -112,7 +112,7 @@ def _calls(figures: Figures, role: int) -> list[tuple[str, float]]:
     """Return how often the line was used: at server 0 by outcome, at server 1 by what was asked."""
     if role == 0:
         words = {"ok": "answered", "refused": "refused", "unreachable": "not answered"}
-        return [(words[name], count) for name, count in figures.by("secemb_peer_calls_total", "outcome").items()]
+        return [(words[name], count) for name, count in figures.by("secemb_peer_call_seconds_count", "outcome").items()]
     answered, everything = _peer_requests(figures, status=_ANSWERED), _peer_requests(figures)
     found = [(words, answered[last]) for last, words in _ASKED.items() if last in answered]
     refused = sum(everything.values()) - sum(answered.values())
