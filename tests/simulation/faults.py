@@ -75,6 +75,9 @@ class FusedDatabase:
             await self._inner.write(work)
         raise CrashedError
 
+    async def claim(self, *, patience: float = 0.0) -> None:
+        """A server that crashed is started again while its old ledger may still be open."""
+
     async def close(self) -> None:
         await self._inner.close()
 

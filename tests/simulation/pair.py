@@ -237,6 +237,7 @@ class Pair:
             scratch=folder,
             catalogue=open_catalogue(self.task, self.catalogue) if self.catalogue is not None else None,
             clock=self.clock,
+            steady=self.clock,
         )
         party = Party(parts)
         await party.start()

@@ -20,6 +20,8 @@ from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
 from secemb_shared.messages import TaskSpec
 
+_PATIENCE = 5.0  # seconds that a server waits for the one before it to end
+
 
 async def open_party(settings: Settings) -> Party:
     """Open the ledger and the stores of one server, and record its task and first model."""
@@ -33,7 +35,9 @@ async def open_party(settings: Settings) -> Party:
     parts = Parts(
         role=settings.role,
         task=task,
-        ledger=await Ledger.open(settings.ledger_url(), migrate=settings.ledger.migrate, measure=metrics.ledger),
+        ledger=await Ledger.open(
+            settings.ledger_url(), migrate=settings.ledger.migrate, measure=metrics.ledger, patience=_PATIENCE
+        ),
         models=ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task)),
         shares=ShareFiles(settings.data_dir),
         workers=workers,

@@ -28,6 +28,7 @@ SecEmbError (secemb_shared)
 │   └── RelayUnavailableError      this task is not relayed
 ├── LedgerError                the ledger could not do what it was asked
 │   ├── LedgerUnavailableError     the database does not answer; trying again may help
+│   ├── LedgerTakenError           another server process works with this ledger
 │   ├── LedgerSettingError         a database that could lose an acknowledged write
 │   ├── SchemaError                tables that this version does not work with
 │   │   ├── SchemaMissingError         none
@@ -178,6 +179,10 @@ class LedgerError(SecEmbError):
 
 class LedgerUnavailableError(LedgerError):
     """The database cannot be reached, is busy, or failed in the middle; trying again may help."""
+
+
+class LedgerTakenError(LedgerError):
+    """Another server process works with this ledger; two would contradict each other."""
 
 
 class LedgerSettingError(LedgerError, ValueError):

@@ -5,12 +5,16 @@ place, without its message.
 """
 
 import logging
+import random
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Literal, TextIO, cast
 
 import structlog
+from structlog.contextvars import bound_contextvars, get_contextvars
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -52,6 +56,24 @@ def get_logger() -> FilteringBoundLogger:
 def debugging() -> bool:
     """Return whether debug lines are wanted: making one costs more than asking."""
     return _LINES.isEnabledFor(logging.DEBUG)
+
+
+def new_request_id() -> str:
+    """Return an id for a request, or for a step that nobody has asked for. It is no secret: no system call for it."""
+    return f"{random.getrandbits(64):016x}"
+
+
+@contextmanager
+def request_lines(request_id: str) -> Iterator[None]:
+    """Put a request id on every line that is logged inside, and on calls to the other server."""
+    with bound_contextvars(request=request_id):
+        yield
+
+
+def current_request() -> str | None:
+    """Return the id that lines carry here."""
+    found: str | None = get_contextvars().get("request")
+    return found
 
 
 def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -> None:

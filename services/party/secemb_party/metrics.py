@@ -108,6 +108,9 @@ class Metrics:
         self._lag = self._gauge(
             "secemb_event_loop_lag_seconds", "How late the event loop woke up in the last minute, at most"
         )
+        self._conductor_failures = self._counter(
+            "secemb_conductor_failures", "Steps of the conductor that failed unexpectedly"
+        )
         self._largest_lag = self._gauge(
             "secemb_event_loop_lag_largest_seconds", "How late it woke up since the start, at most"
         )
@@ -252,6 +255,10 @@ class Metrics:
     def heard_peer(self, now: float) -> None:
         """Record that the peer has called or answered."""
         self._heard.set(now)
+
+    def conductor_failed(self) -> None:
+        """Count a step of the conductor that failed for a reason that nobody has foreseen."""
+        self._conductor_failures.inc()
 
     def stranger(self) -> None:
         """Count a call on the peer line with the peer's certificate but without its bearer token."""

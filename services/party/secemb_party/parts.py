@@ -34,4 +34,5 @@ class Parts:
     catalogue: Body | None = None  # ids and titles of the task's items
     metrics: Metrics = field(default_factory=Metrics)
     clock: Clock = time.time
+    steady: Clock = time.monotonic  # for lengths of time: nobody can set it
     keep_rounds: int = 3

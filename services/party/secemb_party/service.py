@@ -13,6 +13,7 @@ from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import Spending
 from secemb_party.compute import PreparedRound
 from secemb_party.errors import (
+    LedgerTakenError,
     LedgerUnavailableError,
     RoundClosedError,
     UnknownRoundError,
@@ -43,6 +44,7 @@ class Party:
     def __init__(self, parts: Parts) -> None:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
+        self.steady = parts.steady
         self._shares, self._compute = parts.shares, parts.compute
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
         self.catalogue = parts.catalogue
@@ -73,8 +75,10 @@ class Party:
     async def readiness(self) -> list[Check]:
         """Return what must hold before devices are sent here, and what to do if it does not."""
         try:
-            await self.ledger.ping()
+            await self.ledger.claim()
             published = await self.ledger.published_version(self.task.task_id)
+        except LedgerTakenError as error:
+            return [Check("ledger", False, str(error))]
         except LedgerUnavailableError:
             return [Check("ledger", False, "the database does not answer; check [ledger] url")]
         held = published is not None and published.version in self.models.versions()

@@ -11,14 +11,21 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
 from secemb_party.assembly import close_party, open_party, operator_hash, ticket_private_key
-from secemb_party.errors import LedgerUnavailableError, PeerRefusedError, PeerUnavailableError, SettingsError
+from secemb_party.errors import (
+    LedgerTakenError,
+    LedgerUnavailableError,
+    PeerRefusedError,
+    PeerUnavailableError,
+    SettingsError,
+)
 from secemb_party.event_loop import watch_event_loop
 from secemb_party.http.app import new_app
 from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
-from secemb_party.logs import get_logger
+from secemb_party.logs import new_request_id, request_lines
+from secemb_party.outage import Outage
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
@@ -147,17 +154,26 @@ def peer_client(settings: Settings) -> httpx.AsyncClient:
 
 
 async def conduct(leader: Leader) -> None:
-    """Run rounds for ever; while server 1 or the database is unavailable, retry with growing pauses."""
+    """Run rounds for ever. Whatever fails is told, counted and tried again after a growing pause: a server stays up."""
+    waiting = Outage("waiting", "no longer waiting")
+    refused = Outage("refused by server 1", "no longer refused by server 1", level="error")
+    broken = Outage("the conductor failed", "the conductor works again", level="error")
     pause = 0.0
     while True:
-        try:
-            decision = await leader.step()
-            pause = 0.0
-            await leader.wait(decision)
-        except (PeerUnavailableError, LedgerUnavailableError) as error:
-            pause = min(_LONGEST_PAUSE, 2 * pause + 0.2)
-            get_logger().warning("waiting", reason=type(error).__name__)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        except PeerRefusedError as error:
-            get_logger().error("refused by server 1", reason=str(error))
-            await asyncio.sleep(_REFUSED_PAUSE)
+        pause = min(_LONGEST_PAUSE, 2 * pause + 0.2)
+        with request_lines(new_request_id()):
+            try:
+                decision = await leader.step()
+                pause = 0.0
+                for outage in (waiting, refused, broken):
+                    outage.worked()
+                await leader.wait(decision)
+            except PeerRefusedError as error:
+                refused.failed(str(error))
+                pause = _REFUSED_PAUSE
+            except (PeerUnavailableError, LedgerUnavailableError, LedgerTakenError) as error:
+                waiting.failed(str(error))
+            except Exception as error:  # a full disk, too many open files, a mistake of ours: looking again may help
+                leader.count_failure()
+                broken.failed(type(error).__name__, error)
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))

@@ -104,15 +104,16 @@ class TicketIssuer:
     async def join(self, token: str | None, session_id: bytes) -> JoinTicket | NotNow:
         """Give a device its ticket: one session per device and round; the same session gets the same ticket again."""
         device = await self._device(token, session_id)
-        record, now = self._leader.announced, self._party.clock()
+        record, now = self._leader.announced, self._party.steady()
         if record is None:
             return NotNow(_LONGEST if self._leader.finished else 1)
-        if now >= record.join_until and not await self._party.ledger.knows_session(session_id):
-            return NotNow(_until(record.upload_until, now))  # a session that was admitted may have lost the answer
+        deadlines = self._leader.timer.of(record)
+        if now >= deadlines.join_until and not await self._party.ledger.knows_session(session_id):
+            return NotNow(_until(deadlines.upload_until, now))  # a session that was admitted may have lost the answer
         admission = await self._party.ledger.admit(
-            record.round_id, session_id, device=device, limit=self._party.task.cohort, now=now
+            record.round_id, session_id, device=device, limit=self._party.task.cohort, now=self._party.clock()
         )
-        return self._answer(admission, record, session_id, now)
+        return self._answer(admission, record, session_id, _until(deadlines.upload_until, now))
 
     async def read(self, token: str | None, session_id: bytes) -> ReadTicket | NotNow:
         """Give a device a ticket to read in the latest round that server 1 knows too, open or not; store nothing."""
@@ -124,7 +125,7 @@ class TicketIssuer:
                 return ReadTicket(record.spec.decode(), ticket, until)
         return NotNow(1)
 
-    def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, now: float) -> JoinTicket | NotNow:
+    def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, later: int) -> JoinTicket | NotNow:
         match admission:
             case Admission.ADMITTED | Admission.ALREADY:
                 expires = math.ceil(record.upload_until)
@@ -134,7 +135,7 @@ class TicketIssuer:
             case Admission.SESSION_TAKEN:
                 raise SessionConflictError("this session id is in use; draw a new one")
             case _:
-                return NotNow(_until(record.upload_until, now))
+                return NotNow(later)
 
     async def _device(self, token: str | None, session_id: bytes) -> bytes:
         """Return the name under which this device is known: the hash of its token."""

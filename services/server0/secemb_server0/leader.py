@@ -24,6 +24,7 @@ from secemb_server0.conductor import (
     decide,
     missing,
 )
+from secemb_server0.deadlines import RoundTimer
 from secemb_server0.peer import Peer
 from secemb_server0.reconstruct import add_shares, next_model, read_result, read_sums
 from secemb_server0.rollback import Rollbacks
@@ -47,6 +48,7 @@ class Leader:
     def __init__(self, party: Party, peer: Peer, *, choose_kind: ChooseKind = always_train) -> None:
         self._party, self._peer, self._choose_kind = party, peer, choose_kind
         self._ledger, self._task = party.ledger, party.task
+        self.timer = RoundTimer(party.task, clock=party.clock, steady=party.steady)
         self._announced: RoundRecord | None = None
         self._last: RoundRecord | None = None  # the latest round as in the ledger; None: read it
         self._told: bytes | None = None  # the round that server 1 has stored
@@ -73,8 +75,13 @@ class Leader:
         if self._completed >= self._awaited:
             self.changed.set()
 
+    def count_failure(self) -> None:
+        """Count a step that failed for a reason that nobody has foreseen."""
+        self._party.metrics.conductor_failed()
+
     async def step(self) -> Decision:
         """Decide and carry out one thing; return what it was."""
+        await self._ledger.claim()
         self.changed.clear()  # before reading the ledger: what happens from here on wakes the next wait
         last = self._last or await self._ledger.last_round(self._task.task_id)
         try:
@@ -88,7 +95,7 @@ class Leader:
         """Return the decision, and the latest round after it if that is known."""
         before = self._completed
         record = last if last is not None and not last.ended else None
-        facts, now = await self._facts(last), self._party.clock()
+        facts, now = await self._facts(last), self._party.steady()
         self._awaited = before + max(1, missing(facts, now))
         if record is not None and facts.complete and all_here(facts, now) and now < facts.upload_until:
             facts = replace(facts, complete_there=await self._complete_there(record))
@@ -126,14 +133,15 @@ class Leader:
                 rollback_to=requested.source if requested is not None else None,
                 affordable=await self._affords(kind),
             )
+        deadlines = self.timer.of(last)
         facts = Facts(
             state=last.state,
             next_number=last.number + 1,
             rounds=task.rounds,
             cohort=task.cohort,
             min_cohort=task.min_cohort,
-            join_until=last.join_until,
-            upload_until=last.upload_until,
+            join_until=deadlines.join_until,
+            upload_until=deadlines.upload_until,
         )
         if last.state is not RoundState.OPEN:
             return facts  # no session joins any more
@@ -303,7 +311,7 @@ class Leader:
         if isinstance(decision, Finished):
             seconds = _LOOK_SECONDS
         elif isinstance(decision, Wait):
-            seconds = max(0.0, decision.until - self._party.clock())
+            seconds = max(0.0, decision.until - self._party.steady())
         else:
             return
         with suppress(TimeoutError):

@@ -244,5 +244,5 @@ def _slug(answer: httpx.Response) -> str:
 def _detail(answer: httpx.Response) -> str:
     try:
         return str(answer.json().get("detail", ""))[:200]
-    except ValueError:
+    except (ValueError, AttributeError):
         return ""

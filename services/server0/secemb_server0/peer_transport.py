@@ -14,6 +14,8 @@ from typing import Any
 import httpcore
 import httpx
 
+from secemb_party.logs import current_request, new_request_id
+
 _BUFFERED = 1 << 20  # bytes that may wait to be read before the other server is asked to pause
 
 
@@ -27,7 +29,8 @@ class PeerClient(httpx.AsyncClient):
 
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
         """Return a request to a path of the server."""
-        headers = self._always | (rest.pop("headers", None) or {})
+        named = {"x-request-id": current_request() or new_request_id()}  # server 1 logs under the same id
+        headers = self._always | named | (rest.pop("headers", None) or {})
         content, limits = rest.pop("content", None), rest.pop("timeout", httpx.USE_CLIENT_DEFAULT)
         if unknown := [name for name, value in rest.items() if value is not None]:
             raise TypeError(f"this client supports headers, content and timeout, not {', '.join(unknown)}")

@@ -64,7 +64,7 @@ def new_app(
     )
     metrics.expect_problems(PROBLEMS)
     install_problems(app, metrics.refused)
-    app.add_middleware(Requests, metrics=metrics)  # added last: around everything else
+    app.add_middleware(Requests, metrics=metrics, for_peer=ready is None)  # added last: around everything else
     for router in (*routers, health_router(ready, metrics)):
         app.include_router(router)
     return app

@@ -4,16 +4,16 @@ Written against ASGI itself: it costs little and sees the bytes that pass.
 """
 
 import logging
-import random
+import re
 from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from structlog.contextvars import bind_contextvars, reset_contextvars
 
-from secemb_party.logs import debugging, get_logger
+from secemb_party.logs import debugging, get_logger, new_request_id, request_lines
 from secemb_party.metrics import Metrics
 
 REQUEST_ID = b"x-request-id"
+_ID = re.compile(rb"[0-9a-f]{16}")
 UNMATCHED = "unmatched"
 
 _GONE = 499  # the client left before it had an answer
@@ -44,25 +44,24 @@ _LEAN = tuple(
 
 
 class Requests:
-    """Middleware around a whole app."""
+    """Middleware around a whole app. With `for_peer`, the caller's request ids are kept: it is the other server."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, for_peer: bool = False) -> None:
+        self._app, self._metrics, self._for_peer = app, metrics, for_peer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; anything else passes untouched."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Never the caller's own id: no input goes into the log. The id is no secret, hence no system call for it.
-        exchange = _Exchange(f"{random.getrandbits(64):016x}", scope, receive, send)
-        bound = bind_contextvars(request=exchange.request_id)
-        try:
-            await self._app(scope, exchange.receive, exchange.send)
-        finally:
-            self._record(scope, exchange)
-            reset_contextvars(**bound)
+        # Never a device's own id: no input goes into the log.
+        request_id = (_given_id(scope) if self._for_peer else None) or new_request_id()
+        exchange = _Exchange(request_id, scope, receive, send)
+        with request_lines(request_id):
+            try:
+                await self._app(scope, exchange.receive, exchange.send)
+            finally:
+                self._record(scope, exchange)
 
     def _record(self, scope: Scope, exchange: "_Exchange") -> None:
         route, seconds = route_template(scope), perf_counter() - exchange.start
@@ -82,6 +81,12 @@ class Requests:
             received=exchange.received,
             sent=exchange.sent,
         )
+
+
+def _given_id(scope: Scope) -> str | None:
+    """Return the request id in the caller's header, if it is one."""
+    given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
+    return given.decode() if _ID.fullmatch(given) else None
 
 
 class _Exchange:

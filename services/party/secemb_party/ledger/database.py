@@ -8,7 +8,7 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from secemb_party.errors import LedgerError, LedgerSettingError, LedgerUnavailableError
+from secemb_party.errors import LedgerError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
@@ -23,6 +23,9 @@ class Database(Protocol):
 
     async def write(self, work: Work[T]) -> T:
         """Run a function as one transaction: when this returns it is on the disk, when it raises nothing happened."""
+
+    async def claim(self, *, patience: float = 0.0) -> None:
+        """Make sure that no other process has claimed this database; wait so many seconds for one that is ending."""
 
     async def close(self) -> None:
         """Let what is running end, then give everything back."""
@@ -44,9 +47,20 @@ class MeasuredDatabase:
         with self._measure("write"):
             return await self._database.write(work)
 
+    async def claim(self, *, patience: float = 0.0) -> None:
+        """Make sure that no other process has claimed this database."""
+        await self._database.claim(patience=patience)
+
     async def close(self) -> None:
         """Close the database."""
         await self._database.close()
+
+
+def taken() -> LedgerTakenError:
+    """Return the error of a claim that another process has made before."""
+    return LedgerTakenError(
+        "another server process works with this ledger: stop it first, or give this server a ledger of its own"
+    )
 
 
 def parse(url: str) -> URL:

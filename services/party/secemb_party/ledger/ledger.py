@@ -6,7 +6,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, text
 
-from secemb_party.errors import LedgerSettingError
+from secemb_party.errors import LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
@@ -37,6 +37,8 @@ def _writes(function: Call[P, T]) -> Method[P, T]:
 
     @wraps(function)
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if self._taken:
+            raise LedgerUnavailableError("another server process has taken over this ledger")
         return await self._database.write(lambda tx: function(tx, *args, **kwargs))
 
     return method
@@ -47,18 +49,29 @@ class Ledger:
 
     def __init__(self, database: Database, bodies: BodyStore | None = None) -> None:
         self._database = database
+        self._taken = False
         self.bodies: BodyStore = bodies or DatabaseBodies(database)
 
     @classmethod
     async def open(
-        cls, url: str, *, migrate: bool, bodies: BodyStore | None = None, measure: Measure | None = None
+        cls,
+        url: str,
+        *,
+        migrate: bool,
+        bodies: BodyStore | None = None,
+        measure: Measure | None = None,
+        patience: float | None = None,
     ) -> Self:
         """Open the ledger at sqlite:////path or postgresql://…; only with `migrate` are tables made or upgraded.
 
-        Bodies of sessions are kept in the same database, or in `bodies`. Each call is measured with `measure`.
+        Bodies of sessions are kept in the same database, or in `bodies`. Each call is measured with `measure`. With
+        `patience` it is claimed first, as a server does: it waits so many seconds for another server that is ending.
+        Commands do not claim it.
         """
         database = await _open_database(url, create=migrate)
         try:
+            if patience is not None:
+                await database.claim(patience=patience)
             await database.write(schema.upgrade if migrate else schema.check)
         except BaseException:
             await database.close()
@@ -74,6 +87,15 @@ class Ledger:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    async def claim(self) -> None:
+        """Raise LedgerTakenError if another server has claimed the ledger; from then on nothing is written here."""
+        try:
+            await self._database.claim()
+        except LedgerTakenError:
+            self._taken = True
+            raise
+        self._taken = False
 
     async def ping(self) -> None:
         """Raise LedgerUnavailableError unless the database answers."""

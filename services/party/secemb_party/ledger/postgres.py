@@ -1,23 +1,31 @@
 """The shared database: PostgreSQL through asyncpg."""
 
-from contextlib import AsyncExitStack
+import asyncio
+from contextlib import AsyncExitStack, suppress
 from typing import TypeVar
 
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, bindparam, func, select
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from secemb_party.errors import LedgerSettingError, LedgerUnavailableError
-from secemb_party.ledger.database import Work, translated
+from secemb_party.ledger.database import Work, taken, translated
+from secemb_party.ledger.statements import Turn
 
 T = TypeVar("T")
 
 _CONNECTIONS = 8
 _CONNECT_SECONDS = 10
+_ASK_AGAIN_SECONDS = 0.2
+_CLAIM = select(func.pg_try_advisory_lock(bindparam("turn")))
 _SETTINGS = {
     "application_name": "secemb",
     "lock_timeout": "20s",
     "idle_in_transaction_session_timeout": "60s",  # a frozen process must not lock a round forever
+    # A machine that vanished gives its claim back after a minute, not after two hours.
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
 }
 
 
@@ -27,6 +35,8 @@ class PostgresDatabase:
     def __init__(self, url: URL) -> None:
         self._engine = _make_engine(url)
         self._closed = False
+        self._claim: AsyncConnection | None = None  # the claim lasts as long as this connection
+        self._claiming = asyncio.Lock()
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that changes nothing."""
@@ -40,9 +50,34 @@ class PostgresDatabase:
                 async with connection.begin():
                     return await connection.run_sync(work)
 
+    async def claim(self, *, patience: float = 0.0) -> None:
+        """Make sure that no other process has claimed this database.
+
+        PostgreSQL forgets the claim when the connection breaks, be it in a restart: then it is made again here.
+        """
+        async with self._claiming:
+            if self._claim is not None and await _answers(self._claim):
+                return
+            await self._give_up_claim()
+            async with AsyncExitStack() as stack:
+                connection = await self._connect(stack)
+                with translated():
+                    await connection.execution_options(isolation_level="AUTOCOMMIT")
+                    await _take_turn(connection, patience)
+                stack.pop_all()  # stays open
+                self._claim = connection
+
+    async def _give_up_claim(self) -> None:
+        claim, self._claim = self._claim, None
+        if claim is not None:
+            with suppress(Exception):  # it is broken
+                await claim.invalidate()
+                await claim.close()
+
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
+        await self._give_up_claim()
         await self._engine.dispose()
 
     async def _connect(self, stack: AsyncExitStack) -> AsyncConnection:
@@ -53,6 +88,24 @@ class PostgresDatabase:
         except Exception as error:  # from here the driver's own errors come as they are, and there are many
             reason = error.orig if isinstance(error, DBAPIError) else error
             raise LedgerUnavailableError(f"PostgreSQL cannot be reached: {reason or type(reason).__name__}") from None
+
+
+async def _answers(connection: AsyncConnection) -> bool:
+    try:
+        await connection.execute(select(1))
+    except (DBAPIError, OSError):
+        return False
+    return True
+
+
+async def _take_turn(connection: AsyncConnection, patience: float) -> None:
+    """Claim the database for this connection; another process's connection may need a moment to end."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + patience
+    while not (await connection.execute(_CLAIM, {"turn": int(Turn.SERVING)})).scalar_one():
+        if loop.time() >= end:
+            raise taken()
+        await asyncio.sleep(_ASK_AGAIN_SECONDS)
 
 
 async def open_postgres(url: URL) -> PostgresDatabase:
@@ -73,7 +126,7 @@ def _make_engine(url: URL) -> AsyncEngine:
             hide_parameters=True,
             isolation_level="READ COMMITTED",  # what the row locks of the ledger are made for
             pool_pre_ping=True,  # a restart of the server costs the next call a reconnect and nothing else
-            pool_size=_CONNECTIONS,
+            pool_size=_CONNECTIONS + 1,  # one holds the claim
             max_overflow=0,
             connect_args={"timeout": _CONNECT_SECONDS, "command_timeout": 60, "server_settings": _SETTINGS},
         )

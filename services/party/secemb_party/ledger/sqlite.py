@@ -1,6 +1,7 @@
 """The embedded database: SQLite with a write-ahead log; one thread writes, committing together what waits together."""
 
 import asyncio
+import fcntl
 import os
 import sqlite3
 import threading
@@ -17,7 +18,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from secemb_party.errors import LedgerSettingError, LedgerUnavailableError, SchemaMissingError
-from secemb_party.ledger.database import Work, translated
+from secemb_party.ledger.database import Work, taken, translated
 from secemb_party.storage.files import sync_folder
 
 T = TypeVar("T")
@@ -173,6 +174,8 @@ class SqliteDatabase:
         self._writer = Writer(self._to_write)
         self._readers = ThreadPoolExecutor(_READERS, "ledger-reader")
         self._held: dict[int, HeldConnection] = {}  # by reader
+        self._lock_file = Path(f"{url.database}.lock")
+        self._claim: int | None = None  # the lock file, open
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that changes nothing."""
@@ -193,6 +196,11 @@ class SqliteDatabase:
         """Run a function as one transaction. A cancelled caller stops waiting; the transaction still completes."""
         return await self._writer.submit(work)
 
+    async def claim(self, *, patience: float = 0.0) -> None:
+        """Make sure that no other process has claimed this file. The system forgets a claim when its process ends."""
+        if self._claim is None:
+            self._claim = await asyncio.to_thread(_lock, self._lock_file, patience)
+
     async def close(self) -> None:
         """Let what is running end, then close the file."""
         await asyncio.to_thread(self._shut_down)
@@ -204,6 +212,28 @@ class SqliteDatabase:
             held.close()
         self._to_read.dispose()
         self._to_write.dispose()
+        if self._claim is not None:
+            os.close(self._claim)
+            self._claim = None
+
+
+def _lock(path: Path, patience: float) -> int:
+    """Lock a file for as long as it is open, and return it."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise LedgerSettingError(f"the lock file {path} cannot be opened: {error.strerror}") from None
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                os.close(file)
+                raise taken() from None
+            time.sleep(_ASK_AGAIN_SECONDS)
+        else:
+            return file
 
 
 async def open_sqlite(url: URL, *, create: bool) -> SqliteDatabase:

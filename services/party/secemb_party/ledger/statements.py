@@ -10,10 +10,11 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 
 class Turn(IntEnum):
-    """What only one transaction does at a time; the numbers name advisory locks and mean nothing else."""
+    """What only one transaction or process does at a time; the numbers name advisory locks and mean nothing else."""
 
     MIGRATION = 0x5EC_E3B_01
     EVENTS = 0x5EC_E3B_02
+    SERVING = 0x5EC_E3B_03  # for as long as a server runs
 
 
 _TAKE_TURN = select(func.pg_advisory_xact_lock(bindparam("turn")))
