@@ -23,13 +23,14 @@ from secemb_lab.report.comparison import Comparison, measured_after
 from secemb_lab.report.quality_data import Source
 from secemb_lab.report.quality_rankings import RankingCase, measure_ranking_case
 from secemb_lab.report.quality_ratings import RatingCase, measure_case
+from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._native import native_available
 from secemb_tools.datasets import RatingSet, Split, read_movielens, split, split_per_user
 from secemb_tools.simulation.accuracy import measure_ranking
 from secemb_tools.simulation.baseline import bias_only_rmse, measure_baselines
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.rounds import PRIVATE, PrivateSession
+from secemb_tools.simulation.rounds import PRIVATE
 from secemb_tools.simulation.survey import with_centre
 from secemb_tools.simulation.world import world_for
 
@@ -96,16 +97,16 @@ def test_a_private_run_may_end_earlier() -> None:
 
 def test_one_round_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """One number of one device in one round, too large by the smallest step that the ring has."""
-    write, altered_in = PrivateSession.write, list[int]()
+    write, altered_in = DeviceSession.write, list[int]()
 
-    def altered(session: PrivateSession, items, updates, dense=None):  # type: ignore[no-untyped-def]
+    def altered(session: DeviceSession, items, updates, dense=None):  # type: ignore[no-untyped-def]
         if session.round.number == 1 and not altered_in and updates.size:
             altered_in.append(session.round.number)
             updates = updates.copy()
             updates[0, 0] += 2.0**-session.round.task.fraction_bits
         return write(session, items, updates, dense)
 
-    monkeypatch.setattr(PrivateSession, "write", altered)
+    monkeypatch.setattr(DeviceSession, "write", altered)
     data = split(made_up_ratings(people=20, items=40, count=400), seed=1)
     recipe = Recipe(model="mf", rounds=3, cohort=8, capacity=12)
     both = Comparison(world_for(recipe, data.train, seed=1), rounds=3, private_rounds=None)

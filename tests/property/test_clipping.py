@@ -140,7 +140,6 @@ def test_ratings_that_need_no_cut_add_up_to_the_devices_gradient() -> None:
     clip = Clip(unit=RECORD, limit=2**40, fraction_bits=24)
     found, together = clip_records(model, rows, dense, private, ratings, clip), model.gradients(*parts)
     assert np.abs(found.rows - together.rows).max() < 1e-5
-    assert np.abs(found.private - together.private).max() < 1e-5
 
 
 def test_with_max_in_place_of_min_a_long_update_would_pass() -> None:
@@ -174,23 +173,22 @@ def test_the_exact_length_is_exact() -> None:
     st.sampled_from(sorted(MODELS)),
     st.integers(0, 2**32),
     st.sampled_from([0.1, 1.0]),
-    st.sampled_from([(1, 1), (2**9, 2**8), (2**18, 2**16)]),
+    st.sampled_from([1, 2**8, 2**16]),
     st.sampled_from([None, 2**10]),
 )
 def test_many_gradients_at_once_add_up_to_what_one_at_a_time_do(
-    name: str, seed: int, scale: float, sizes: tuple[int, int], dense_limit: int | None
+    name: str, seed: int, scale: float, size: int, dense_limit: int | None
 ) -> None:
     model, fraction_bits = MODELS[name], 12
     rows, dense, private, ratings = parts_of(model, seed, scale)
     clip = Clip(unit=RECORD, limit=2**14, dense_limit=dense_limit, fraction_bits=fraction_bits)
     one_by_one = clip_records(cast(Model, OneByOne(model)), rows, dense, private, ratings, clip)
-    with patch.multiple(limits, _TOGETHER=sizes[0], _IN_CACHE=sizes[1]):
+    with patch.object(limits, "_TOGETHER", size):
         together = clip_records(model, rows, dense, private, ratings, clip)
     # Sums of floats in another order: now and then a number falls on the other side of a whole step.
     most = (2 + ratings.items.size) / 2**fraction_bits
     assert np.abs(together.rows - one_by_one.rows).max() <= most
     assert np.abs(together.dense - one_by_one.dense).max(initial=0) <= most
-    np.testing.assert_allclose(together.private, one_by_one.private, rtol=1e-3, atol=1e-3 * np.abs(private).max())
     assert together.trouble is one_by_one.trouble is None
 
 
@@ -227,7 +225,6 @@ def test_a_model_that_fails_for_all_ratings_at_once_is_asked_for_each() -> None:
     expected = clip_records(cast(Model, OneByOne(MODELS["mf"])), *parts, clip)
     found = clip_records(Moody(dimension=DIMENSION), *parts, clip)
     assert np.array_equal(found.rows, expected.rows)
-    assert np.array_equal(found.private, expected.private)
 
 
 def _without(ratings: Ratings, place: int) -> Ratings:

@@ -254,6 +254,27 @@ async def test_a_rating_that_cannot_be_learned_from_does_not_silence_the_others(
         assert [one.trouble for one in outcomes if isinstance(one, Contributed)] == [trouble, None]  # the owner hears
 
 
+class Unsolvable(Marking):
+    """Gives every gradient, and fails where its private part is to be found."""
+
+    def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        raise IndexError("an item without features")
+
+
+async def test_a_private_part_that_cannot_be_found_does_not_silence_the_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One rating can be the reason: if the update were suppressed, it would change more than its clip."""
+    async with a_pair(privacy=replace(PRIVACY, unit="record"), cohort=2) as pair:
+        phones = loud(pair, 500)
+        phones[0].model = Unsolvable(500)
+        with watched(monkeypatch, no_noise) as draws:
+            await pair.step()
+            outcomes = [await phone.contribute() for phone in phones]
+            await pair.finish()
+        total = draws.before[0] + draws.before[1]
+        assert pair.task.ring.decode(total.rows)[0].any()
+        assert [one.trouble for one in outcomes if isinstance(one, Contributed)] == ["IndexError", None]
+
+
 # Chance.
 
 

@@ -37,6 +37,7 @@ class MatrixFactorisation:
     ) -> None:
         self._dimension, self._loss, self._scale = dimension, loss, np.float32(scale)
         self._penalties = Penalties(rating=penalty, person=person_penalty, bias=bias_penalty)
+        self._vectors = np.arange(dimension + 1) < dimension
 
     @property
     def row_width(self) -> int:
@@ -64,7 +65,7 @@ class MatrixFactorisation:
         if self._loss != SQUARED:
             return np.append(ranking.fit_vector(rows[:, :-1], ratings.values), np.float32(0))
         rest = ratings.values - rows[:, -1]
-        diagonal = self._penalties.diagonal(rest.size, np.arange(self.private_size) < self._dimension)
+        diagonal = self._penalties.diagonal(rest.size, self._vectors)
         return solve_ridge(_with_one(rows), rest, diagonal)
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
@@ -74,21 +75,17 @@ class MatrixFactorisation:
             loss, slopes = ranking.LOSSES[self._loss](scores, ratings.values)
             return Gradients(loss, np.outer(slopes, _with_one(private)), none, slopes @ _with_one(rows))
         errors = scores - ratings.values
-        diagonal = self._penalties.diagonal(errors.size, np.arange(self.private_size) < self._dimension)
+        diagonal = self._penalties.diagonal(errors.size, self._vectors)
         vectors = rows[:, :-1]
         loss = np.dot(errors, errors) + np.dot(diagonal, private * private)
         loss += self._penalties.rating * np.vdot(vectors, vectors)
         by_private = errors @ _with_one(rows) + diagonal * private
         return Gradients(float(loss), self._by_row(errors, rows, private), none, 2 * by_private)
 
-    def record_gradients(
-        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
-    ) -> tuple[Floats, Floats, Floats]:
+    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
         """Return what each rating alone gives: every number follows from one row, one rating and the private part."""
         errors = self.scores(rows, dense, private, ratings.items) - ratings.values
-        held = self._penalties.diagonal(1, np.arange(self.private_size) < self._dimension) * private
-        by_private: Floats = 2 * (errors[:, np.newaxis] * _with_one(rows) + held)
-        return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32), by_private
+        return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32)
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return the predicted ratings, or what items are ranked by."""
@@ -101,9 +98,9 @@ class MatrixFactorisation:
 
     def _by_row(self, errors: Floats, rows: Floats, private: Floats) -> Floats:
         # With a one behind each vector the bias is a coordinate like any other; only vectors have a penalty here.
-        by_row: Floats = np.outer(errors, _with_one(private))
-        by_row[:, :-1] += np.float32(self._penalties.rating) * rows[:, :-1]
-        return 2 * by_row
+        by_row: Floats = np.multiply.outer(2 * errors, _with_one(private))
+        by_row[:, :-1] += np.float32(2 * self._penalties.rating) * rows[:, :-1]
+        return by_row
 
 
 def _with_one(vectors: Floats) -> npt.NDArray[np.float32]:

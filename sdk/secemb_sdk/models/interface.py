@@ -6,7 +6,7 @@ private part never leaves the device.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -61,8 +61,7 @@ class Model(Protocol):
         """Return a score for each item, larger for what the person likes better; `rows[i]` is the row of `items[i]`."""
 
 
-@runtime_checkable
-class SolvedModel(Protocol):
+class SolvedModel(Model, Protocol):
     """A model that finds the private part that suits the rows at hand, wherever it was before.
 
     A device that was never in a round, or has lost its state, is then as good as any other, and the shared part learns
@@ -73,16 +72,23 @@ class SolvedModel(Protocol):
         """Return the private part to go on with; `rows[i]` is the row of `ratings.items[i]`."""
 
 
-@runtime_checkable
-class RecordModel(Protocol):
+class RecordModel(Model, Protocol):
     """A model that finds the gradients of many ratings at once, each as if it were the only one."""
 
-    def record_gradients(
-        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return the gradients of each rating's own loss: by its row, by the dense part and by the private part.
+    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
+        """Return the gradients of each rating's own loss by its row, (n, row width), and by the dense part, (n, size).
 
-        Shapes: (n, row width), (n, dense size), (n, private size). Each line depends on its own rating alone, to the
-        last bit: where the unit of privacy is a record, the promise rests on it. A model that cannot do this leaves the
-        method out, and is asked for one rating at a time.
+        Each line depends on its own rating alone, to the last bit: where the unit of privacy is a record, the promise
+        rests on it. A model that cannot do this leaves the method out, and is asked for one rating at a time.
         """
+
+
+# A look at the method, not `isinstance`: that costs as much as the gradients of a dozen ratings.
+def is_solved(model: Model) -> TypeGuard[SolvedModel]:
+    """Tell whether a model can find its private part."""
+    return hasattr(model, "fit_private")
+
+
+def gives_records(model: Model) -> TypeGuard[RecordModel]:
+    """Tell whether a model can find the gradients of many ratings at once."""
+    return hasattr(model, "record_gradients")

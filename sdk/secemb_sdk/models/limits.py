@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.errors import ModelError, NotFiniteLossError
-from secemb_sdk.models.interface import Floats, Model, Ratings, RecordModel
+from secemb_sdk.models.interface import Floats, Model, Ratings, RecordModel, gives_records
 from secemb_shared.errors import NotFiniteError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.privacy import RECORD, USER, BudgetLine
@@ -17,8 +17,7 @@ from secemb_shared.secure_sum import SUM_RING
 
 Doubles = npt.NDArray[np.float64]
 
-_TOGETHER = 1 << 18  # numbers of gradients that are found at once: 4 MB
-_IN_CACHE = 1 << 16  # numbers of gradients that are cut at once: they stay in the cache of one core
+_TOGETHER = 1 << 16  # numbers of gradients that are found and cut at once: they stay in the cache of one core
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +59,6 @@ class RecordUpdate:
 
     rows: Doubles = field(repr=False)  # (n, row width)
     dense: Doubles = field(repr=False)  # (dense size,)
-    private: Floats = field(repr=False)  # (private size,), the gradient; it stays on the device and is not clipped
     trouble: str | None = None  # the name of an error, if there is a rating that cannot be learned from
 
 
@@ -73,16 +71,10 @@ def clip_records(
     per rating. A rating that cannot be learned from adds nothing and takes nothing from the others: if it suppressed
     the whole update, one rating could change more than its clip.
     """
-    found = _records_together(model, rows, dense, private, ratings, clip)
+    found = _records_together(model, rows, dense, private, ratings, clip) if gives_records(model) else None
     if found is None:
         found = _records_one_by_one(model, rows, dense, private, ratings, clip)
-    # In the order of the items: where a round places them must not change the sum's last bits.
-    with np.errstate(all="ignore"):
-        by_private: Floats = found.by_private[np.argsort(ratings.items)].sum(axis=0)
-        if not np.isfinite(by_private * by_private).all():  # Adam needs the squares
-            found.trouble = found.trouble or NotFiniteLossError.__name__
-    by_row, by_dense = _numbers(found.by_row, clip), _numbers(found.by_dense, clip)
-    return RecordUpdate(rows=by_row, dense=by_dense, private=by_private, trouble=found.trouble)
+    return RecordUpdate(rows=_numbers(found.by_row, clip), dense=_numbers(found.by_dense, clip), trouble=found.trouble)
 
 
 def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
@@ -95,52 +87,45 @@ def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
 class _Records:
     by_row: Steps  # (n, row width)
     by_dense: Steps  # (dense size,), the sum
-    by_private: Floats  # (n, private size)
     trouble: str | None = None
 
     @classmethod
-    def zeros(cls, rows: Floats, dense: Floats, private: Floats) -> Self:
-        by_private = np.zeros((len(rows), private.size), np.float32)
-        return cls(
-            by_row=np.zeros(rows.shape, np.int64), by_dense=np.zeros(dense.shape, np.int64), by_private=by_private
-        )
+    def zeros(cls, rows: Floats, dense: Floats) -> Self:
+        return cls(by_row=np.zeros(rows.shape, np.int64), by_dense=np.zeros(dense.shape, np.int64))
 
 
 def _records_together(
-    model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
+    model: RecordModel, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
 ) -> _Records | None:
-    """Return what the ratings add, from many gradients at once; None if the model cannot give them."""
-    if not isinstance(model, RecordModel):
-        return None
-    found = _Records.zeros(rows, dense, private)
+    """Return what the ratings add, from many gradients at once; None if the model fails."""
+    found = _Records.zeros(rows, dense)
     for some in _slices(len(rows), _TOGETHER // (rows.shape[1] + dense.size)):
         try:
             with np.errstate(all="ignore"):  # what overflows is left out below
-                by_row, by_dense, by_private = model.record_gradients(rows[some], dense, private, _only(ratings, some))
+                gradients = model.record_gradients(rows[some], dense, private, _only(ratings, some))
         except Exception:  # one rating may be the reason: ask for each alone
             return None
-        found.by_private[some] = by_private
-        for few in _slices(len(by_row), _IN_CACHE // (rows.shape[1] + dense.size)):
-            try:
-                row_steps, dense_steps = _cut_each(by_row[few], by_dense[few], clip)
-            except NotFiniteError:
-                row_steps, dense_steps = _cut_each(*_only_finite(by_row[few], by_dense[few]), clip)
-                found.trouble = NotFiniteLossError.__name__
-            found.by_row[some][few] = row_steps
-            found.by_dense += dense_steps.sum(axis=0)
+        try:
+            by_row, by_dense = _cut_each(*gradients, clip)
+        except NotFiniteError:
+            by_row, by_dense = _cut_each(*_only_finite(*gradients), clip)
+            found.trouble = NotFiniteLossError.__name__
+        found.by_row[some] = by_row
+        if dense.size:
+            found.by_dense += by_dense.sum(axis=0)
     return found
 
 
 def _records_one_by_one(
     model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
 ) -> _Records:
-    found = _Records.zeros(rows, dense, private)
+    found = _Records.zeros(rows, dense)
     for one in _slices(len(rows), 1):
         try:
             with np.errstate(all="ignore"):  # an overflow is refused when its norm is computed
                 alone = model.gradients(rows[one], dense, private, _only(ratings, one))
             by_row, by_dense = _cut(alone.rows, alone.dense, clip)
-            found.by_row[one], found.by_private[one] = by_row, alone.private
+            found.by_row[one] = by_row
             found.by_dense += by_dense
         except Exception as error:  # an app's own model may fail in any way, which must not affect the other ratings
             found.trouble = type(error).__name__

@@ -26,6 +26,6 @@ def solve_ridge(inputs: Floats, targets: Floats, diagonal: Floats) -> Floats:
     """Return the x that minimises |inputs · x − targets|² + Σ diagonal · x²."""
     wide = inputs.astype(np.float64)
     normal = wide.T @ wide
-    normal[np.diag_indices_from(normal)] += np.maximum(diagonal, 1e-6)  # never singular
+    normal.flat[:: len(normal) + 1] += np.maximum(diagonal, 1e-6)  # on the diagonal: never singular
     found: Floats = np.linalg.solve(normal, wide.T @ targets).astype(np.float32)
     return found

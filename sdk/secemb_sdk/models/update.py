@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError
-from secemb_sdk.models.interface import Floats, Model, Ratings, SolvedModel
+from secemb_sdk.models.interface import Floats, Model, Ratings, SolvedModel, is_solved
 from secemb_shared.messages import TaskSpec
 
 Numbers = npt.NDArray[np.floating]
@@ -61,7 +61,7 @@ def learn(
     keeps its state.
     """
     _check(model, rows, dense, ratings, epochs)
-    if isinstance(model, SolvedModel):
+    if is_solved(model):
         return _learn_solved(model, state, rows, dense, ratings)
     by_row, by_dense, state = _learn_once(model, state, rows, dense, ratings, rate)
     for _ in range(epochs - 1):
@@ -75,7 +75,7 @@ def fit_bound(values: Numbers, task: TaskSpec) -> tuple[Numbers, bool]:
     largest = np.float32(task.bound / 2.0**task.fraction_bits)
     if float(largest) * 2.0**task.fraction_bits > task.bound:  # float32 rounded a long bound up
         largest = np.nextafter(largest, np.float32(0))
-    if -largest <= values.min(initial=0) and values.max(initial=0) <= largest:
+    if values.size == 0 or (-largest <= values.min() and values.max() <= largest):
         return values, False
     return np.clip(values, -largest, largest), True
 
@@ -91,7 +91,7 @@ def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: 
 
 def fit_private(model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings) -> PrivateState:
     """Return the state with a private part that suits these rows, if the model can find it."""
-    if not isinstance(model, SolvedModel) or ratings.items.size == 0:
+    if not is_solved(model) or ratings.items.size == 0:
         return state
     with np.errstate(all="ignore"):
         values = model.fit_private(rows, dense, state.values, ratings)
@@ -100,8 +100,17 @@ def fit_private(model: Model, state: PrivateState, rows: Floats, dense: Floats, 
     return replace(state, values=values, steps=state.steps + 1)
 
 
+def move_private(
+    model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings, *, rate: float
+) -> PrivateState:
+    """Return the private state after a round whose update is known already: solved, or moved by one step of Adam."""
+    if is_solved(model):
+        return fit_private(model, state, rows, dense, ratings)
+    return _learn_once(model, state, rows, dense, ratings, rate)[2]
+
+
 def _learn_solved(
-    model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings
+    model: SolvedModel, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings
 ) -> tuple[Floats, Floats, PrivateState]:
     state = fit_private(model, state, rows, dense, ratings)
     with np.errstate(all="ignore"):  # an overflow is refused below

@@ -193,16 +193,16 @@ class Participation:
             version = session.round.model_version
             dense = yield from read_dense(self._exchange, self._task, version, confirm=answers.confirm_dense)
         read_at = context.clock()  # from here, so that a server that answers late cannot use up the pace
-        update, private, trouble = yield from work(
+        upload = yield from work(
             lambda: make_upload(context, session, keyed.selection, answers.read_rows, dense, drawn)
         )
         written = Written(
             ticket=self._spent(keyed.ticket),
             session_id=session.session_id,
-            update=update,
+            update=upload.messages,
             marks=session.marks,
-            private=private,
-            trouble=trouble,
+            private=upload.private,
+            trouble=upload.trouble,
         )
         yield from self._keep(written)
         yield from self._exchange.wait_until(read_at + context.policy.pace_seconds)

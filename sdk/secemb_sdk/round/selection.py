@@ -39,6 +39,8 @@ class Selection:
 
     def ratings_of(self, items: Indices) -> Ratings:
         """Return the ratings of some of these items, in their order."""
+        if items is self.items:
+            return Ratings(items, self.values)
         return Ratings(items, self.values[self._places(items)])
 
     def are_held_out(self, items: Indices) -> Mask:
@@ -65,6 +67,8 @@ class HoldOut:
     fraction: float
 
     def __contains__(self, item: int) -> bool:
+        if not self.fraction:
+            return False
         name = item.to_bytes(8, "little")
         digest = hashlib.blake2b(name, key=self.key, digest_size=8).digest()
         return int.from_bytes(digest, "little") < self.fraction * 2.0**64

@@ -1,5 +1,7 @@
 """What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything failed."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,9 +9,8 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
-from secemb_sdk.models.interface import SolvedModel
 from secemb_sdk.models.limits import Clip, clip_records, clip_sums, clip_update
-from secemb_sdk.models.update import fit_private
+from secemb_sdk.models.update import move_private
 from secemb_sdk.round.measure import measure
 from secemb_sdk.round.route import ReadRows
 from secemb_sdk.round.selection import Selection
@@ -29,7 +30,26 @@ def survey(values: Floats) -> npt.NDArray[np.float64]:
 
 
 Numbers = npt.NDArray[np.floating]
-Upload = tuple[Messages, PrivateState | None, str | None]  # messages, next private state, name of the error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class Upload:
+    """What a device sends, and what it keeps of the round."""
+
+    messages: Messages
+    private: PrivateState | None = None  # None: as it was
+    trouble: str | None = None  # the name of an error
+    clipped: bool = False  # there was a number beyond the task's bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
+class _Learned:
+    """What a device has learned from its ratings."""
+
+    rows: Numbers
+    dense: Numbers
+    private: PrivateState  # after the round
+    trouble: str | None = None
 
 
 def make_upload(
@@ -47,7 +67,7 @@ def make_upload(
         # Any error: a wrong tag, a model that fails, numbers that are not finite. The owner learns its name.
         if isinstance(error, RowTagError | MessageError):
             context.note(Misconduct.ROWS)
-        return session.write_nothing(), None, type(error).__name__
+        return Upload(messages=session.write_nothing(), trouble=type(error).__name__)
 
 
 def _make(
@@ -60,20 +80,27 @@ def _make(
 ) -> Upload:
     round_ = session.round
     if round_.kind == SURVEY:
-        return session.write_sums(_clip_sums(round_, survey(selection.values))), None, None
+        return Upload(messages=session.write_sums(_clip_sums(round_, survey(selection.values))))
     items, rows = read_rows()
     if dense is None:
         raise CopyError("the two servers publish different dense parts")
     if items.size == 0:
-        return session.write_nothing(), None, None
+        return Upload(messages=session.write_nothing())
     model = context.model_for(round_.task)
     private = current_private(context, model, random_bytes)
     if round_.kind != TRAIN:
         measured = measure(round_.task, model, private, selection, items, rows, dense)
-        return session.write_sums(_clip_sums(round_, measured)), None, None
-    ratings = selection.ratings_of(items)
-    by_row, by_dense, moved, trouble = _learn(context, round_.task, model, private, rows, dense, ratings)
-    return session.write(items, by_row, by_dense), moved, trouble
+        return Upload(messages=session.write_sums(_clip_sums(round_, measured)))
+    learned = _learn(context, round_.task, model, private, rows, dense, selection.ratings_of(items))
+    (by_row, row_clipped), (by_dense, dense_clipped) = (
+        fit_bound(part, round_.task) for part in (learned.rows, learned.dense)
+    )
+    return Upload(
+        messages=session.write(items, by_row, by_dense),
+        private=learned.private,
+        trouble=learned.trouble,
+        clipped=row_clipped or dense_clipped,
+    )
 
 
 def _learn(
@@ -84,28 +111,24 @@ def _learn(
     rows: Floats,
     dense: Floats,
     ratings: Ratings,
-) -> tuple[Numbers, Numbers, PrivateState, str | None]:
-    """Return the updates within the task's limits, the private part after the round, and the name of an error."""
+) -> _Learned:
+    """Return the update within the task's clip, and the private part after the round."""
     rate, clip = context.rate_for(task), Clip.of(task)
-    if clip is not None and clip.unit == RECORD:
-        found = clip_records(model, rows, dense, private.values, ratings, clip)
-        update = _fit((found.rows, found.dense), task)
-        if found.trouble is not None:
-            # One rating that cannot be learned from must not suppress the others: the update stands without it.
-            return *update, private, found.trouble
-        # Solved only now, for the next round: what the update was made with must not depend on this round's ratings.
-        if isinstance(model, SolvedModel):
-            return *update, fit_private(model, private, rows, dense, ratings), None
-        return *update, private.step(found.private, rate=rate), None
-    by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=context.epochs)
-    if clip is None:
-        return *_fit((by_row, by_dense), task), moved, None
-    return *_fit(clip_update(by_row, by_dense, clip), task), moved, None
-
-
-def _fit(update: tuple[Numbers, Numbers], task: TaskSpec) -> tuple[Numbers, Numbers]:
-    """Return rows and dense part within the bound of each element."""
-    return fit_bound(update[0], task)[0], fit_bound(update[1], task)[0]
+    if clip is None or clip.unit != RECORD:
+        by_row, by_dense, moved = learn(model, private, rows, dense, ratings, rate=rate, epochs=context.epochs)
+        if clip is None:
+            return _Learned(rows=by_row, dense=by_dense, private=moved)
+        clipped = clip_update(by_row, by_dense, clip)
+        return _Learned(rows=clipped[0], dense=clipped[1], private=moved)
+    found, trouble = clip_records(model, rows, dense, private.values, ratings, clip), None
+    # Whatever a rating does wrong, the update of the others stands: if it were suppressed, one rating could change
+    # more than its clip. The private part moves only now, for the next round: it depends on all ratings of this one.
+    try:
+        if found.trouble is None:
+            private = move_private(model, private, rows, dense, ratings, rate=rate)
+    except Exception as error:
+        trouble = type(error).__name__
+    return _Learned(rows=found.rows, dense=found.dense, private=private, trouble=found.trouble or trouble)
 
 
 def _clip_sums(round_: RoundSpec, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from secemb_party.storage import Model, tensors
 from secemb_sdk import Recommendation
 from secemb_sdk.models import Floats, PrivateState, learn
-from secemb_sdk.models.interface import SolvedModel
+from secemb_sdk.models.interface import is_solved
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.recommend.rank import best, block_rows, score
 from secemb_sdk.round.selection import to_fit
@@ -63,7 +63,7 @@ class Recommender:
         """Return the best items for a person of the set, by external id."""
         person = self.world.ratings.person_of(name)
         own = self.world.ratings_of(person)
-        known = person in self.engine.privates or isinstance(self.world.models(person), SolvedModel)
+        known = person in self.engine.privates or is_solved(self.world.models(person))
         private = self.engine.private_of(person) if known else self._fit(person, own)
         return self._best(self._scores(person, private), k, () if include_rated else own)
 
@@ -102,7 +102,7 @@ class Recommender:
         model, random_bytes = self.world.model_of(person), self.world.random_bytes("fit", person)
         ratings = to_fit(self.world.task, own, own, random_bytes)
         state, rows = PrivateState.begin(model, np.random.default_rng(self.world.seed)), self.model.rows[ratings.items]
-        if isinstance(model, SolvedModel):
+        if is_solved(model):
             return fit_private(model, state, rows, self.model.dense, ratings).values
         for _ in range(_STEPS if own else 0):
             *_, state = learn(model, state, rows, self.model.dense, ratings, rate=_RATE)

@@ -4,7 +4,7 @@ import numpy as np
 
 from secemb_sdk.errors import ModelError
 from secemb_sdk.models import Floats, Gradients, Model, Ratings
-from secemb_sdk.models.interface import RecordModel, SolvedModel
+from secemb_sdk.models.interface import SolvedModel, gives_records, is_solved
 from secemb_shared.randomness import Indices
 
 _FIRST = 11  # what the seed is used for
@@ -20,7 +20,7 @@ class Reproducible:
 
     def __init__(self, model: Model, *, seed: int, person: int) -> None:
         self.model, self._key = model, (seed, _FIRST, person)
-        self._record_model = model if isinstance(model, RecordModel) else None
+        self._record_model = model if gives_records(model) else None
 
     @property
     def row_width(self) -> int:
@@ -43,15 +43,13 @@ class Reproducible:
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the gradients, computed in the order of the items."""
-        if (ratings.items[1:] > ratings.items[:-1]).all():
+        if _are_in_order(ratings):
             return self.model.gradients(rows, dense, private, ratings)
         order = np.argsort(ratings.items)
         found = self.model.gradients(rows[order], dense, private, _in_order(ratings, order))
         return Gradients(found.loss, _put_back(found.rows, order), found.dense, found.private)
 
-    def record_gradients(
-        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
-    ) -> tuple[Floats, Floats, Floats]:
+    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
         """Return what each rating alone gives: their order does not matter."""
         if self._record_model is None:
             raise ModelError("this model is asked for one rating at a time")
@@ -66,21 +64,27 @@ class Reproducible:
 class ReproducibleSolved(Reproducible):
     """The same for a model that solves its private part."""
 
-    def __init__(self, model: Model, solver: SolvedModel, *, seed: int, person: int) -> None:
+    def __init__(self, model: SolvedModel, *, seed: int, person: int) -> None:
         super().__init__(model, seed=seed, person=person)
-        self._solver = solver
+        self._solver = model
 
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
         """Return the private part, found in the order of the items."""
+        if _are_in_order(ratings):
+            return self._solver.fit_private(rows, dense, private, ratings)
         order = np.argsort(ratings.items)
         return self._solver.fit_private(rows[order], dense, private, _in_order(ratings, order))
 
 
 def reproducible(model: Model, *, seed: int, person: int) -> Reproducible:
     """Return a model as one person's device has it in a run with this seed."""
-    if isinstance(model, SolvedModel):
-        return ReproducibleSolved(model, model, seed=seed, person=person)
+    if is_solved(model):
+        return ReproducibleSolved(model, seed=seed, person=person)
     return Reproducible(model, seed=seed, person=person)
+
+
+def _are_in_order(ratings: Ratings) -> bool:
+    return bool((ratings.items[1:] > ratings.items[:-1]).all())
 
 
 def _in_order(ratings: Ratings, order: Indices) -> Ratings:

@@ -24,7 +24,7 @@ from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import SESSION_BYTES, DeviceSession, Messages
 from secemb_sdk.round.upload import make_upload
 from secemb_shared import reading
-from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices, RandomBytes, sample
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 from secemb_tools.simulation.devices import Devices, SimulatedDevice
@@ -96,21 +96,8 @@ Chosen = Sequence[tuple[SimulatedDevice, RandomBytes]]  # who takes part, and wh
 Add = Callable[[RoundSpec, Model, Chosen], Outcome]
 
 
-class PrivateSession(DeviceSession):
-    """A session of the protocol that remembers whether its update was cut."""
-
-    clipped = False
-
-    def write(self, items: Indices, updates: Numbers, dense: Numbers | None = None) -> Messages:
-        """Return the messages to both servers."""
-        self.clipped = _reaches_bound(self.round.task, updates, dense)
-        return super().write(items, updates, dense)
-
-
 class PlainSession(DeviceSession):
     """A session without secrets: it reads rows from the table, and adds what it writes to a sum in the open."""
-
-    clipped = False
 
     def __init__(
         self, round_: RoundSpec, items: Indices, *, table: reading.Rows, total: Share, random_bytes: RandomBytes
@@ -128,7 +115,6 @@ class PlainSession(DeviceSession):
     def write(self, items: Indices, updates: Numbers, dense: Numbers | None = None) -> Messages:
         """Add the updates to the sum."""
         task, total = self.round.task, self._total
-        self.clipped = _reaches_bound(task, updates, dense)
         total.rows[items] += task.ring.encode(updates, bound=task.bound)
         if dense is not None and dense.size:
             np.add(total.dense, task.ring.encode(dense, bound=task.bound), out=total.dense)
@@ -152,7 +138,7 @@ def add_privately(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
         some = chosen[first : first + BATCH]
         selections = [device.select(round_, random_bytes) for device, random_bytes in some]
         sessions = [
-            PrivateSession(round_, selection.items, random_bytes=random_bytes)
+            DeviceSession(round_, selection.items, random_bytes=random_bytes)
             for (_, random_bytes), selection in zip(some, selections, strict=True)
         ]
         asked = [[KeysMessage(one.session_id, one.keys[party]) for one in sessions] for party in (0, 1)]
@@ -213,21 +199,14 @@ def _upload(
     outcome: Outcome,
     one: tuple[SimulatedDevice, RandomBytes],
     selection: Selection,
-    session: PrivateSession | PlainSession,
+    session: DeviceSession,
     read_rows: ReadRows,
     model: Model,
 ) -> Messages:
     """Return what a device sends, and take down what became of it."""
     device, random_bytes = one
-    messages, moved, trouble = make_upload(device.context, session, selection, read_rows, model.dense, random_bytes)
-    if moved is not None:
-        outcome.moved[device.person] = moved
-    outcome.counts.add(Counts(sessions=1, clipped=int(session.clipped), failed=int(trouble is not None)))
-    return messages
-
-
-def _reaches_bound(task: TaskSpec, updates: Numbers, dense: Numbers | None) -> bool:
-    """Tell whether an update was cut: its largest number is then the bound itself."""
-    largest = task.bound / 2.0**task.fraction_bits * (1 - 2.0**-20)  # numbers are float32, which may round it down
-    parts = (updates,) if dense is None or not dense.size else (updates, dense)
-    return any(-part.min(initial=0) >= largest or part.max(initial=0) >= largest for part in parts)
+    upload = make_upload(device.context, session, selection, read_rows, model.dense, random_bytes)
+    if upload.private is not None:
+        outcome.moved[device.person] = upload.private
+    outcome.counts.add(Counts(sessions=1, clipped=int(upload.clipped), failed=int(upload.trouble is not None)))
+    return upload.messages

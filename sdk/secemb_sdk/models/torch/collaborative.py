@@ -93,4 +93,4 @@ class NeuralCollaborativeFiltering(RecordRatingModel):
         both = np.concatenate([np.broadcast_to(private["input"], inputs.shape), inputs], axis=1)
         by_row = slopes * (of_vectors * private["vector"]), multiply(by_first, of_item.T), slopes
         by_dense = outer(both, by_first), by_first, outer(first, by_second), by_second, slopes * found
-        return by_row, by_dense, (slopes * of_vectors * vectors, multiply(by_first, of_person.T), slopes)
+        return by_row, by_dense

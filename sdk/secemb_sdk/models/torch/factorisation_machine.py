@@ -76,16 +76,15 @@ class FactorisationMachine(RecordRatingModel):
         """
         known = self._look_up(ratings.items)
         scores, total = self._score(rows, dense, private, known)
-        return self._machine_slopes(rows, dense, private, known, total, 2 * (scores - ratings.values[:, np.newaxis]))
+        return self._machine_slopes(rows, dense, known, total, 2 * (scores - ratings.values[:, np.newaxis]))
 
     def _machine_slopes(
-        self, rows: Floats, dense: Arrays, private: Arrays, known: Features, total: Floats, slopes: Floats
-    ) -> tuple[list[Floats], list[Floats], list[Floats]]:
+        self, rows: Floats, dense: Arrays, known: Features, total: Floats, slopes: Floats
+    ) -> tuple[list[Floats], list[Floats]]:
         by_vectors = np.zeros((len(rows), *dense["vectors"].shape), np.float32)
         rating, feature = known.nonzero()  # a few in a hundred
         by_vectors[rating, feature] = slopes[rating] * (total[rating] - dense["vectors"][feature])
-        by_row, by_private = slopes * (total - rows[:, :-1]), slopes * (total - private["vector"])
-        return [by_row, slopes], [by_vectors, slopes * known, slopes], [by_private, slopes]
+        return [slopes * (total - rows[:, :-1]), slopes], [by_vectors, slopes * known, slopes]
 
     def _score(self, rows: Floats, dense: Arrays, private: Arrays, known: Features) -> tuple[Floats, Floats]:
         """Return the predicted ratings (n, 1) and the sums of active vectors (n, dimension), each row by itself."""
@@ -153,14 +152,13 @@ class DeepFactorisationMachine(FactorisationMachine):
         scores, total = self._score(rows, dense, private, known)
         scores += multiply(second, dense["output"][:, np.newaxis]) + dense["output_bias"]
         slopes = 2 * (scores - ratings.values[:, np.newaxis])
-        by_row, by_dense, by_private = self._machine_slopes(rows, dense, private, known, total, slopes)
+        by_row, by_dense = self._machine_slopes(rows, dense, known, total, slopes)
         by_second = slopes * dense["output"] * (second > 0)
         by_sum_again = by_second * (1 + dense["second_scale"])
         by_first = multiply(by_sum_again, dense["second"].T) * (first > 0)
         by_sum = by_first * (1 + dense["first_scale"])
 
         by_row[0] += multiply(by_sum, item.T)
-        by_private[0] += multiply(by_sum, own.T)
         by_dense[0][rating, feature] += np.einsum("njk,nk->nj", features[feature], by_sum[rating])
         by_layer = np.zeros((len(rows), *dense["first"].shape), np.float32)
         by_layer[:, 0] = private["vector"][:, np.newaxis] * by_sum[:, np.newaxis]
@@ -168,7 +166,7 @@ class DeepFactorisationMachine(FactorisationMachine):
         by_layer[rating, feature + 2] = outer(dense["vectors"][feature], by_sum[rating])
         by_dense += [by_layer, by_sum, by_first * summed, by_first]
         by_dense += [outer(first, by_sum_again), by_sum_again, by_second * summed_again, by_second]
-        return by_row, [*by_dense, slopes * second, slopes], by_private
+        return by_row, [*by_dense, slopes * second, slopes]
 
     def _layers(self, dimension: int) -> Shapes:
         wide, narrow = 4 * dimension, 2 * dimension

@@ -18,8 +18,7 @@ from secemb_sdk.models.torch.base import Shapes
 from secemb_sdk.models.torch.rating import RatingModel
 
 Arrays = Mapping[str, Floats]
-# By the parts of a row, of the dense part and of the private part, in their order; each array is (n, …).
-Slopes = tuple[Sequence[Floats], Sequence[Floats], Sequence[Floats]]
+Slopes = tuple[Sequence[Floats], Sequence[Floats]]  # by the parts of a row and of the dense part; each is (n, …)
 
 
 class RecordRatingModel(RatingModel):
@@ -29,19 +28,13 @@ class RecordRatingModel(RatingModel):
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error."""
 
-    def record_gradients(
-        self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings
-    ) -> tuple[Floats, Floats, Floats]:
-        """Return the gradients of each rating's own loss: by its row, by the dense part and by the private part."""
+    def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
+        """Return the gradients of each rating's own loss: by its row and by the dense part."""
         parts = _cut(dense, self._dense), _cut(private, self._private)
-        by_row, by_dense, by_private = self.record_slopes(rows, *parts, ratings)
+        by_row, by_dense = self.record_slopes(rows, *parts, ratings)
         of_row = 2 * self._penalties.rating * rows
         of_row[:, -1] = 0  # a bias is the server's to hold
-        return (
-            _join(by_row, of_row),
-            _join(by_dense, 2 * self._dense_penalty * dense),
-            _join(by_private, 2 * self._penalties.diagonal(1, self._vectors) * private),
-        )
+        return _join(by_row, of_row), _join(by_dense, 2 * self._dense_penalty * dense)
 
 
 def multiply(rows: Floats, matrix: Floats) -> Floats:
