@@ -221,6 +221,30 @@ CASES: dict[str, Case] = {
         bad=lambda place: (place.new(),),
         fix="No such file",
     ),
+    "operator actions": Case(
+        good=lambda place: ("--config", place.server_with_an_operator("carol")),
+        says="operator add",
+        bad=lambda place: ("--config", place.new()),
+        fix="does not exist",
+    ),
+    "operator add": Case(
+        good=lambda place: ("carol", "--role", "admin", "--days", 3, "--config", place.server(0)),
+        says="carol",
+        bad=lambda place: ("first", "--config", place.server(0)),
+        fix="choose another name",
+    ),
+    "operator list": Case(
+        good=lambda place: ("--config", place.resting / "server1"),
+        says="admin",
+        bad=lambda place: ("--config", place.new()),
+        fix="does not exist",
+    ),
+    "operator revoke": Case(
+        good=lambda place: ("first", "--config", place.server(1)),
+        says="revoked",
+        bad=lambda place: ("nobody", "--config", place.server(0)),
+        fix="no operator token has the name nobody",
+    ),
     "token create": Case(
         good=lambda place: ("phone-8", "phone-9", "--config", place.server(0)),
         says="phone-9",

@@ -73,6 +73,12 @@ class Place:
         run("relay-key", "rotate", "--config", server)
         return server
 
+    def server_with_an_operator(self, name: str) -> Path:
+        """Return server 0 with one operator token more."""
+        server = self.server(0)
+        run("operator", "add", name, "--config", server)
+        return server
+
     @cached_property
     def pair(self) -> Pair:
         """Return two servers that run."""

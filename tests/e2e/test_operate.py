@@ -45,7 +45,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_init_makes_a_complete_directory_that_only_its_owner_can_read(tmp_path: Path) -> None:
     shown = json.loads(secemb("init", "--role", 0, "--dir", tmp_path / "s", "--host", "zero.example", "--json"))
     names = set(files(tmp_path / "s"))
-    assert names == {"secemb.toml", "tls/peer.crt", "secrets/peer.key", "secrets/peer.token", "secrets/operator.hash"}
+    assert names == {"secemb.toml", "tls/peer.crt", "secrets/peer.key", "secrets/peer.token", "secrets/operators.json"}
     for path in (tmp_path / "s").rglob("*"):
         mode = stat.S_IMODE(path.stat().st_mode)
         assert mode == (0o700 if path.is_dir() else 0o644 if path.suffix == ".crt" else 0o600), path
@@ -137,7 +137,7 @@ def test_check_passes_a_server_that_can_start(pair: Servers) -> None:
         (lambda home: (home / "secrets" / "peer.key").chmod(0o644), "chmod 600"),
         (lambda home: (home / "task" / "task.json").write_text("{}"), "secemb task create wrote"),
         (lambda home: (home / "task" / "ticket.key").write_text("no key"), "`secemb task create` makes one"),
-        (lambda home: (home / "secrets" / "operator.hash").write_text("no hash"), "64 hexadecimal digits"),
+        (lambda home: (home / "secrets" / "operators.json").write_text("no list"), "is damaged"),
         (
             lambda home: (home / "secrets" / "peer.key").write_bytes(make_identity("a").key),
             "does not belong to the cert",

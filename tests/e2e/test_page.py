@@ -1,6 +1,7 @@
 """The operator's page in a real browser, on two real servers: what it shows, what it refuses, whom it asks."""
 
 import asyncio
+import json
 import re
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -18,7 +19,7 @@ from safetensors.numpy import load_file
 from tests.devices.over_http import Device, gather
 from tests.e2e.browser import Visit, a_browser, a_visit, needs_browser
 from tests.e2e.readability import FAINT, FAULTS
-from tests.e2e.servers import Servers, set_up, wait_for
+from tests.e2e.servers import Servers, secemb, set_up, wait_for
 from tests.unit.sessions import make_task
 
 from secemb_party.ledger import Ledger
@@ -160,7 +161,7 @@ async def test_a_wrong_token_does_not_open_the_door(visit: Visit) -> None:
         await visit.go(path)
         assert await visit.heading() == "Log in"
     await visit.log_in("not the token")
-    await see(visit.page, "This is not the operator token.")
+    await see(visit.page, "This is not an active operator token")
     await visit.keep("login")
     assert await visit.page.context.cookies() == []
     visit.check_quiet("401")
@@ -207,6 +208,31 @@ async def test_a_model_is_exported_and_rolled_back_with_a_confirmation(
         assert np.array_equal(servers.model(role, newest + 2).rows, load_file(path)["rows"])
     await visit.keep("rolled-back")
     visit.check_quiet()
+
+
+async def test_a_read_only_login_sees_every_page_and_no_button_and_cannot_forge_one(
+    visit: Visit, servers: Servers
+) -> None:
+    place = ("--config", servers.pair[0].folder, "--json")  # in threads: a command has an event loop of its own
+    made = json.loads(await asyncio.to_thread(secemb, "operator", "add", "onlooker", *place))
+    await visit.log_in(made["token"], "/ui/model")  # the server is running, and accepts it at once
+    page, before = visit.page, servers.pair[0].ask("SELECT count(*) FROM rollbacks")
+    await expect(page.locator("footer")).to_contain_text("Logged in as onlooker, read-only.")
+    for path in PAGES:
+        await visit.go(path)
+        assert await visit.heading() != "Log in"
+        assert await page.get_by_role("link", name="Roll back").count() == 0
+        forms = await page.locator("form[method=post]").evaluate_all("all => all.map(one => one.action)")
+        assert [one.removeprefix(servers.pair[0].url) for one in forms] == ["/ui/logout"], path
+    status = await page.evaluate(
+        """async () => (await fetch("/ui/model/0/rollback", {method: "POST", body: new URLSearchParams({
+            form_token: document.querySelector("[name=form_token]").value, sure: "yes", seen: "1"})})).status"""
+    )
+    assert status == 403
+    assert servers.pair[0].ask("SELECT count(*) FROM rollbacks") == before
+    await asyncio.to_thread(secemb, "operator", "revoke", "onlooker", *place)
+    await visit.go("/ui/model")
+    assert await visit.heading() == "Log in"
 
 
 async def test_a_form_of_another_session_is_refused(visit: Visit, servers: Servers) -> None:

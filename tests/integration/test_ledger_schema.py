@@ -17,11 +17,12 @@ from secemb_party.ledger.schema import METADATA
 
 pytestmark = pytest.mark.asyncio
 
-LATER = """
+NEWEST = max(path.name[1:5] for path in schema.MIGRATIONS[0].glob("v*.py"))
+LATER = f"""
 import sqlalchemy as sa
 
-revision = "0002"
-down_revision = "0001"
+revision = "later"
+down_revision = "{NEWEST}"
 
 
 def upgrade(op):
@@ -33,7 +34,7 @@ BROKEN = LATER + '    op.execute("no statement at all")\n'
 def later_version(patch: pytest.MonkeyPatch, folder: Path, source: str = LATER) -> None:
     """Make this the code of a later version, which knows one migration more."""
     folder.mkdir(exist_ok=True)
-    (folder / "v0002_colour.py").write_text(source, encoding="utf-8")
+    (folder / "later_colour.py").write_text(source, encoding="utf-8")
     patch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, folder])
 
 
@@ -81,7 +82,7 @@ async def test_a_database_of_an_earlier_version_is_upgraded_only_when_asked_for(
     async with await Ledger.open(place, migrate=True) as ledger:
         await ledger.add_task(TASK, b"s", NOW)
     later_version(monkeypatch, tmp_path / "later")
-    with pytest.raises(SchemaOlderError, match=r"has schema 0001, this version needs 0002.*`secemb ledger upgrade`"):
+    with pytest.raises(SchemaOlderError, match=f"has schema {NEWEST}, this version needs later.*ledger upgrade`"):
         await Ledger.open(place, migrate=False)
     async with await Ledger.open(place, migrate=True) as ledger:
         assert "colour" in await columns_of_tasks(ledger)
@@ -95,7 +96,7 @@ async def test_a_database_of_a_later_version_is_refused_and_left_as_it_is(
     with monkeypatch.context() as later:
         later_version(later, tmp_path / "later")
         await (await Ledger.open(place, migrate=True)).close()
-    with pytest.raises(SchemaNewerError, match=r"schema 0002, this one has 0001\): install that version"):
+    with pytest.raises(SchemaNewerError, match=rf"schema later, this one has {NEWEST}\): install that version"):
         await Ledger.open(place, migrate=migrate)
     later_version(monkeypatch, tmp_path / "later")
     async with await Ledger.open(place, migrate=False) as ledger:

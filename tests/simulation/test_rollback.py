@@ -14,6 +14,7 @@ from tests.simulation.pair import Pair, a_pair
 
 from secemb_party.errors import PeerRefusedError, RollbackRefusedError
 from secemb_party.ledger import Rollback
+from secemb_party.operators import Order
 from secemb_party.storage import Model, ModelFiles
 from secemb_server0.conductor import Open, RollBack
 from secemb_server0.peer import HttpPeer
@@ -44,7 +45,7 @@ async def published(pair: Pair, role: int) -> Model:
 
 
 async def wish(pair: Pair, source: int, seen: int) -> Rollback:
-    return await pair.server0.leader.rollbacks.request(source, seen=seen)
+    return await pair.server0.leader.rollbacks.request(source, seen=seen, order=Order("tests"))
 
 
 async def assert_rolled_back(pair: Pair, source: Model, version: int) -> None:

@@ -10,11 +10,12 @@ import httpx
 from tests.devices.scripted import a_device
 from tests.simulation.pair import PEER_TOKEN, TICKET_KEY, Pair, a_pair
 
+from secemb_party.operators import Operator, OperatorRole, Operators, encode, hash_of
 from secemb_server0.app import create_server0
 from secemb_server1.app import create_server1
 
-TOKEN = "operator's token of the tests"
-TOKEN_HASH = hashlib.sha256(TOKEN.encode()).digest()
+TOKEN, READ_ONLY, ENROL = "admin's token of the tests", "onlooker's token of the tests", "backend's token of the tests"
+OPERATORS = {"admin": (TOKEN, "admin"), "onlooker": (READ_ONLY, "read-only"), "backend": (ENROL, "enrol")}
 
 
 class Desk:
@@ -22,22 +23,29 @@ class Desk:
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
+        file = pair.folder / "operators.json"
+        file.write_bytes(encode([an_operator(name, *of) for name, of in OPERATORS.items()]))
+        self.operators = Operators(file)
         self.server0 = create_server0(
-            pair.parties[0], pair.server0.leader._peer, TICKET_KEY, open_enrolment=True, operator_hash=TOKEN_HASH
+            pair.parties[0], pair.server0.leader._peer, TICKET_KEY, open_enrolment=True, operators=self.operators
         )
         peer_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
-        self.server1 = create_server1(pair.parties[1], peer_hash, operator_hash=TOKEN_HASH)
+        self.server1 = create_server1(pair.parties[1], peer_hash, operators=self.operators)
         self.apps = (self.server0.app, self.server1.devices)
 
     def browser(self, role: int, scheme: str = "http") -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=httpx.ASGITransport(self.apps[role]), base_url=f"{scheme}://server{role}")
 
     @asynccontextmanager
-    async def logged_in(self, role: int) -> AsyncIterator[httpx.AsyncClient]:
+    async def logged_in(self, role: int, token: str = TOKEN) -> AsyncIterator[httpx.AsyncClient]:
         async with self.browser(role) as browser:
-            answer = await browser.post("/ui/login", data={"token": TOKEN})
+            answer = await browser.post("/ui/login", data={"token": token})
             assert answer.status_code == 303
             yield browser
+
+
+def an_operator(name: str, token: str, role: str) -> Operator:
+    return Operator(name=name, role=OperatorRole(role), token_hash=hash_of(token), created_at=0.0)
 
 
 @asynccontextmanager

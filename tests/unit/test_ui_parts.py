@@ -27,7 +27,7 @@ class Clock:
 def test_a_session_is_over_after_eight_hours_and_not_before() -> None:
     clock = Clock()
     opened = Sessions(clock)
-    cookie = opened.open()
+    cookie = opened.open("alice", changes=True)
     clock.now += 8 * 3600 - 1
     assert opened.find(cookie) is not None
     clock.now += 1
@@ -36,7 +36,7 @@ def test_a_session_is_over_after_eight_hours_and_not_before() -> None:
 
 def test_a_session_that_was_closed_or_guessed_is_none() -> None:
     opened = Sessions()
-    cookie = opened.open()
+    cookie = opened.open("alice", changes=True)
     assert opened.find("") is opened.find(cookie[:-1]) is None
     opened.close(cookie)
     assert opened.find(cookie) is None
@@ -44,7 +44,7 @@ def test_a_session_that_was_closed_or_guessed_is_none() -> None:
 
 def test_no_two_sessions_share_a_cookie_or_a_form_token_and_neither_is_shown() -> None:
     opened = Sessions()
-    cookies = {opened.open() for _ in range(20)}
+    cookies = {opened.open("alice", changes=True) for _ in range(20)}
     tokens = {found.form_token for cookie in cookies if (found := opened.find(cookie)) is not None}
     assert len(cookies) == len(tokens) == 20
     found = opened.find(next(iter(cookies)))
@@ -57,7 +57,7 @@ def test_no_two_sessions_share_a_cookie_or_a_form_token_and_neither_is_shown() -
 
 def test_beyond_the_most_sessions_the_oldest_goes() -> None:
     opened = Sessions()
-    cookies = [opened.open() for _ in range(login_sessions.MOST_SESSIONS + 1)]
+    cookies = [opened.open("alice", changes=True) for _ in range(login_sessions.MOST_SESSIONS + 1)]
     assert opened.find(cookies[0]) is None
     assert opened.find(cookies[1]) is not None
 

@@ -11,6 +11,7 @@ from secemb_party.errors import SettingsError
 from secemb_party.expiry import watch_certificates
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
+from secemb_party.operators import Operators
 from secemb_party.parts import Parts
 from secemb_party.service import Party
 from secemb_party.settings import Settings
@@ -59,10 +60,10 @@ async def close_party(party: Party) -> None:
     await party.ledger.close()
 
 
-def operator_hash(settings: Settings) -> bytes | None:
-    """Return the SHA-256 of the operator's token, or None where there is no operator's interface."""
-    file = settings.operator.token_hash_file
-    return bytes.fromhex(file.text()) if file is not None else None
+def find_operators(settings: Settings) -> Operators | None:
+    """Return the operator tokens, or None where there is no operator's interface."""
+    file = settings.operator.tokens_file
+    return Operators(file.path) if file is not None else None
 
 
 def ticket_private_key(settings: Settings) -> Ed25519PrivateKey:

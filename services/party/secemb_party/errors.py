@@ -2,6 +2,7 @@
 
 SecEmbError (secemb_shared)
 ├── SettingsError              settings that cannot be used
+├── OperatorTokenError         an operator token that cannot be added or revoked
 ├── Requests
 │   ├── UnauthorizedError          no valid token
 │   │   └── LoginNeededError           no valid login to the operator's pages
@@ -77,6 +78,10 @@ if TYPE_CHECKING:
 
 class SettingsError(SecEmbError, ValueError):
     """The settings cannot be used; the message names each key and what to do about it."""
+
+
+class OperatorTokenError(SecEmbError):
+    """An operator token cannot be added or revoked; the message says what to do."""
 
 
 class UnauthorizedError(SecEmbError):

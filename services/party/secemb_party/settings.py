@@ -121,9 +121,9 @@ class Work(Section):
 
 
 class Operator(Section):
-    """The operator interface; without a token it is off."""
+    """The operator interface; without a file of tokens it is off."""
 
-    token_hash_file: Secret | None = None
+    tokens_file: Secret | None = None
 
 
 class Rounds(Section):

@@ -10,7 +10,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
-from secemb_party.assembly import close_party, open_party, operator_hash, ticket_private_key
+from secemb_party.assembly import close_party, find_operators, open_party, ticket_private_key
 from secemb_party.errors import (
     LedgerTakenError,
     LedgerUnavailableError,
@@ -25,6 +25,7 @@ from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import new_request_id, request_lines
+from secemb_party.operators import Operators
 from secemb_party.outage import Outage
 from secemb_party.service import Party
 from secemb_party.settings import Settings
@@ -57,7 +58,7 @@ def create_server0(
     *,
     open_enrolment: bool = False,
     body_seconds: float = 30.0,
-    operator_hash: bytes | None = None,
+    operators: Operators | None = None,
     choose_kind: ChooseKind = always_train,
     surroundings: Surroundings | None = None,
     relay_line: RelayLine | None = None,
@@ -79,12 +80,12 @@ def create_server0(
         routers.insert(
             0, relayed_routes(relayed, relay_key, party.metrics, body_seconds=body_seconds, completed=leader.completed)
         )
-    if operator_hash is not None:
+    if operators is not None:
         side = Side(ask_standing=peer.standing, roll_back=leader.roll_back)
         routers += [
-            operator_routes(party, operator_hash),
-            rollback_routes(party, leader, operator_hash),
-            ui_routes(party, operator_hash, side, surroundings or Surroundings()),
+            operator_routes(party, operators),
+            rollback_routes(party, leader, operators),
+            ui_routes(party, operators, side, surroundings or Surroundings()),
         ]
     app = new_app(
         "SecEmb server 0",
@@ -112,7 +113,7 @@ async def run(settings: Settings) -> None:
                 ticket_private_key(settings),
                 open_enrolment=devices.open_enrolment,
                 body_seconds=devices.body_seconds,
-                operator_hash=operator_hash(settings),
+                operators=find_operators(settings),
                 choose_kind=kinds_of(settings),
                 surroundings=Surroundings.of(settings),
                 relay_line=HttpRelayLine(client, party.metrics),

@@ -9,6 +9,7 @@ from typing import Any
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
+from secemb_party.operators import Order
 from secemb_party.peer_messages import list_digest
 from secemb_party.service import Party
 from secemb_server0.conductor import (
@@ -63,9 +64,9 @@ class Leader:
         """Return the round that server 1 knows to be open: the one that devices may join."""
         return self._announced
 
-    async def roll_back(self, source: int, seen: int) -> Rollback:
+    async def roll_back(self, source: int, seen: int, order: Order) -> Rollback:
         """Request the numbers of an older version in place of the one that was seen; the next step carries it out."""
-        requested = await self.rollbacks.request(source, seen=seen)
+        requested = await self.rollbacks.request(source, seen=seen, order=order)
         self.changed.set()
         return requested
 

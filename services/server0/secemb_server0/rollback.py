@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from secemb_party.errors import LedgerConflictError, ModelMissingError, PeerRefusedError, RollbackRefusedError
 from secemb_party.ledger import Rollback
+from secemb_party.operators import Order
 from secemb_party.service import Party
 from secemb_party.storage import Model
 from secemb_server0.peer import Peer
@@ -23,7 +24,7 @@ class Rollbacks:
     def __init__(self, party: Party, peer: Peer) -> None:
         self._party, self._peer, self._ledger = party, peer, party.ledger
 
-    async def request(self, source: int, *, seen: int) -> Rollback:
+    async def request(self, source: int, *, seen: int, order: Order) -> Rollback:
         """Record that the numbers of `source` should replace `seen`; the same request again changes nothing."""
         if source >= seen:
             raise RollbackRefusedError("choose an older version than the published one")
@@ -32,7 +33,7 @@ class Rollbacks:
         if not known and source not in self._party.models.versions():
             raise RollbackRefusedError(_NOT_KEPT)
         try:
-            return await self._ledger.request_rollback(task_id, seen=seen, source=source, now=now)
+            return await self._ledger.request_rollback(task_id, seen=seen, source=source, order=order, now=now)
         except LedgerConflictError as error:
             raise RollbackRefusedError(f"{error}; list the versions again, then decide") from None
 

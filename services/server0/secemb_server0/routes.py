@@ -18,12 +18,13 @@ from secemb_party.errors import (
     UnauthorizedError,
     UnknownTaskError,
 )
-from secemb_party.http.operator_routes import operator_router
+from secemb_party.http.operator_routes import OrderOf, operator_router
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.requests import JSON, Number, TaskHex, describe_json, media_type, parse_message, read_small
 from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import Rollback
+from secemb_party.operators import Operators
 from secemb_party.service import Party
 from secemb_server0.join import AnnouncedKey, NotNow, TicketIssuer
 from secemb_server0.leader import Leader
@@ -161,14 +162,14 @@ class RollbackView(BaseModel):
     reason: str | None  # why it was given up
 
 
-def rollback_routes(party: Party, leader: Leader, token_hash: bytes) -> APIRouter:
-    """Return the routes of rollbacks; all of them need the operator's token."""
-    router = operator_router(token_hash)
+def rollback_routes(party: Party, leader: Leader, operators: Operators) -> APIRouter:
+    """Return the routes of rollbacks."""
+    router = operator_router(party, operators)
 
     @router.post("/models/{version}/rollback", status_code=202, responses=problem_responses(RollbackRefusedError))
-    async def roll_back(version: Version, seen: Seen) -> RollbackView:
+    async def roll_back(version: Version, seen: Seen, order: OrderOf) -> RollbackView:
         """Publish the numbers of an older version again, before the next round; a repeated request changes nothing."""
-        return _view_rollback(await leader.roll_back(version, seen))
+        return _view_rollback(await leader.roll_back(version, seen, order))
 
     @router.get("/rollbacks")
     async def rollbacks() -> list[RollbackView]:

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fastapi import FastAPI
 
-from secemb_party.assembly import close_party, open_party, operator_hash
+from secemb_party.assembly import close_party, find_operators, open_party
 from secemb_party.errors import SettingsError
 from secemb_party.event_loop import watch_event_loop
 from secemb_party.http.app import new_app
@@ -16,6 +16,7 @@ from secemb_party.http.listeners import Listener, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
+from secemb_party.operators import Operators
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
@@ -42,7 +43,7 @@ def create_server1(
     peer_token_hash: bytes,
     *,
     body_seconds: float = 30.0,
-    operator_hash: bytes | None = None,
+    operators: Operators | None = None,
     surroundings: Surroundings | None = None,
     relay_keys: RelayKeys | None = None,
 ) -> Server1:
@@ -52,10 +53,10 @@ def create_server1(
         session_routes(party, body_seconds=body_seconds, completed=lambda: None),
         task_routes(party, receiver.announce if receiver is not None else None),
     ]
-    if operator_hash is not None:
+    if operators is not None:
         routers += [
-            operator_routes(party, operator_hash),
-            ui_routes(party, operator_hash, Side(), surroundings or Surroundings()),
+            operator_routes(party, operators),
+            ui_routes(party, operators, Side(), surroundings or Surroundings()),
         ]
     bearer = bearer_check(party, peer_token_hash)
     peer_routers = [peer_routes(party, Responder(party), bearer)]
@@ -98,7 +99,7 @@ async def run(settings: Settings) -> None:
             party,
             bytes.fromhex(peer.token_hash_file.text()),
             body_seconds=devices.body_seconds,
-            operator_hash=operator_hash(settings),
+            operators=find_operators(settings),
             surroundings=Surroundings.of(settings),
             relay_keys=keys,
         )

@@ -73,6 +73,7 @@ def rollback(
     version: Annotated[int, typer.Argument(min=0, help="The version to return to.")],
     server: Annotated[str, typer.Option(help="The address of server 0.")] = "http://127.0.0.1:8440",
     token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Why; it is recorded with the name of the token.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the open round to end.")] = 60.0,
     json: AsJson = False,
@@ -87,5 +88,5 @@ def rollback(
                 f"Version {seen} is published. Publish the weights of version {version} again?", abort=True, err=True
             )
         with output.busy("waiting for the open round to end"):
-            facts = roll_back(client, version, seen=seen, wait=wait)
+            facts = roll_back(client, version, seen=seen, reason=reason, wait=wait)
         output.show_facts(facts, as_json=json)

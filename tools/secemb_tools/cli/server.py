@@ -32,7 +32,7 @@ def init(
     with refusals():
         at = Addresses(host=host, bind=bind, port=port, peer_bind=peer_bind, peer_port=peer_port)
         output.show_facts(asdict(install(dir, role, at)), as_json=json)
-        output.note("The operator token is not shown again; keep it in a password store.")
+        output.note("The operator token, named first, is not shown again; keep it in a password store.")
 
 
 def renew(

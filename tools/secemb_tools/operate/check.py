@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 from rich.console import Console
 
 from secemb_party.accountant import epsilon_known
-from secemb_party.assembly import ticket_public_key
+from secemb_party.assembly import find_operators, ticket_public_key
 from secemb_party.budget import lines_of
 from secemb_party.errors import (
     AccountantMissingError,
@@ -24,6 +24,7 @@ from secemb_party.errors import (
     SettingsError,
 )
 from secemb_party.ledger import Ledger
+from secemb_party.operators import OperatorRole
 from secemb_party.settings import Settings
 from secemb_party.storage.catalogue import catalogue_path, open_catalogue
 from secemb_shared.dpf._native import native_available
@@ -68,7 +69,8 @@ async def check_all(path: Path, *, offline: bool) -> AsyncIterator[Finding]:
             yield fail("settings", line, "correct the settings file")
         return
     yield ok("settings", f"role {settings.role}; every file they name exists, and secrets are not readable by others")
-    for part in (_check_task, _check_hashes, _check_certificates, _check_data, _check_devices_tls, _check_ports):
+    parts = (_check_task, _check_hashes, _check_operators, _check_certificates, _check_data, _check_devices_tls)
+    for part in (*parts, _check_ports):
         for finding in part(settings):
             yield finding
     yield await _check_ledger(settings)
@@ -128,12 +130,27 @@ def _check_catalogue(settings: Settings, task: TaskSpec) -> Iterator[Finding]:
 
 
 def _check_hashes(settings: Settings) -> Iterator[Finding]:
-    for name, file in (
-        ("peer.token_hash_file", settings.peer.token_hash_file),
-        ("operator.token_hash_file", settings.operator.token_hash_file),
-    ):
-        if file is not None and not _HASH.fullmatch(file.text()):
-            yield fail(name, "not the hash of a token", "it must have 64 hexadecimal digits, as secemb writes them")
+    file = settings.peer.token_hash_file
+    if file is not None and not _HASH.fullmatch(file.text()):
+        fix = "it must have 64 hexadecimal digits, as secemb writes them"
+        yield fail("peer.token_hash_file", "not the hash of a token", fix)
+
+
+def _check_operators(settings: Settings) -> Iterator[Finding]:
+    try:
+        operators, now = find_operators(settings), datetime.now(UTC).timestamp()
+    except SettingsError as error:
+        yield fail("operators", *str(error).split("; ", 1))
+        return
+    if operators is None:
+        return
+    active = [one for one in operators.all() if one.active(now)]
+    admins = [one for one in active if one.role is OperatorRole.ADMIN]
+    if any(one.expires_at is None or one.expires_at - now > _SOON.total_seconds() for one in admins):
+        yield ok("operators", f"active tokens: {len(active)}, with the role admin: {len(admins)}")
+    else:
+        fix = "secemb operator add NAME --role admin"
+        yield warn("operators", f"no token with the role admin is valid for {_SOON.days} days more", fix)
 
 
 def _check_certificates(settings: Settings) -> Iterator[Finding]:

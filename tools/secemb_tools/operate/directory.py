@@ -1,18 +1,20 @@
 """The directory of a server, as `secemb init` creates it: settings, keys and the hashes of tokens."""
 
-import hashlib
 import os
 import secrets
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from secemb_party.operators import Operator, OperatorRole, encode, hash_of
 from secemb_party.storage.files import sync_folder, write_file
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, make_identity
 
+FIRST_OPERATOR = "first"  # the name of the token that `secemb init` prints
 PLACEHOLDER_URL = "https://server1.invalid:8441"  # until `secemb pair import` writes the real one
 
 
@@ -119,7 +121,7 @@ queue = 64                                # sessions that may wait; further ones
 kernel_threads = 1                        # inside one evaluation; threads x kernel_threads <= cores
 
 [operator]
-token_hash_file = "secrets/operator.hash" # omit it to disable the operator interface
+tokens_file = "secrets/operators.json"    # `secemb operator` changes it; omit it to disable the operator interface
 
 [rounds]
 {kinds}keep_bodies_rounds = 3                    # rounds whose uploads are kept after they end
@@ -170,9 +172,9 @@ class ServerDirectory:
         return self.folder / "secrets" / "relay.key"
 
     @property
-    def operator_hash(self) -> Path:
-        """Return the hash of the operator's token."""
-        return self.folder / "secrets" / "operator.hash"
+    def operators(self) -> Path:
+        """Return the operator tokens, by their hashes."""
+        return self.folder / "secrets" / "operators.json"
 
     @property
     def task(self) -> Path:
@@ -236,10 +238,10 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
         write_new(home.token, new_token().encode() + b"\n", mode=SECRET)
     else:
         write_new(home.relay_identity, private_pem(Ed25519PrivateKey.generate()), mode=SECRET)
-    operator = new_token()
-    write_new(home.operator_hash, hash_line(operator), mode=SECRET)
+    token, operator = new_operator(FIRST_OPERATOR, OperatorRole.ADMIN, time.time())
+    write_new(home.operators, encode([operator]), mode=SECRET)
     write_new(home.settings, settings_text(role, addresses).encode(), mode=SECRET)
-    return Installed(str(home.settings), fingerprint(identity.certificate), operator)
+    return Installed(str(home.settings), fingerprint(identity.certificate), token)
 
 
 def renew_certificate(folder: Path, host: str) -> str:
@@ -262,6 +264,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def hash_line(token: str) -> bytes:
-    """Return what is stored instead of a token."""
-    return hashlib.sha256(token.encode()).hexdigest().encode() + b"\n"
+def new_operator(name: str, role: OperatorRole, now: float, expires_at: float | None = None) -> tuple[str, Operator]:
+    """Return a new operator token, and what is stored of it."""
+    token = new_token()
+    return token, Operator(name=name, role=role, token_hash=hash_of(token), created_at=now, expires_at=expires_at)

@@ -39,7 +39,7 @@ class OperatorClient:
         """Return the answer to a GET."""
         return self._ask("GET", path)
 
-    def post(self, path: str, **query: int) -> Any:
+    def post(self, path: str, **query: int | str) -> Any:
         """Return the answer to a POST."""
         return self._ask("POST", path, query)
 
@@ -51,15 +51,15 @@ class OperatorClient:
             raise self._away(error) from None
         return found
 
-    def _ask(self, method: str, path: str, query: dict[str, int] | None = None) -> Any:
+    def _ask(self, method: str, path: str, query: dict[str, int | str] | None = None) -> Any:
         try:
             answer = self._client.request(method, f"/v1/operator/{path}", params=query)
         except httpx.HTTPError as error:
             raise self._away(error) from None
         if answer.status_code == 401:
             raise OperationError(
-                f"{self.url} does not accept this token; put the one that `secemb init` printed for this server "
-                f"in --token-file or {VARIABLE}"
+                f"{self.url} does not accept this token; put an active one of that server in --token-file or "
+                f"{VARIABLE} (`secemb operator list` lists them, `secemb operator add` makes one)"
             )
         if answer.is_error:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
@@ -83,7 +83,7 @@ def tokens_for(count: int, files: list[Path]) -> list[str]:
         )
     if not all(token.isascii() and token.isprintable() for token in found):
         raise OperationError(
-            "a token contains characters that tokens never have; copy it again, as `secemb init` printed it, to "
+            "a token contains characters that tokens never have; copy it again, as it was printed, to "
             f"--token-file or {VARIABLE}"
         )
     return found
@@ -119,9 +119,9 @@ def published_version(client: OperatorClient) -> int:
     return int(overview["model_version"])
 
 
-def roll_back(client: OperatorClient, version: int, *, seen: int, wait: float) -> Rollback:
+def roll_back(client: OperatorClient, version: int, *, seen: int, reason: str | None, wait: float) -> Rollback:
     """Request an older version, wait until it is published, and return the outcome."""
-    rollback = client.post(f"models/{version}/rollback", seen=seen)
+    rollback = client.post(f"models/{version}/rollback", seen=seen, **({"reason": reason} if reason else {}))
     end = time.monotonic() + wait
     while rollback["ended_at"] is None and time.monotonic() < end:
         time.sleep(_PAUSE)

@@ -8,17 +8,18 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Security
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from secemb_party.errors import LedgerUnavailableError, UnauthorizedError, UnknownRoundError
+from secemb_party.errors import ForbiddenError, LedgerUnavailableError, UnauthorizedError, UnknownRoundError
 from secemb_party.http.problems import problem_responses
-from secemb_party.http.requests import Number, read_number
-from secemb_party.http.security import OPERATOR, bearer, has_hash
+from secemb_party.http.requests import Number, Reason, read_number
+from secemb_party.http.security import OPERATOR, bearer
 from secemb_party.ledger import Event, RoundRecord
+from secemb_party.operators import Operator, OperatorRole, Operators, Order
 from secemb_party.service import Party
 
 POLL_SECONDS = 1.0
@@ -26,7 +27,7 @@ STREAM_SECONDS = 10.0
 _PAGE = 200
 Tell = Callable[[Event], str | None]  # an event on one line, or None where it is left out
 
-_REFUSED = problem_responses(UnauthorizedError, UnknownRoundError, LedgerUnavailableError)
+_REFUSED = problem_responses(UnauthorizedError, ForbiddenError, UnknownRoundError, LedgerUnavailableError)
 
 
 class RoundView(BaseModel):
@@ -73,6 +74,17 @@ class Overview(BaseModel):
     finished: bool  # the task has had all its training rounds, and no round is open
 
 
+class ActionView(BaseModel):
+    """Something an operator did."""
+
+    number: int
+    at: float
+    by: str  # the name of an operator token, or the user of a command on the server's own machine
+    what: str
+    reason: str | None
+    data: dict[str, Any]
+
+
 class PrivacyView(BaseModel):
     """What rounds of one kind have cost on this server."""
 
@@ -88,20 +100,34 @@ class PrivacyView(BaseModel):
     exhausted: bool  # one more round would exceed the budget
 
 
-def operator_router(token_hash: bytes) -> APIRouter:
-    """Return a router for routes that need the operator's token."""
+def operator_router(party: Party, operators: Operators, role: OperatorRole | None = None) -> APIRouter:
+    """Return a router for routes that need an operator token of a role.
+
+    Without a role, GET needs read-only, and every other method admin: a route that changes something cannot forget it.
+    """
 
     def check_operator(request: Request) -> None:
-        if not has_hash(bearer(request) or "", token_hash):
-            raise UnauthorizedError("this is not the operator's token; `secemb init` printed it once")
+        needed = role or (OperatorRole.READ_ONLY if request.method == "GET" else OperatorRole.ADMIN)
+        request.state.operator = operators.require(bearer(request) or "", needed, party.clock())
 
     needed = [Security(OPERATOR), Depends(check_operator)]
     return APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=needed, responses=_REFUSED)
 
 
-def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
-    """Return the operator's routes; all of them need the operator's token."""
-    router = operator_router(token_hash)
+Why = Annotated[Reason | None, Query(description="why, for the record")]
+
+
+def _order(request: Request, reason: Why = None) -> Order:
+    operator: Operator = request.state.operator
+    return Order(operator.name, reason)
+
+
+OrderOf = Annotated[Order, Depends(_order)]  # who asks for a change, and why; for routes of `operator_router`
+
+
+def operator_routes(party: Party, operators: Operators) -> APIRouter:
+    """Return what every operator may see."""
+    router = operator_router(party, operators)
     task_id = party.task.task_id
 
     @router.get("/overview")
@@ -154,6 +180,19 @@ def operator_routes(party: Party, token_hash: bytes) -> APIRouter:
     async def privacy() -> list[PrivacyView]:
         """Return where the privacy budget stands, by kind of round; a task without noise has none."""
         return [PrivacyView(**asdict(one)) for one in await party.spending.standing()]
+
+    @router.get("/actions")
+    async def actions(
+        limit: Annotated[int, Query(ge=1, le=_PAGE)] = 50, before: Annotated[Number | None, Query()] = None
+    ) -> list[ActionView]:
+        """Return what operators did, the newest first."""
+        found = await party.ledger.actions(limit=limit, before=before)
+        return [
+            ActionView(
+                number=one.action_id, at=one.at, by=one.by, what=one.what, reason=one.reason, data=dict(one.data)
+            )
+            for one in found
+        ]
 
     @router.get("/refusals")
     async def refusals() -> dict[str, int]:

@@ -94,6 +94,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.OtherRoundError: _spoken("relay-round", 409, "The box was encrypted for another round"),
     shared.RelayKeyError: INTERNAL,
     errors.SettingsError: INTERNAL,
+    errors.OperatorTokenError: INTERNAL,  # only commands change operator tokens
     errors.UnknownTaskError: _spoken("task-unknown", 404, "This server does not serve the task"),
     errors.UnknownRoundError: _spoken("round-unknown", 404, "This server does not know the round"),
     errors.UnknownSessionError: _spoken("session-unknown", 404, "This server does not know the session"),

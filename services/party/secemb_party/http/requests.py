@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from secemb_party.errors import MediaTypeError, RequestInvalidError, SlowBodyError
@@ -46,6 +46,15 @@ def _checked(text: object) -> int:
 
 
 Number = Annotated[int, Field(ge=0, le=LARGEST_NUMBER), BeforeValidator(_checked)]
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable() or not text.strip():
+        raise ValueError("expected one line of text")
+    return text.strip()
+
+
+Reason = Annotated[str, Field(max_length=500), AfterValidator(_one_line)]
 
 
 def read_claim(request: Request, round_: str, session: str) -> Claim:

@@ -26,7 +26,9 @@ ENROLMENT = HTTPBearer(
     auto_error=False,
 )
 OPERATOR = HTTPBearer(
-    scheme_name="operator", description="The operator's token; `secemb init` printed it once.", auto_error=False
+    scheme_name="operator",
+    description="An operator token with the role that the route needs; `secemb operator add` prints it once.",
+    auto_error=False,
 )
 PEER = HTTPBearer(
     scheme_name="peer", description="Server 0's token, over mutual TLS; `secemb pair` made it.", auto_error=False

@@ -6,6 +6,7 @@ and other processes. There is no clock in here and nothing secret: tokens are ha
 
 from secemb_party.ledger.ledger import Ledger
 from secemb_party.ledger.records import (
+    Action,
     Admission,
     Counts,
     Event,
@@ -23,6 +24,7 @@ from secemb_party.ledger.records import (
 )
 
 __all__ = [
+    "Action",
     "Admission",
     "Counts",
     "Event",

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import events, rounds, schema, sessions, tasks, tokens
+from secemb_party.ledger import actions, events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.postgres import open_postgres
@@ -145,6 +145,9 @@ class Ledger:
 
     remember = _writes(events.remember)
     recall = _reads(events.recall)
+
+    record_action = _writes(actions.record_action)
+    actions = _reads(actions.actions)
 
     append_event = _writes(events.append_event)
     recent_events = _reads(events.recent_events)

@@ -197,6 +197,18 @@ class Token:
         return self.revoked_at is None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """Something an operator did."""
+
+    action_id: int
+    at: float
+    by: str  # the name of an operator token, or the user of a command on the server's own machine
+    what: str
+    reason: str | None
+    data: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something the operator may want to know."""

@@ -199,6 +199,19 @@ events: Table = Table(
     sqlite_autoincrement=True,  # a number is not given twice, even after the newest rows are gone
 )
 
+# Rows stay forever: who changed what, and why.
+actions: Table = Table(
+    "actions",
+    METADATA,
+    Column("action_id", _COUNTER, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("by", ShortText(100), nullable=False),
+    Column("what", ShortText(64), nullable=False),
+    Column("reason", ShortText(500)),
+    Column("data", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+
 answers: Table = Table(
     "answers",
     METADATA,

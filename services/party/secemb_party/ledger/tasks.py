@@ -5,11 +5,13 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from secemb_party.errors import LedgerConflictError, NotRecordedError
+from secemb_party.ledger.actions import record_action
 from secemb_party.ledger.records import ModelVersion, Rollback, TaskRecord
 from secemb_party.ledger.schema import model_versions as versions_table
 from secemb_party.ledger.schema import rollbacks as rollbacks_table
 from secemb_party.ledger.schema import tasks as tasks_table
 from secemb_party.ledger.statements import insert_new, writes_alone
+from secemb_party.operators import Order
 
 _TASK = select(tasks_table).where(tasks_table.c.task_id == bindparam("task"))
 _TASKS = select(tasks_table).order_by(tasks_table.c.added_at, tasks_table.c.task_id)
@@ -113,7 +115,7 @@ _OPEN = _OF_TASK.where(rollbacks_table.c.ended_at.is_(None))
 _NEWEST = _OF_TASK.order_by(rollbacks_table.c.wished_at.desc(), rollbacks_table.c.seen.desc())
 
 
-def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, now: float) -> Rollback:
+def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, order: Order, now: float) -> Rollback:
     """Record a request to go back to an older version; the same request again returns its outcome."""
     lock_task(tx, task_id)
     if (held := _find(tx, task_id, seen=seen, source=source)) is not None:
@@ -123,6 +125,7 @@ def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, 
         raise LedgerConflictError("another version has been published meanwhile")
     if not insert_new(tx, rollbacks_table, {"task_id": task_id, "seen": seen, "source": source, "wished_at": now}):
         raise LedgerConflictError("another rollback is waiting")
+    record_action(tx, order, "rollback", {"seen": seen, "source": source}, now)
     return _known(tx, task_id, seen=seen, source=source)
 
 

@@ -14,9 +14,9 @@ from starlette.responses import RedirectResponse, Response
 
 from secemb_party.errors import ForbiddenError, LoginNeededError, RequestInvalidError, SlowBodyError
 from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
-from secemb_party.http.security import has_hash
 from secemb_party.logs import get_logger
 from secemb_party.metrics import Metrics
+from secemb_party.operators import OperatorRole, Operators, Order
 from secemb_party.parts import Clock
 from secemb_party.service import Party
 from secemb_party.ui.login_sessions import LIFETIME, LoginLimit, Session, Sessions
@@ -26,23 +26,30 @@ from secemb_shared.errors import SecEmbError
 LOGIN = "/ui/login"
 _LONGEST_FORM = 4096
 _FORM_SECONDS = 10.0
+_LONGEST_REASON = 500
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class Guard:
     """Checks logins, and shows errors as pages."""
 
-    def __init__(self, renderer: Renderer, metrics: Metrics, clock: Clock, *, role: int) -> None:
-        self.sessions = Sessions()
+    def __init__(self, renderer: Renderer, operators: Operators, metrics: Metrics, clock: Clock, *, role: int) -> None:
+        self.sessions, self.operators = Sessions(), operators
         self.cookie = f"secemb-session-{role}"  # two servers on one host share its cookies
         self._renderer, self._metrics, self._clock = renderer, metrics, clock
 
     def session(self, request: Request) -> Session:
         """Return the session of a request, or raise LoginNeededError."""
-        found = self.sessions.find(request.cookies.get(self.cookie, ""))
+        found = self._find(request)
         if found is None:
-            raise LoginNeededError("log in with the operator's token")
+            raise LoginNeededError("log in with an operator token")
         return found
+
+    def _find(self, request: Request) -> Session | None:
+        """Return the session of a request while its token is active: revoking one ends its sessions."""
+        found = self.sessions.find(request.cookies.get(self.cookie, ""))
+        active = found is not None and self.operators.named(found.name, self._clock()) is not None
+        return found if active else None
 
     async def form(self, request: Request) -> dict[str, str]:
         """Return the fields of a form that was made for the session of this request."""
@@ -50,6 +57,18 @@ class Guard:
         if not self.session(request).allows(fields.get("form_token", "")):
             raise ForbiddenError("this form belongs to another session; reload the page and try again")
         return fields
+
+    def require_admin(self, request: Request) -> Session:
+        """Return the session of a request, or raise unless its role allows changes."""
+        session = self.session(request)
+        if not session.changes:
+            raise ForbiddenError("this login is read-only; log in with a token that has the role admin")
+        return session
+
+    async def order(self, request: Request) -> tuple[Order, dict[str, str]]:
+        """Return who asks for a change and why, and the form's fields; raise unless the login allows changes."""
+        session, fields = self.require_admin(request), await self.form(request)
+        return Order(session.name, _reason(fields.get("reason", ""))), fields
 
     def route_class(self) -> type[APIRoute]:
         """Return the class of routes whose failures become pages."""
@@ -78,7 +97,7 @@ class Guard:
         self._metrics.refused(problem.slug)
         if problem is INTERNAL:
             get_logger().error("request failed", exc_info=error)
-        session = self.sessions.find(request.cookies.get(self.cookie, ""))
+        session = self._find(request)
         facts = {"problem": problem, "words": str(error) if error is not None and problem.speaks else ""}
         return self._renderer.answer("problem.html", facts, now=self._clock(), session=session, status=problem.status)
 
@@ -93,6 +112,12 @@ async def read_form(request: Request) -> dict[str, str]:
     except TimeoutError:
         raise SlowBodyError(f"the form did not arrive within {_FORM_SECONDS:g} seconds") from None
     return {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
+
+
+def _reason(text: str) -> str | None:
+    """Return a reason as it is stored: one line, not too long."""
+    printable = "".join(sign if sign.isprintable() else " " for sign in text)
+    return " ".join(printable.split())[:_LONGEST_REASON] or None
 
 
 async def _collect(request: Request) -> bytes:
@@ -119,7 +144,7 @@ _PAGE = re.compile(r"/ui(/[a-z0-9]+)*")
 Place = Annotated[str, Query(max_length=200)]
 
 
-def login_routes(party: Party, guard: Guard, renderer: Renderer, token_hash: bytes, *, secure: bool) -> APIRouter:
+def login_routes(party: Party, guard: Guard, renderer: Renderer, *, secure: bool) -> APIRouter:
     """Return the login and the logout."""
     router = APIRouter(prefix="/ui", route_class=guard.route_class())
     limit = LoginLimit()
@@ -137,8 +162,10 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, token_hash: byt
         fields = await read_form(request)
         place = fields.get("next", "/ui")
         # The right token first: failed logins by others must not lock the operator out.
-        if has_hash(fields.get("token", "").strip(), token_hash):
-            return _enter(guard, request, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
+        operator = guard.operators.find(fields.get("token", "").strip(), party.clock())
+        if operator is not None and operator.role.includes(OperatorRole.READ_ONLY):
+            cookie = guard.sessions.open(operator.name, changes=operator.role.includes(OperatorRole.ADMIN))
+            return _enter(guard, request, cookie, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
         if (seconds := limit.seconds_to_wait()) > 0:
             party.metrics.refused("busy")
             answer = page(f"Too many failed logins. Try again in {seconds} s.", place, 429)
@@ -146,7 +173,7 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, token_hash: byt
             return answer
         limit.count_wrong()
         party.metrics.refused("unauthorized")
-        return page("This is not the operator token. `secemb init` printed it once.", place, 401)
+        return page("This is not an active operator token with the role read-only or admin.", place, 401)
 
     @router.post("/logout")
     async def log_out(request: Request) -> Response:
@@ -159,11 +186,11 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, token_hash: byt
     return router
 
 
-def _enter(guard: Guard, request: Request, place: str, *, secure: bool) -> Response:
+def _enter(guard: Guard, request: Request, cookie: str, place: str, *, secure: bool) -> Response:
     answer = RedirectResponse(place, 303)
     answer.set_cookie(
         guard.cookie,
-        guard.sessions.open(),
+        cookie,
         max_age=int(LIFETIME),
         path="/ui",
         # A proxy may terminate TLS; the browser says how it reached this page.

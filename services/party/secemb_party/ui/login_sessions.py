@@ -20,6 +20,8 @@ Clock = Callable[[], float]
 class Session:
     """One login; every form must carry its token."""
 
+    name: str  # of the operator token
+    changes: bool  # whether its role allows changes
     ends_at: float
     form_token: str = field(repr=False)
 
@@ -35,10 +37,10 @@ class Sessions:
         self._clock = clock
         self._open: dict[bytes, Session] = {}
 
-    def open(self) -> str:
+    def open(self, name: str, *, changes: bool) -> str:
         """Open a session and return its cookie; beyond the limit the oldest session ends."""
         cookie = token_urlsafe(32)
-        self._open[_name(cookie)] = Session(self._clock() + LIFETIME, token_urlsafe(32))
+        self._open[_name(cookie)] = Session(name, changes, self._clock() + LIFETIME, token_urlsafe(32))
         while len(self._open) > MOST_SESSIONS:
             self._open.pop(next(iter(self._open)))
         return cookie

@@ -10,6 +10,7 @@ from secemb_party.http.operator_routes import event_stream
 from secemb_party.http.problems import NOT_FOUND
 from secemb_party.http.requests import Number, read_number
 from secemb_party.ledger import Event
+from secemb_party.operators import Operators
 from secemb_party.service import Party
 from secemb_party.storage.weights import export_weights
 from secemb_party.ui.login import Guard, login_routes
@@ -27,11 +28,11 @@ Before = Annotated[Number | None, Query()]
 Word = Annotated[str, Query(max_length=40)]
 
 
-def ui_routes(party: Party, token_hash: bytes, side: Side, surroundings: Surroundings) -> APIRouter:
+def ui_routes(party: Party, operators: Operators, side: Side, surroundings: Surroundings) -> APIRouter:
     """Return the operator pages of this server."""
     assets = Assets()
     renderer = Renderer(assets, role=party.role, task=party.task)
-    guard = Guard(renderer, party.metrics, party.clock, role=party.role)
+    guard = Guard(renderer, operators, party.metrics, party.clock, role=party.role)
     inside = APIRouter(prefix="/ui", route_class=guard.route_class(), dependencies=[Depends(guard.session)])
     desk = _Desk(party, side, guard, renderer, Overview(party, surroundings))
     desk.add_live(inside)
@@ -39,7 +40,7 @@ def ui_routes(party: Party, token_hash: bytes, side: Side, surroundings: Surroun
     desk.add_rounds(inside)
     desk.add_model(inside)
     router = APIRouter(include_in_schema=False)
-    router.include_router(login_routes(party, guard, renderer, token_hash, secure=surroundings.secure))
+    router.include_router(login_routes(party, guard, renderer, secure=surroundings.secure))
     router.include_router(inside)
     router.include_router(_asset_routes(assets, guard))  # last: it answers every path under /ui
     return router
@@ -138,6 +139,7 @@ class _Desk:
 
         @router.get("/model/{number}/rollback")
         async def confirm(request: Request, number: Which) -> Response:
+            guard.require_admin(request)
             facts = await self._model_facts()
             if roll_back is None:
                 raise RollbackRefusedError("a rollback starts at server 0; ask its operator")
@@ -147,11 +149,11 @@ class _Desk:
 
         @router.post("/model/{number}/rollback")
         async def carry_out(request: Request, number: Which) -> Response:
-            fields = await guard.form(request)
+            order, fields = await guard.order(request)
             seen = read_number(fields.get("seen", ""))
             if roll_back is None or fields.get("sure") != "yes" or seen is None:
                 raise RollbackRefusedError("tick the box to confirm the rollback, at server 0")
-            await roll_back(number, seen)
+            await roll_back(number, seen, order)
             return RedirectResponse("/ui/model", 303)
 
     async def _model_facts(self) -> dict[str, object]:

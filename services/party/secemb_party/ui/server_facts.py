@@ -10,6 +10,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from secemb_party.ledger import Rollback
+from secemb_party.operators import Order
 from secemb_party.peer_messages import StandingMessage
 from secemb_party.settings import Settings
 
@@ -19,7 +20,7 @@ class Side:
     """Server 0 can ask the peer and can roll back the model; server 1 can do neither."""
 
     ask_standing: Callable[[], Awaitable[StandingMessage]] | None = None
-    roll_back: Callable[[int, int], Awaitable[Rollback]] | None = None  # to which version, in place of which
+    roll_back: Callable[[int, int, Order], Awaitable[Rollback]] | None = None  # to which version, in place of which
 
 
 SOON_DAYS = 30
