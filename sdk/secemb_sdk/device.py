@@ -26,7 +26,7 @@ from secemb_sdk.models import Model
 from secemb_sdk.recommend import Recommendation, TableFormat, find_catalogue, rank_candidates, recommend_items
 from secemb_sdk.round.contribute import Outcome, contribute
 from secemb_sdk.steps import AsyncTransport, BlockingTransport, drive_async, drive_blocking
-from secemb_sdk.trust import Pins, Trust, check_address
+from secemb_sdk.trust import Authorities, Pins, check_address
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
@@ -45,7 +45,7 @@ class Opening:
     key: bytes | None = field(default=None, repr=False)  # 16 or 32 random bytes; with it the home is encrypted
     policy: Policy | None = None
     pins: Sequence[Pins] | None = None  # for each server, digests of public keys; it must show one of them
-    trust: Trust = None  # an SSLContext or a file of authorities; None: the system's
+    ca: Authorities = None  # a file of authorities (PEM) or an SSLContext; None: those of the system
     rate: float | None = None  # learning rate of the private part; None: the task's rate for rows
     epochs: int = 1  # passes over the ratings in a round
     hold_out: float = 0.1  # the fraction of ratings that is kept for evaluation and never trained on
@@ -219,7 +219,7 @@ class AsyncOpening(Opening):
         async with AsyncExitStack() as opened:
             context = await asyncio.to_thread(self.open_home)
             opened.callback(context.vault.close)
-            transport = await asyncio.to_thread(HttpTransport, self.addresses, trust=self.trust, pins=self.pins)
+            transport = await asyncio.to_thread(HttpTransport, self.addresses, ca=self.ca, pins=self.pins)
             opened.push_async_callback(transport.aclose)
             self._open = opened.pop_all()
         return Device(context, transport)
@@ -240,7 +240,7 @@ class BlockingOpening(Opening):
         with ExitStack() as opened:
             context = self.open_home()
             opened.callback(context.vault.close)
-            transport = BlockingHttpTransport(self.addresses, trust=self.trust, pins=self.pins)
+            transport = BlockingHttpTransport(self.addresses, ca=self.ca, pins=self.pins)
             opened.callback(transport.close)
             self._open = opened.pop_all()
         return BlockingDevice(context, transport)

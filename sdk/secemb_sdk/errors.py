@@ -22,6 +22,7 @@ SecEmbError
     │   └── ForgottenError         the private part was erased during a round
     └── ExchangeError          a server does not do what it is asked
         ├── UnavailableError       not now; retry later
+        │   └── CertificateError       the server's certificate is not accepted, or its port has another protocol
         ├── GoneError              the round, the ticket or the version has ended
         ├── OutdatedKeyError       encrypted to a key that server 1 no longer uses
         ├── ConflictError          the server holds other bytes of this session
@@ -125,6 +126,10 @@ class ExchangeError(DeviceError):
 
 class UnavailableError(ExchangeError):
     """The server did not answer, or cannot do it now."""
+
+
+class CertificateError(UnavailableError):
+    """The server's certificate is not accepted, or the address is one of another protocol: someone must act first."""
 
 
 class GoneError(ExchangeError):

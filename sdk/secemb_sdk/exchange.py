@@ -8,6 +8,7 @@ from typing import Any
 
 from secemb_sdk.context import Context
 from secemb_sdk.errors import (
+    CertificateError,
     ConflictError,
     CopyError,
     DeviceError,
@@ -130,6 +131,7 @@ def _slug(document: Mapping[str, object]) -> str:
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
 _POLICY_SECONDS = 60.0  # until a policy that does not allow may allow
+_UNTRUSTED_SECONDS = 60.0  # until an operator may have repaired a certificate
 _TIMED_OUT = "the time for this call has run out"
 _ANSWERED = (200, 202, 206, 304)
 
@@ -183,7 +185,7 @@ class Exchange:
             troubles: list[UnavailableError] = []
             for index, one in zip(waiting, found, strict=True):
                 trouble = _trouble(requests[index], one, accept)
-                if isinstance(trouble, UnavailableError):
+                if isinstance(trouble, UnavailableError) and not isinstance(trouble, CertificateError):
                     troubles.append(trouble)
                     if trouble.noticed is not None:
                         yield from self.note(trouble.noticed)
@@ -238,6 +240,8 @@ def server_time(answer: Answer) -> float | None:
 
 
 def _trouble(request: Request, found: Answer | Lost, accept: Accept) -> DeviceError | None:
+    if isinstance(found, Lost) and found.untrusted:
+        return CertificateError(f"server {request.server} {found.reason}", seconds=_UNTRUSTED_SECONDS)
     if isinstance(found, Lost):
         return UnavailableError(f"server {request.server} does not answer ({found.reason})")
     if found.status not in _ANSWERED:

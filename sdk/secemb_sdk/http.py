@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx
 
 from secemb_sdk.steps import Answer, Lost, Request, send_together
-from secemb_sdk.trust import Pins, Trust, check_address, make_context
+from secemb_sdk.trust import Authorities, Pins, check_address, make_context, tls_problem
 
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0  # without a byte: the connection is dead
@@ -35,15 +35,16 @@ class _Moved:
     sent: int = 0
     received: int = 0
 
-    def lost(self, reason: str) -> Lost:
-        return Lost(reason, sent=self.sent, received=self.received)
+    def lost(self, reason: str, *, untrusted: bool = False) -> Lost:
+        return Lost(reason, sent=self.sent, received=self.received, untrusted=untrusted)
 
 
 class HttpTransport:
     """Carries requests on an event loop; one small pool of connections for each server."""
 
-    def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] | None = None) -> None:
-        self._clients = [httpx.AsyncClient(**one) for one in _settings(servers, trust, pins)]
+    def __init__(self, servers: Sequence[str], *, ca: Authorities = None, pins: Sequence[Pins] | None = None) -> None:
+        self._servers = servers
+        self._clients = [httpx.AsyncClient(**one) for one in _settings(servers, ca, pins)]
 
     async def send(self, request: Request) -> Answer | Lost:
         """Return the answer to one request, or `Lost` with what had moved by then."""
@@ -54,7 +55,8 @@ class HttpTransport:
         except TimeoutError:
             return moved.lost(_TOO_SLOW)
         except httpx.HTTPError as error:
-            return moved.lost(type(error).__name__)
+            problem = await asyncio.to_thread(tls_problem, error, self._servers[request.server])
+            return moved.lost(problem or type(error).__name__, untrusted=problem is not None)
 
     async def _send(self, request: Request, moved: _Moved) -> Answer | Lost:
         client, body = self._clients[request.server], bytearray()
@@ -82,8 +84,8 @@ class BlockingHttpTransport:
     operating system cannot be stopped, but the caller does not wait for it.
     """
 
-    def __init__(self, servers: Sequence[str], *, trust: Trust = None, pins: Sequence[Pins] | None = None) -> None:
-        self._transport = HttpTransport(servers, trust=trust, pins=pins)
+    def __init__(self, servers: Sequence[str], *, ca: Authorities = None, pins: Sequence[Pins] | None = None) -> None:
+        self._transport = HttpTransport(servers, ca=ca, pins=pins)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="secemb-transport", daemon=True)
         self._thread.start()
@@ -121,12 +123,12 @@ class BlockingHttpTransport:
             raise
 
 
-def _settings(servers: Iterable[str], trust: Trust, pins: Sequence[Pins] | None) -> list[dict[str, Any]]:
+def _settings(servers: Iterable[str], ca: Authorities, pins: Sequence[Pins] | None) -> list[dict[str, Any]]:
     urls = [check_address(url) for url in servers]
     return [
         {
             "base_url": url,
-            "verify": make_context(url, trust=trust, pins=wanted),
+            "verify": make_context(url, ca=ca, pins=wanted),
             "limits": _LIMITS,
             "headers": _USUAL,
             "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none: they would link sessions

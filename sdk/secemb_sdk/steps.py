@@ -45,6 +45,7 @@ class Lost:
     reason: str
     sent: int | None = None  # bytes of the request's body that were handed over; None: perhaps all
     received: int = 0  # bytes of the answer's body
+    untrusted: bool = False  # the reason lies with the certificate or the port: to send it again would not help
 
 
 @dataclass(frozen=True, slots=True)

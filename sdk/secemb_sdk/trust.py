@@ -6,6 +6,7 @@ compared during the handshake, before any byte of a request is sent, in addition
 
 import hashlib
 import hmac
+import socket
 import ssl
 from collections.abc import Collection
 from ipaddress import ip_address
@@ -18,7 +19,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from secemb_sdk.errors import AddressError, PinError
 from secemb_sdk.home.detections import Misconduct
 
-Trust = ssl.SSLContext | str | Path | None  # a context, a file of authorities (PEM), or what the system trusts
+Authorities = ssl.SSLContext | str | Path | None  # a context, a file of authorities (PEM), or what the system trusts
 Pins = Collection[str]
 
 _PORTS = {"http": 80, "https": 443}
@@ -47,24 +48,87 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def make_context(url: str, *, trust: Trust = None, pins: Pins = ()) -> ssl.SSLContext:
+def make_context(url: str, *, ca: Authorities = None, pins: Pins = ()) -> ssl.SSLContext:
     """Return the TLS settings for one server; a given context is used unchanged."""
     wanted = _check_pins(pins)
     if url.startswith("http:"):
         if wanted:
             raise AddressError("a pinned server needs an https:// address")
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one; httpx wants a context
-    if isinstance(trust, ssl.SSLContext):
+    if isinstance(ca, ssl.SSLContext):
         if wanted:
             raise PinError("pins cannot be added to an SSLContext; give a file of authorities instead")
-        return trust
+        return ca
     try:
-        context = ssl.create_default_context(cafile=None if trust is None else str(trust))
+        context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     except OSError:
         raise AddressError("the file of authorities cannot be read; give a PEM file with their certificates") from None
     if wanted:
         _pin(context, wanted)
     return context
+
+
+_EXPIRED, _NOT_YET = 10, 9  # OpenSSL's numbers
+_OTHER_HOST = (62, 64)  # name, address
+_UNKNOWN = (2, 18, 19, 20, 21)  # an issuer that is missing, or a certificate that signs itself
+# What OpenSSL calls the first bytes of something that is not TLS: it depends on the version.
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+_PROBE_SECONDS = 3.0
+
+
+def tls_problem(error: BaseException, url: str) -> str | None:
+    """Return what a server does wrong, if its certificate or its protocol is why a request failed; None otherwise.
+
+    The words follow the server's name. A connection that was cut is none of these: it may succeed the next time.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ssl.SSLError):
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return _certificate_problem(cause)
+    if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
+        return "does not speak TLS on this port; check the port, and whether the address should begin with http://"
+    if isinstance(cause, ssl.SSLError) and "PROTOCOL" in (cause.reason or ""):
+        return "has no TLS version in common with this device; it needs 1.2 or newer"
+    parts = urlsplit(url)
+    if parts.scheme == "http" and _hung_up(error) and _speaks_tls(parts.hostname or "", parts.port or _PORTS["http"]):
+        return "speaks TLS on this port; write https:// instead of http://"
+    return None
+
+
+def _certificate_problem(error: ssl.SSLCertVerificationError) -> str:
+    code = error.verify_code
+    if code == _EXPIRED:
+        return "shows a certificate that has expired; its operator must renew it, unless this machine's clock is wrong"
+    if code == _NOT_YET:
+        return "shows a certificate that is not valid yet; check this machine's clock"
+    if code in _OTHER_HOST:
+        return "shows a certificate for another host name; check the address"
+    if code in _UNKNOWN:
+        return (
+            "shows a certificate of an unknown authority; if it is the right one, name the authority's file (--ca, or "
+            "ca= in Python)"
+        )
+    return f"shows a certificate that is not accepted: {error.verify_message}"
+
+
+def _hung_up(error: BaseException) -> bool:
+    """Tell whether a server closed the connection instead of answering, as TLS servers do with plain HTTP."""
+    return type(error).__name__ in ("RemoteProtocolError", "ReadError")  # httpx's, which is slow to import
+
+
+def _speaks_tls(host: str, port: int) -> bool:
+    """Begin a handshake; a server that shows any certificate speaks TLS."""
+    try:
+        with (
+            socket.create_connection((host, port), timeout=_PROBE_SECONDS) as line,
+            ssl.create_default_context().wrap_socket(line, server_hostname=host),
+        ):
+            return True
+    except ssl.SSLCertVerificationError:
+        return True
+    except OSError:
+        return False
 
 
 def key_digest(certificate: bytes) -> bytes:

@@ -70,7 +70,7 @@ def printed(folder: Path) -> dict[str, str]:
     found = {}
     for command in (
         "secemb init --role 0 --dir server0 --host 127.0.0.1",
-        "secemb init --role 1 --dir server1 --host 127.0.0.1 --port 8450 --peer-bind 127.0.0.1",
+        "secemb init --role 1 --dir server1 --host 127.0.0.1 --peer-bind 127.0.0.1",
         "secemb task create --out films",
         "secemb pair import server1 server0.pair.json",
         "secemb pair import server0 server1.pair.json",

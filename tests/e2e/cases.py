@@ -117,6 +117,18 @@ CASES: dict[str, Case] = {
         bad=lambda place: (place.server(0), place.file("{}")),
         fix="secemb pair export",
     ),
+    "pair rotate": Case(
+        good=lambda place: (place.server(0), "--host", "zero.example"),
+        says="certificate",
+        bad=lambda place: (place.new(), "--host", "zero.example"),
+        fix="secemb init",
+    ),
+    "pair switch": Case(
+        good=lambda place: (place.server_with_next_keys(), "--now"),
+        says="in use",
+        bad=lambda place: (place.server(0),),
+        fix="secemb pair rotate",
+    ),
     "plan": Case(
         good=lambda _: ("--catalogue", "ML100K", "--seconds", 0.05),
         says="loss bound",
@@ -147,12 +159,6 @@ CASES: dict[str, Case] = {
         says="not after",
         bad=lambda place: ("--config", place.resting / "server0"),
         fix="server 1's",
-    ),
-    "renew": Case(
-        good=lambda place: (place.server(0), "--host", "zero.example"),
-        says="certificate",
-        bad=lambda place: (place.new(), "--host", "zero.example"),
-        fix="secemb init",
     ),
     "report dp": Case(
         good=lambda p: (

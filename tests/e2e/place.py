@@ -79,6 +79,12 @@ class Place:
         run("operator", "add", name, "--config", server)
         return server
 
+    def server_with_next_keys(self) -> Path:
+        """Return server 0 in the middle of a rotation."""
+        server = self.server(0)
+        run("pair", "rotate", server)
+        return server
+
     @cached_property
     def pair(self) -> Pair:
         """Return two servers that run."""
@@ -90,7 +96,8 @@ class Place:
     def both(self) -> Words:
         """Return how an operator of both names the servers."""
         files = [self.file(server.operator_token) for server in self.pair.servers]
-        servers = zip(self.pair.urls, files, strict=True)
+        urls = [server.operator_url for server in self.pair.servers]
+        servers = zip(urls, files, strict=True)
         return tuple(word for url, file in servers for word in ("--server", url, "--token-file", file))
 
     @property

@@ -65,12 +65,22 @@ class Server:
     role: int
     folder: Path
     port: int
+    operator_port: int
+    metrics_port: int
     variables: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def operator_url(self) -> str:
+        return f"http://127.0.0.1:{self.operator_port}"
+
+    @property
+    def metrics_url(self) -> str:
+        return f"http://127.0.0.1:{self.metrics_port}"
 
     @property
     def log(self) -> Path:
@@ -91,11 +101,13 @@ class Server:
     def is_alive(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text()[-3000:]
-        return self.get("/healthz") == 200
+        listeners = (self.url, self.operator_url, self.metrics_url)
+        return all(self.get("/healthz", url) == 200 for url in listeners)
 
-    def get(self, path: str) -> int:
+    def get(self, path: str, url: str | None = None) -> int:
+        """Return the status of an answer, of the listener for Prometheus unless another is named."""
         try:
-            return httpx.get(self.url + path, timeout=5.0).status_code
+            return httpx.get((url or self.metrics_url) + path, timeout=5.0).status_code
         except httpx.TransportError:
             return 0
 
@@ -168,13 +180,15 @@ def set_up(
     relayed: bool = False,
 ) -> Servers:
     """Make both directories by the commands of docs/operating.md; `database` is for the ledger of server 0."""
-    zero, one, peer = free_ports(3)
+    zero, operator0, metrics0, one, operator1, metrics1, peer = free_ports(7)
     here = "127.0.0.1"
     first, second = folder / "server0", folder / "server1"
-    listening = ("--peer-bind", here, "--peer-port", peer)
+    listening0 = ("--port", zero, "--operator-port", operator0, "--metrics-port", metrics0)
+    listening1 = ("--port", one, "--operator-port", operator1, "--metrics-port", metrics1)
+    for_peer = ("--peer-bind", here, "--peer-port", peer)
     made = [
-        secemb("init", "--role", 0, "--dir", first, "--host", here, "--port", zero, "--json"),
-        secemb("init", "--role", 1, "--dir", second, "--host", here, "--port", one, *listening, "--json"),
+        secemb("init", "--role", 0, "--dir", first, "--host", here, *listening0, "--json"),
+        secemb("init", "--role", 1, "--dir", second, "--host", here, *listening1, *for_peer, "--json"),
     ]
     if database is not None:
         name_database(first / "secemb.toml", database)
@@ -194,7 +208,7 @@ def set_up(
     rows = json.loads(secemb("token", "create", *names, "--config", first, "--json"))
     return Servers(
         folder=folder,
-        pair=(Server(0, first, zero), Server(1, second, one)),
+        pair=(Server(0, first, zero, operator0, metrics0), Server(1, second, one, operator1, metrics1)),
         task=TaskSpec.decode((first / "task" / "task.json").read_bytes()),
         tokens=[row["token"] for row in rows],
         operator_tokens=[json.loads(shown)["operator_token"] for shown in made],

@@ -29,7 +29,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 def operators(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
     """Put both operators' tokens where commands find them, and return how to name both servers."""
     monkeypatch.setenv("OPERATOR_TOKEN", " ".join(server.operator_token for server in pair.servers))
-    return "--server", pair.urls[0], "--server", pair.urls[1]
+    return "--server", pair.servers[0].operator_url, "--server", pair.servers[1].operator_url
 
 
 @pytest.fixture(scope="module")
@@ -102,11 +102,11 @@ def test_devices_take_part_and_the_model_goes_on_and_back(
     assert len(best) == 5
     assert not {3, 17, 90} & {row["item"] for row in best}
     monkeypatch.setenv("OPERATOR_TOKEN", pair.servers[0].operator_token)
-    run("model", "rollback", 0, "--server", pair.urls[0], code=1, typed="n\n")
+    run("model", "rollback", 0, "--server", pair.servers[0].operator_url, code=1, typed="n\n")
     assert published(pair) == version
-    back = json_of("model rollback", 0, "--server", pair.urls[0], "--yes")
+    back = json_of("model rollback", 0, "--server", pair.servers[0].operator_url, "--yes")
     assert (back["state"], back["made"]) == ("done", version + 1)
-    assert "refuses" in refused("model", "rollback", 99, "--server", pair.urls[0], "--yes")
+    assert "refuses" in refused("model", "rollback", 99, "--server", pair.servers[0].operator_url, "--yes")
 
 
 def test_status_shows_both_servers_and_can_be_watched(
@@ -126,7 +126,7 @@ def test_status_shows_both_servers_and_can_be_watched(
     assert run("status", *operators, "--watch", "--times", 3, "--every", 0.1).count("the models are equal") == 3
     file = tmp_path / "token"
     file.write_text(pair.servers[1].operator_token + "\n")
-    alone = json_of("status", "--server", pair.urls[1], "--token-file", file)
+    alone = json_of("status", "--server", pair.servers[1].operator_url, "--token-file", file)
     assert alone["digests_equal"] is None
 
 
@@ -134,19 +134,23 @@ def test_status_without_the_right_token_or_server_is_refused_with_the_fix(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.delenv("OPERATOR_TOKEN", raising=False)
-    assert "--token-file" in refused("status", "--server", pair.urls[0])
+    assert "--token-file" in refused("status", "--server", pair.servers[0].operator_url)
     monkeypatch.setenv("OPERATOR_TOKEN", "wrong")
-    assert "secemb init" in refused("status", "--server", pair.urls[0])
+    assert "secemb init" in refused("status", "--server", pair.servers[0].operator_url)
     nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
     assert "is the server up" in refused("status", "--server", nobody)
     assert "http://host:port" in refused("status", "--server", "zero")
-    assert "tokens are needed" in refused("status", "--server", pair.urls[0], "--server", pair.urls[1])
-    assert "No such file" in refused("status", "--server", pair.urls[0], "--token-file", tmp_path / "none")
+    assert "tokens are needed" in refused(
+        "status", "--server", pair.servers[0].operator_url, "--server", pair.servers[1].operator_url
+    )
+    assert "No such file" in refused(
+        "status", "--server", pair.servers[0].operator_url, "--token-file", tmp_path / "none"
+    )
 
 
 def test_only_server_0_rolls_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPERATOR_TOKEN", pair.servers[1].operator_token)
-    assert "server 0 decides" in refused("model", "rollback", 0, "--server", pair.urls[1], "--yes")
+    assert "server 0 decides" in refused("model", "rollback", 0, "--server", pair.servers[1].operator_url, "--yes")
 
 
 def test_a_device_that_cannot_be_is_refused(pair: Pair, homes: list[Path], tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def take_part(device: BlockingDevice) -> Contributed:
 
 def newest_round(facts: dict[str, Any]) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {facts['operator_tokens'][0]}"}
-    answer = httpx.get(f"{facts['servers'][0]}/v1/operator/rounds?limit=1", headers=headers, trust_env=False)
+    answer = httpx.get(f"{facts['operators'][0]}/v1/operator/rounds?limit=1", headers=headers, trust_env=False)
     found: dict[str, Any] = answer.raise_for_status().json()[0]
     return found
 

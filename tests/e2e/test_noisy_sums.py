@@ -69,7 +69,7 @@ def spent(servers: Servers) -> list[dict[str, Any]]:
     for server, token in zip(servers.pair, servers.operator_tokens, strict=True):
         file = server.folder / "operator.token"
         file.write_text(token)
-        (line,) = json.loads(secemb("privacy", "show", "--server", server.url, "--token-file", file, "--json"))
+        (line,) = json.loads(secemb("privacy", "show", "--server", server.operator_url, "--token-file", file, "--json"))
         found.append(line)
     return found
 

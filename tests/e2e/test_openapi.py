@@ -63,10 +63,16 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         pair.end()
 
 
+def listeners(servers: Servers, role: int) -> list[str]:
+    """Return the addresses of the listeners for devices, for the operator and for Prometheus."""
+    server = servers.pair[role]
+    return [server.url, server.operator_url, server.metrics_url]
+
+
 @pytest.mark.parametrize("role", [0, 1])
 def test_a_service_answers_as_its_description_says(servers: Servers, role: int) -> None:
-    schema = schemathesis.openapi.from_url(f"{servers.pair[role].url}/openapi.json")
-    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    schemas = [schemathesis.openapi.from_url(f"{url}/openapi.json") for url in listeners(servers, role)]
+    operations = [found.ok() for schema in schemas for found in schema.get_all_operations() if isinstance(found, Ok)]
     endless = [one for one in operations if "events" in one.path]
     assert len(operations) - len(endless) >= 6
     operator, seen = {"authorization": f"Bearer {servers.operator_tokens[role]}"}, set[tuple[str, int]]()
@@ -92,15 +98,32 @@ def test_what_uploads_are_refused_with_is_described(servers: Servers, role: int)
 
 @pytest.mark.parametrize("role", [0, 1])
 def test_a_route_says_what_its_caller_must_show(servers: Servers, role: int) -> None:
-    description = httpx.get(f"{servers.pair[role].url}/openapi.json").json()
-    schemes = description["components"]["securitySchemes"]
+    described = [httpx.get(f"{url}/openapi.json").json() for url in listeners(servers, role)]
+    schemes = {k: v for one in described for k, v in one["components"].get("securitySchemes", {}).items()}
     assert (schemes["ticket"]["type"], schemes["ticket"]["name"]) == ("apiKey", "secemb-ticket")
     assert all(
         (schemes[name]["type"], schemes[name]["scheme"]) == ("http", "bearer") for name in set(schemes) - {"ticket"}
     )
-    for path, operations in description["paths"].items():
+    for path, operations in ((path, found) for one in described for path, found in one["paths"].items()):
         for operation in operations.values():
             assert operation.get("security") == scheme_of(path), path
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_devices_are_offered_nothing_that_is_for_operators(servers: Servers, role: int) -> None:
+    device_paths, operator_paths, metrics_paths = (
+        set(httpx.get(f"{url}/openapi.json").json()["paths"]) for url in listeners(servers, role)
+    )
+    assert device_paths & (operator_paths | metrics_paths) == {"/healthz"}
+    assert metrics_paths == {"/healthz", "/readyz", "/metrics"}
+    assert all(path.startswith("/v1/operator/") for path in operator_paths - {"/healthz", "/readyz"})
+    for_operators = operator_paths | metrics_paths | {"/ui", "/ui/login"}
+    headers = {"authorization": f"Bearer {servers.operator_tokens[role]}"}
+    for path in for_operators - {"/healthz"}:
+        answer = httpx.get(servers.pair[role].url + path.format(number=0, version=0), headers=headers)
+        assert answer.status_code == 404, path
+    assert httpx.get(f"{servers.pair[role].operator_url}/ui/login").status_code == 200
+    assert httpx.get(f"{servers.pair[role].url}/healthz").json() == {"alive": True}
 
 
 def scheme_of(path: str) -> list[dict[str, list[str]]] | None:

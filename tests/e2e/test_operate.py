@@ -106,7 +106,8 @@ def test_a_pair_file_holds_nothing_secret_and_both_sides_read_the_same_words(pai
 def test_another_pair_file_is_taken_only_on_purpose(pair: Servers) -> None:
     zero, one = (server.folder for server in pair.pair)
     path = pair.folder / "new.json"
-    secemb("renew", one, "--host", "127.0.0.1")
+    secemb("pair", "rotate", one)
+    secemb("pair", "switch", one)
     path.write_text(secemb("pair", "export", one))
     assert "--replace" in refused("pair", "import", zero, path)
     secemb("pair", "import", zero, path, "--replace")
@@ -192,7 +193,9 @@ def test_check_tests_the_connection_to_server_1(server1: Servers) -> None:
     token.write_text("wrong")
     assert "does not accept this server's bearer token" in refused("check", home)
     token.write_text(right)
-    secemb("renew", home, "--host", "127.0.0.1")
+    secemb("pair", "rotate", home)
+    assert "server 1 does not accept the next certificate" in refused("pair", "switch", home)
+    secemb("pair", "switch", home, "--now")
     assert "refused this server's certificate" in refused("check", home)
     (home / "tls" / "server1.crt").write_bytes(make_identity("127.0.0.1").certificate)
     assert "not server 1: it has another certificate" in refused("check", home)
@@ -309,8 +312,10 @@ def test_every_alert_is_about_a_metric_that_exists_and_is_explained() -> None:
 @pytest.mark.parametrize("role", [0, 1])
 def test_the_compose_file_of_each_organisation_is_closed(role: int) -> None:
     text = (ROOT / "deploy" / "compose" / f"server{role}" / "compose.yaml").read_text()
-    for line in ("read_only: true", "cap_drop: [ALL]", "no-new-privileges:true", '"127.0.0.1:8440:8440"'):
+    for line in ("read_only: true", "cap_drop: [ALL]", "no-new-privileges:true"):
         assert line in text
+    for port in (8440, 8442, 8443):
+        assert f'"127.0.0.1:{port}:{port}"' in text
     assert ('"8441:8441"' in text) == (role == 1)
 
 

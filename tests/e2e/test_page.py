@@ -112,7 +112,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def visit(browser: Browser, servers: Servers) -> AsyncIterator[Visit]:
-    async with a_visit(browser, servers.pair[0].url) as found:
+    async with a_visit(browser, servers.pair[0].operator_url) as found:
         yield found
 
 
@@ -263,7 +263,7 @@ async def test_the_checks_of_this_file_find_what_they_look_for(visit: Visit, ser
     await visit.page.set_content("<p>black on white</p><font color='#888888'>grey on white</font>")
     (faint,) = await visit.page.evaluate(FAINT)
     assert "grey on white" in faint
-    other = servers.pair[1].url  # another host to this page
+    other = servers.pair[1].operator_url  # another host to this page
     await visit.page.set_content(f"<img src='{other}/ui/static/none.svg' alt=''>")
     await visit.page.wait_for_load_state("networkidle")
     assert visit.strangers == [f"{other}/ui/static/none.svg"]
@@ -274,7 +274,7 @@ async def test_the_checks_of_this_file_find_what_they_look_for(visit: Visit, ser
 @pytest.mark.parametrize("role", [0, 1])
 @pytest.mark.parametrize("width", [1200, 360])
 async def test_every_page_can_be_read_by_everybody(browser: Browser, servers: Servers, role: int, width: int) -> None:
-    async with a_visit(browser, servers.pair[role].url, width=width) as visit:
+    async with a_visit(browser, servers.pair[role].operator_url, width=width) as visit:
         await visit.log_in(servers.operator_tokens[role])
         for path in PAGES:
             await visit.go(path)
@@ -327,7 +327,7 @@ async def test_everything_can_be_reached_with_the_keyboard(visit: Visit, servers
 async def test_times_are_written_in_the_readers_zone_also_those_that_come_later(
     browser: Browser, servers: Servers
 ) -> None:
-    url, zone = servers.pair[0].url, "Pacific/Marquesas"  # half past the hour, and often on another day
+    url, zone = servers.pair[0].operator_url, "Pacific/Marquesas"  # half past the hour, and often on another day
     async with a_visit(browser, url, zone=zone) as there, a_visit(browser, url) as here:
         for visit in (there, here):
             await visit.log_in(servers.operator_tokens[0], "/ui/rounds/0")
@@ -350,7 +350,7 @@ async def test_times_are_written_in_the_readers_zone_also_those_that_come_later(
 
 
 async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: Servers) -> None:
-    async with a_visit(browser, servers.pair[1].url, scripts=False) as visit:
+    async with a_visit(browser, servers.pair[1].operator_url, scripts=False) as visit:
         await visit.log_in(servers.operator_tokens[1])
         for path, words in (("/ui", "Throughput"), ("/ui/rounds/0", "Digests"), ("/ui/model", "starts at server 0")):
             await visit.go(path)
@@ -379,7 +379,7 @@ async def test_a_server_that_stops_is_noticed_and_a_session_that_is_over_leads_t
     browser: Browser, servers: Servers
 ) -> None:
     one = servers.pair[1]
-    async with a_visit(browser, one.url) as visit, a_visit(browser, servers.pair[0].url) as other:
+    async with a_visit(browser, one.operator_url) as visit, a_visit(browser, servers.pair[0].operator_url) as other:
         await visit.log_in(servers.operator_tokens[1])
         await other.log_in(servers.operator_tokens[0])
         one.send(signal.SIGKILL)

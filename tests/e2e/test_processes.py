@@ -215,14 +215,14 @@ def peer_context(servers: Servers, cert: Path | None, key: Path | None) -> ssl.S
 async def is_reading(server: Server) -> bool:
     """Tell whether a request has a place in the server's queue: it takes one before it reads a body."""
     async with httpx.AsyncClient() as client:
-        text = (await client.get(f"{server.url}/metrics")).text
+        text = (await client.get(f"{server.metrics_url}/metrics")).text
     return "secemb_queue_places_taken 1.0" in text.splitlines()
 
 
 async def has_seen(server: Server, method: str) -> bool:
     """Tell whether any app of this server was handed a request with this method, which nobody else uses here."""
     async with httpx.AsyncClient() as client:
-        return f'method="{method}"' in (await client.get(f"{server.url}/metrics")).text
+        return f'method="{method}"' in (await client.get(f"{server.metrics_url}/metrics")).text
 
 
 async def delete_peer(servers: Servers, context: ssl.SSLContext) -> int:

@@ -117,10 +117,10 @@ async def overhear(servers: Servers) -> str:
     found = []
     for server, token in zip(servers.pair, servers.operator_tokens, strict=True):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx.AsyncClient(base_url=server.url, headers=headers) as client:
-            task = f"/v1/tasks/{servers.task.task_id.hex()}"
+        task = f"{server.url}/v1/tasks/{servers.task.task_id.hex()}"
+        async with httpx.AsyncClient(base_url=server.operator_url, headers=headers) as client:
             operator = [f"/v1/operator/{name}" for name in ("overview", "rounds", "rounds/0", "models", "refusals")]
-            for path in ("/metrics", "/readyz", "/healthz", task, *operator):
+            for path in (f"{server.metrics_url}/metrics", "/readyz", "/healthz", task, *operator):
                 answer = await client.get(path)
                 assert answer.status_code == 200, path
                 found.append(answer.text)

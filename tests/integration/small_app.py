@@ -13,6 +13,7 @@ from starlette.responses import StreamingResponse
 
 from secemb_party.errors import BusyError, LedgerUnavailableError, RoundClosedError, UnauthorizedError
 from secemb_party.http.app import new_app
+from secemb_party.http.health import metrics_router
 from secemb_party.http.problems import problem_responses
 from secemb_party.metrics import Metrics
 from secemb_party.service import Check
@@ -75,7 +76,11 @@ class SmallApp:
         self.metrics = Metrics()
         self.checks: Sequence[Check] | Exception = CHECKS
         self.app: FastAPI = new_app(
-            "Test", "An app for tests.", metrics=self.metrics, routers=[routes()], ready=self.ready
+            "Test",
+            "An app for tests.",
+            metrics=self.metrics,
+            routers=[routes(), metrics_router(self.metrics)],
+            ready=self.ready,
         )
 
     async def ready(self) -> Sequence[Check]:

@@ -211,7 +211,7 @@ async def test_health_is_asked_too_often_to_be_logged_as_news(world: SmallApp) -
     assert {line["level"] for line in world.lines()} == {"debug"}
 
 
-async def test_a_listener_without_checks_has_no_metrics_to_show(world: SmallApp) -> None:
+async def test_a_listener_says_that_it_is_alive_and_shows_its_state_only_where_it_is_meant_to(world: SmallApp) -> None:
     world.app = new_app("Peer", "A listener.", metrics=Metrics(), routers=[])
     statuses = [(await world.ask("GET", path)).status_code for path in ("/healthz", "/readyz", "/metrics")]
     assert statuses == [200, 404, 404]

@@ -117,7 +117,7 @@ class Pair:
             token_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
             self.server1: Server1 = create_server1(
                 party,
-                token_hash,
+                lambda: [token_hash],
                 body_seconds=self.body_seconds,
                 relay_keys=keys if self.task.relays else None,
             )
@@ -125,7 +125,7 @@ class Pair:
         client = PeerClient(
             "https://server1",
             transport=FaultyLine(self.line, self.deliver),
-            bearer=PEER_TOKEN,
+            bearer=lambda: PEER_TOKEN,
             timeout=httpx.Timeout(5.0),
         )
         self.server0: Server0 = create_server0(
@@ -179,7 +179,7 @@ class Pair:
 
     async def send(self, role: int, request: httpx.Request) -> httpx.Response | None:
         """Carry a device's request; None if the server died over it and is up again."""
-        app = self.server1.devices if role else self.server0.app
+        app = (self.server1 if role else self.server0).devices
         return await self._carry(role, httpx.ASGITransport(app), request)
 
     async def deliver(self, request: httpx.Request) -> httpx.Response:

@@ -12,6 +12,7 @@ from pathlib import Path
 from secemb_tools.operate.certificate import Identity, make_identity
 
 _DROP_SECONDS = 0.3
+_TLS_HELLO = b"\x16\x03"
 
 
 @dataclass
@@ -73,6 +74,9 @@ def serving(
                 while data := line.recv(65536):
                     served.received[index] += data
                     waiting += data
+                    if waiting.startswith(_TLS_HELLO):  # as HTTP servers answer what is not HTTP
+                        line.sendall(answer(status="400 Bad Request"))
+                        return
                     if not _is_whole(waiting):
                         continue
                     waiting = b""

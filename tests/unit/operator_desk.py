@@ -30,8 +30,9 @@ class Desk:
             pair.parties[0], pair.server0.leader._peer, TICKET_KEY, open_enrolment=True, operators=self.operators
         )
         peer_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
-        self.server1 = create_server1(pair.parties[1], peer_hash, operators=self.operators)
-        self.apps = (self.server0.app, self.server1.devices)
+        self.server1 = create_server1(pair.parties[1], lambda: [peer_hash], operators=self.operators)
+        apps = self.server0.operator, self.server1.operator
+        self.apps = [app for app in apps if app is not None]
 
     def browser(self, role: int, scheme: str = "http") -> httpx.AsyncClient:
         return httpx.AsyncClient(transport=httpx.ASGITransport(self.apps[role]), base_url=f"{scheme}://server{role}")

@@ -66,9 +66,10 @@ async def altering(target: int) -> AsyncIterator[int]:
 
 def line_to(port: int, authority: Path) -> httpx.AsyncClient:
     """Return a line as server 0 has it, to whoever listens there."""
-    transport = PeerTransport(ssl.create_default_context(cafile=str(authority)))
+    context = ssl.create_default_context(cafile=str(authority))
+    transport = PeerTransport(lambda: context)
     timeout = httpx.Timeout(5.0, connect=0.3)
-    return PeerClient(f"https://127.0.0.1:{port}", transport=transport, bearer="anybody", timeout=timeout)
+    return PeerClient(f"https://127.0.0.1:{port}", transport=transport, bearer=lambda: "anybody", timeout=timeout)
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -144,7 +145,9 @@ async def test_a_call_may_have_a_time_limit_of_its_own_and_nothing_that_the_line
 
 
 def line_to_nobody() -> httpx.AsyncClient:
-    return PeerClient("https://nobody", transport=httpx.MockTransport(_gone), bearer="x", timeout=httpx.Timeout(5.0))
+    return PeerClient(
+        "https://nobody", transport=httpx.MockTransport(_gone), bearer=lambda: "x", timeout=httpx.Timeout(5.0)
+    )
 
 
 def _gone(_: httpx.Request) -> httpx.Response:

@@ -139,7 +139,7 @@ def test_a_system_that_does_not_tell_of_processor_time_costs_no_more_than_that_l
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Service, "pid", os.getpid())
-    server = Service(0, folder, 1)
+    server = Service(0, folder, process.Ports(1, 2, 3))
     if Path("/proc/self/stat").exists():
         assert server.cpu_seconds() is not None
     monkeypatch.setattr(process, "_PROC", folder / "proc")

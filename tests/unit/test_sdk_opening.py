@@ -94,7 +94,7 @@ def test_a_device_raises_and_counts_it_when_a_pin_does_not_hold(tmp_path: Path, 
 
     with serving(answer(b"{}"), identity=both) as zero, serving(answer(b"{}"), identity=both) as one:
         opening: dict[str, Any] = {"home": tmp_path / "home", "servers": (zero.url, one.url), "task": TASK}
-        opening |= {"trust": alone, "pins": (("00" * 32,), ())}
+        opening |= {"ca": alone, "pins": (("00" * 32,), ())}
         for count in (1, 2):
             found = contribute_blocking(**opening) if blocking else asyncio.run(contribute(**opening))
             assert [(one.kind, one.count) for one in found] == [("server-key", count)]

@@ -22,7 +22,7 @@ from tests.unit.loopback import answer, serving, write_identity
 from secemb_sdk.errors import AddressError, PinError
 from secemb_sdk.http import BlockingHttpTransport, HttpTransport
 from secemb_sdk.steps import Answer, Lost, Request, Steps, drive_async, send
-from secemb_sdk.trust import Pins, Trust, check_address, key_digest
+from secemb_sdk.trust import Authorities, Pins, check_address, key_digest
 
 ELSEWHERE = "http://127.0.0.1:9"
 GET = Request(server=0, method="GET", path="/v1/thing", headers={"secemb-ticket": "abc"}, most=100)
@@ -303,7 +303,7 @@ def pin_of(certificate: bytes) -> str:
 def test_a_server_with_the_pinned_key_is_talked_to(carry: Carry, tmp_path: Path, extra: Pins) -> None:
     both, alone, identity = write_identity(tmp_path, "server")
     with serving(answer(b"hello"), identity=both) as server:
-        found = carry(server.url, PUT, trust=alone, pins=((pin_of(identity.certificate), *extra), ()))
+        found = carry(server.url, PUT, ca=alone, pins=((pin_of(identity.certificate), *extra), ()))
     assert isinstance(found, Answer)
     assert found.body == b"hello"
     assert server.everything.endswith(b"some bytes")
@@ -315,7 +315,7 @@ def test_a_server_with_another_key_gets_no_byte(carry: Carry, tmp_path: Path) ->
     _, _, other = write_identity(tmp_path, "other")
     with serving(answer(b"hello"), identity=both) as server:
         with pytest.raises(PinError, match="nothing was sent"):
-            carry(server.url, PUT, trust=alone, pins=((pin_of(other.certificate),), ()))
+            carry(server.url, PUT, ca=alone, pins=((pin_of(other.certificate),), ()))
         assert server.received
         assert server.everything == b""
 
@@ -332,21 +332,21 @@ def test_a_pin_does_not_replace_trust(carry: Carry, tmp_path: Path) -> None:
 def test_a_certificate_for_another_host_is_refused(carry: Carry, tmp_path: Path) -> None:
     both, alone, identity = write_identity(tmp_path, "server", host="server0.example")
     with serving(answer(b"hello"), identity=both) as server:
-        assert isinstance(carry(server.url, PUT, trust=alone, pins=((pin_of(identity.certificate),), ())), Lost)
+        assert isinstance(carry(server.url, PUT, ca=alone, pins=((pin_of(identity.certificate),), ())), Lost)
         assert server.everything == b""
 
 
 @BOTH
 def test_a_context_of_the_app_is_used(carry: Carry, tmp_path: Path) -> None:
     both, alone, _ = write_identity(tmp_path, "server")
-    context: Trust = ssl.create_default_context(cafile=str(alone))
+    context: Authorities = ssl.create_default_context(cafile=str(alone))
     with serving(answer(b"hello"), identity=both) as server:
-        assert isinstance(carry(server.url, GET, trust=context), Answer)
+        assert isinstance(carry(server.url, GET, ca=context), Answer)
 
 
 def test_pins_and_a_context_do_not_go_together() -> None:
     with pytest.raises(PinError, match="file of authorities"):
-        HttpTransport(("https://a.example", ELSEWHERE), trust=ssl.create_default_context(), pins=(("00" * 32,), ()))
+        HttpTransport(("https://a.example", ELSEWHERE), ca=ssl.create_default_context(), pins=(("00" * 32,), ()))
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
@@ -355,7 +355,7 @@ def test_a_file_of_authorities_that_cannot_be_read_is_named(tmp_path: Path, cont
     if content is not None:
         path.write_text(content)
     with pytest.raises(AddressError, match="PEM"):
-        HttpTransport(("https://a.example", ELSEWHERE), trust=path)
+        HttpTransport(("https://a.example", ELSEWHERE), ca=path)
 
 
 def test_pins_need_tls() -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from secemb_party.errors import SettingsError
 from secemb_party.secret_file import SecretFile
-from secemb_party.settings import Settings, known_variables, load_settings
+from secemb_party.settings import Metrics, Operator, known_variables, load_settings
 
 SAMPLES = Path(__file__).parents[2] / "deploy" / "config"
 SECRET = "hunter2-hunter2"
@@ -53,13 +53,10 @@ def test_the_sample_is_accepted_and_says_what_the_defaults_are(role: int, tmp_pa
     assert settings.role == role
     told = 0
     for line in path.read_text(encoding="utf-8").splitlines():
+        if heading := re.match(r"\[(\w+)\]", line):
+            section = getattr(settings, heading[1])
         if match := re.match(r"(\w+) = .*# default: ([^\s.]+(?:\.[\d.]+\d)?)", line):
-            section = next(
-                s
-                for n in Settings.model_fields
-                if match[1] in getattr((s := getattr(settings, n)), "model_fields_set", ())
-            )
-            assert str(type(section).model_fields[match[1]].default).lower() == match[2]
+            assert str(type(section).model_fields[match[1]].default).lower() == match[2], line
             told += 1
     assert told > 8
 
@@ -88,6 +85,20 @@ def test_a_variable_may_name_the_role(server1: Path) -> None:
 def test_nothing_is_taken_from_the_process_itself(server0: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECEMB_DEVICES__PORT", "9000")
     assert load_settings(server0, {}).devices.port == 8440
+
+
+def test_two_listeners_cannot_share_a_port(server1: Path) -> None:
+    shared = {"SECEMB_METRICS__PORT": "8442"}
+    assert "metrics.port: [operator] listens on 8442 too" in complaint(server1, shared)
+    assert "operator.port: [devices] listens on" in complaint(
+        server1, {"SECEMB_OPERATOR__HOST": "0.0.0.0", "SECEMB_OPERATOR__PORT": "8440"}
+    )
+    assert load_settings(server1, shared | {"SECEMB_METRICS__HOST": "127.0.0.2"}).metrics.port == 8442
+
+
+def test_only_devices_are_served_beyond_this_machine_unless_the_operator_says_so() -> None:
+    for section in (Operator(), Metrics()):
+        assert section.host == "127.0.0.1"
 
 
 @pytest.mark.parametrize(

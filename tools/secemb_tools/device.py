@@ -79,10 +79,11 @@ class Membership:
     servers: tuple[str, str]
     task: str
     token: str | None = field(default=None, repr=False)
+    ca: Path | None = None
 
     def opening(self, home: Path) -> BlockingOpening:
         """Return how the SDK opens this device; invalid addresses and ids are refused here."""
-        return Device.open_blocking(home=home, servers=self.servers, task=self.task, token=self.token)
+        return Device.open_blocking(home=home, servers=self.servers, task=self.task, token=self.token, ca=self.ca)
 
 
 class NewDevice(TypedDict):
@@ -102,7 +103,12 @@ def join_task(home: Path, membership: Membership, ratings: OwnRatings | None) ->
         raise OperationError(f"{home} is already a device; use `secemb device once`, or choose another directory")
     task = _check_task(home, membership, ratings)
     make_folder(home)
-    remembered = {"servers": list(membership.servers), "task": membership.task, "token": membership.token}
+    remembered = {
+        "servers": list(membership.servers),
+        "task": membership.task,
+        "token": membership.token,
+        "ca": membership.ca and str(membership.ca),
+    }
     write_file(home / FILE, json.dumps(remembered).encode())
     return {
         "home": str(home),
@@ -117,7 +123,7 @@ def join_task(home: Path, membership: Membership, ratings: OwnRatings | None) ->
 def _check_task(home: Path, membership: Membership, ratings: OwnRatings | None) -> TaskSpec:
     """Ask both servers for the task; a home created for this is removed if they do not have it."""
     opening = membership.opening(home)
-    with ExitStack() as undo, closing(BlockingHttpTransport(opening.addresses)) as transport:
+    with ExitStack() as undo, closing(BlockingHttpTransport(opening.addresses, ca=opening.ca)) as transport:
         if not home.exists():
             undo.callback(shutil.rmtree, home, ignore_errors=True)
         parts = opening.open_home()
@@ -135,7 +141,8 @@ def open_device(home: Path) -> BlockingOpening:
     try:
         found = json.loads((home / FILE).read_bytes())
         servers = (str(found["servers"][0]), str(found["servers"][1]))
-        membership = Membership(servers=servers, task=found["task"], token=found["token"])
+        ca = Path(found["ca"]) if found["ca"] is not None else None
+        membership = Membership(servers=servers, task=found["task"], token=found["token"], ca=ca)
     except FileNotFoundError:
         raise OperationError(f"no device found in {home}; create one with `secemb device join`") from None
     except (ValueError, KeyError, TypeError, IndexError):

@@ -44,13 +44,13 @@ async def measure_rounds(pair: Pair, folder: Path, transport: Transport, *, tls:
     """Let a device take part in three rounds; a second device makes up the cohort."""
     home = folder / f"{transport}-{'tls' if tls else 'plain'}"
     async with AsyncExitStack() as stack:
-        counted, servers, trust = await _ways_in(stack, pair, folder if tls else None)
+        counted, servers, ca = await _ways_in(stack, pair, folder if tls else None)
         second = await stack.enter_async_context(_device(pair, home.with_suffix(".other"), pair.urls, transport, None))
         _rate(second, pair)
-        async with _device(pair, home, servers, transport, trust) as first:
+        async with _device(pair, home, servers, transport, ca) as first:
             _rate(first, pair)
             found = [await _play(first, second, counted) for _ in range(2)]
-        async with _device(pair, home, servers, transport, trust) as first:
+        async with _device(pair, home, servers, transport, ca) as first:
             found.append(await _play(first, second, counted))
     return Moved(*found)
 
@@ -68,13 +68,13 @@ async def _ways_in(
     stack: AsyncExitStack, pair: Pair, folder: Path | None
 ) -> tuple[list[Passed], tuple[str, str], Path | None]:
     """Return the byte counters, the addresses to call and, with a folder for it, the trusted certificate."""
-    ports, trust, tls = [server.port for server in pair.servers], None, None
+    ports, ca, tls = [server.ports.devices for server in pair.servers], None, None
     if folder is not None:
-        trust, tls = _certificate(folder)
+        ca, tls = _certificate(folder)
         ports = [(await stack.enter_async_context(proxy(port, tls=tls)))[0] for port in ports]
     counted = [await stack.enter_async_context(proxy(port)) for port in ports]
     urls = [f"{'http' if tls is None else 'https'}://{HERE}:{port}" for port, _ in counted]
-    return [passed for _, passed in counted], (urls[0], urls[1]), trust
+    return [passed for _, passed in counted], (urls[0], urls[1]), ca
 
 
 def _certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
@@ -88,7 +88,7 @@ def _certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
 
 
 def _device(
-    pair: Pair, home: Path, servers: tuple[str, str], transport: Transport, trust: Path | None
+    pair: Pair, home: Path, servers: tuple[str, str], transport: Transport, ca: Path | None
 ) -> AbstractAsyncContextManager[Device]:
     return Device.open(
         home=home,
@@ -97,7 +97,7 @@ def _device(
         policy=Policy(pace_seconds=0.0, seconds=60.0),
         transport=transport.value,
         hold_out=0.0,
-        trust=trust,
+        ca=ca,
     )
 
 

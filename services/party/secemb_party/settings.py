@@ -64,13 +64,19 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
-class Devices(Section):
-    """The listener that devices call."""
+class Listening(Section):
+    """Where a listener is, and its certificate, which it has unless a proxy on this machine ends TLS."""
 
     host: str = "127.0.0.1"
-    port: Port = 8440
+    port: Port
     tls_cert: PublicFile | None = None
     tls_key: Secret | None = None
+
+
+class Devices(Listening):
+    """The listener that devices call."""
+
+    port: Port = 8440
     open_enrolment: bool = False
     body_seconds: Seconds = 60
 
@@ -120,10 +126,18 @@ class Work(Section):
     kernel_threads: Annotated[int, Field(ge=1, le=256)] = 1
 
 
-class Operator(Section):
-    """The operator interface; without a file of tokens it is off."""
+class Operator(Listening):
+    """The operator's listener: the page and the operator API; without a file of tokens it is off."""
 
+    port: Port = 8442
     tokens_file: Secret | None = None
+
+
+class Metrics(Section):
+    """The listener that Prometheus calls. It asks for no password, hence the loopback address."""
+
+    host: str = "127.0.0.1"
+    port: Port = 8443
 
 
 class Rounds(Section):
@@ -174,14 +188,16 @@ class Settings(Section):
     relay: Relay = Relay()
     work: Work = Work()
     operator: Operator = Operator()
+    metrics: Metrics = Metrics()
     rounds: Rounds = Rounds()
     logs: Logs = Logs()
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        faults = [*self._missing(), *self._misplaced()]
-        if (self.devices.tls_cert is None) != (self.devices.tls_key is None):
-            faults.append("devices.tls_cert and devices.tls_key: set both, or neither behind a TLS proxy")
+        faults = [*self._missing(), *self._misplaced(), *self._shared_ports()]
+        for name, at in (("devices", self.devices), ("operator", self.operator)):
+            if (at.tls_cert is None) != (at.tls_key is None):
+                faults.append(f"{name}.tls_cert and {name}.tls_key: set both, or neither behind a TLS proxy")
         if self.ledger.password_file is not None and self.ledger.url is None:
             faults.append("ledger.password_file: set ledger.url as well, or remove it")
         if self.rounds.evaluate_every == 1:
@@ -202,6 +218,14 @@ class Settings(Section):
         for key in (*_NEEDED[other], *_ONLY_FOR[other]):
             if self._is_set(key):
                 yield f"{key}: only server {other} uses it; remove it"
+
+    def _shared_ports(self) -> Iterator[str]:
+        users: dict[tuple[str | None, int | None], str] = {}
+        for name in ("devices", "peer", "operator", "metrics"):
+            at = getattr(self, name)
+            first = users.setdefault((at.host, at.port), name)
+            if first != name:
+                yield f"{name}.port: [{first}] listens on {at.port} too; give each listener a port of its own"
 
     def _get(self, key: str) -> object:
         section, _, name = key.partition(".")

@@ -19,14 +19,16 @@ from secemb_party.errors import (
     SettingsError,
 )
 from secemb_party.event_loop import watch_event_loop
-from secemb_party.http.app import new_app
-from secemb_party.http.listeners import Listener, serve
+from secemb_party.file_watch import FileWatch
+from secemb_party.http.app import metrics_app, new_app, operator_app
+from secemb_party.http.listeners import public_listeners, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import new_request_id, request_lines
 from secemb_party.operators import Operators
 from secemb_party.outage import Outage
+from secemb_party.secret_file import SecretFile
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
@@ -40,15 +42,18 @@ from secemb_server0.relay_routes import relayed_routes
 from secemb_server0.routes import join_routes, rollback_routes
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
+TITLE = "SecEmb server 0"
 DESCRIPTION = "The leader of a pair: devices join here, and send keys and updates here and to server 1."
 
 
 @dataclass(frozen=True, slots=True)
 class Server0:
-    """The leader and the app that devices talk to."""
+    """The leader, and the apps of the listeners; without an operator's token there is none for the operator."""
 
     leader: Leader
-    app: FastAPI
+    devices: FastAPI
+    operator: FastAPI | None
+    metrics: FastAPI
 
 
 def create_server0(
@@ -80,21 +85,22 @@ def create_server0(
         routers.insert(
             0, relayed_routes(relayed, relay_key, party.metrics, body_seconds=body_seconds, completed=leader.completed)
         )
+    ready = partial(check_readiness, party, peer)
+    operator = None
     if operators is not None:
         side = Side(ask_standing=peer.standing, roll_back=leader.roll_back)
-        routers += [
+        for_operator = [
             operator_routes(party, operators),
             rollback_routes(party, leader, operators),
             ui_routes(party, operators, side, surroundings or Surroundings()),
         ]
-    app = new_app(
-        "SecEmb server 0",
-        DESCRIPTION,
-        metrics=party.metrics,
-        routers=routers,
-        ready=partial(check_readiness, party, peer),
+        operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=ready)
+    return Server0(
+        leader,
+        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers),
+        operator=operator,
+        metrics=metrics_app(TITLE, metrics=party.metrics, ready=ready),
     )
-    return Server0(leader, app)
 
 
 _LONGEST_PAUSE = 15.0
@@ -118,10 +124,11 @@ async def run(settings: Settings) -> None:
                 surroundings=Surroundings.of(settings),
                 relay_line=HttpRelayLine(client, party.metrics),
             )
-            key = devices.tls_key.path if devices.tls_key is not None else None
-            listener = Listener(app=server.app, host=devices.host, port=devices.port, cert=devices.tls_cert, key=key)
+            listeners = public_listeners(
+                settings, devices=server.devices, operator=server.operator, metrics=server.metrics
+            )
             lag = asyncio.create_task(watch_event_loop(party.metrics))
-            await serve([listener], lambda: conduct(server.leader))
+            await serve(listeners, lambda: conduct(server.leader))
             lag.cancel()
     finally:
         await close_party(party)
@@ -140,16 +147,21 @@ def kinds_of(settings: Settings) -> ChooseKind:
 
 
 def peer_client(settings: Settings) -> httpx.AsyncClient:
-    """Return the line to server 1: our certificate, its pinned authority and the bearer."""
+    """Return the line to server 1: our certificate, its pinned authority and the bearer, as the files have them."""
     peer = settings.peer
     if peer.url is None or peer.token_file is None:
         raise SettingsError("peer.url and peer.token_file: server 0 needs both; `secemb pair` writes them")
-    context = ssl.create_default_context(cafile=str(peer.peer_ca))
-    context.load_cert_chain(peer.cert, peer.key.path)
+    token = peer.token_file.path
+
+    def read_context() -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(peer.peer_ca))
+        context.load_cert_chain(peer.cert, SecretFile(peer.key.path).path)
+        return context
+
     return PeerClient(
         peer.url,
-        transport=PeerTransport(context),
-        bearer=peer.token_file.text(),
+        transport=PeerTransport(FileWatch([peer.peer_ca, peer.cert, peer.key.path], read_context).get),
+        bearer=FileWatch([token], lambda: SecretFile(token).text()).get,
         timeout=httpx.Timeout(peer.answer_seconds, connect=5.0),
     )
 

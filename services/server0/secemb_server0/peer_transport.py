@@ -7,7 +7,7 @@ servers goes through here: shares, models, and in the relayed transport every me
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,15 +22,22 @@ _BUFFERED = 1 << 20  # bytes that may wait to be read before the other server is
 class PeerClient(httpx.AsyncClient):
     """An httpx client for one server, without cookies, redirects and auth, which took half of the time of a call."""
 
-    def __init__(self, url: str, *, transport: httpx.AsyncBaseTransport, bearer: str, timeout: httpx.Timeout) -> None:
+    def __init__(
+        self, url: str, *, transport: httpx.AsyncBaseTransport, bearer: Callable[[], str], timeout: httpx.Timeout
+    ) -> None:
         super().__init__(base_url=url, transport=transport, timeout=timeout)
         self._line = transport
-        self._always = {"authorization": f"Bearer {bearer}", "user-agent": "secemb", "accept-encoding": "identity"}
+        self._bearer = bearer  # the one that is in use now
 
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
         """Return a request to a path of the server."""
-        named = {"x-request-id": current_request() or new_request_id()}  # server 1 logs under the same id
-        headers = self._always | named | (rest.pop("headers", None) or {})
+        headers = {
+            "authorization": f"Bearer {self._bearer()}",
+            "user-agent": "secemb",
+            "accept-encoding": "identity",
+            "x-request-id": current_request() or new_request_id(),  # server 1 logs under the same id
+            **(rest.pop("headers", None) or {}),
+        }
         content, limits = rest.pop("content", None), rest.pop("timeout", httpx.USE_CLIENT_DEFAULT)
         if unknown := [name for name, value in rest.items() if value is not None]:
             raise TypeError(f"this client supports headers, content and timeout, not {', '.join(unknown)}")
@@ -55,9 +62,9 @@ class PeerClient(httpx.AsyncClient):
 class PeerTransport(httpx.AsyncBaseTransport):
     """httpx over a pool of these connections."""
 
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: Callable[[], ssl.SSLContext]) -> None:
         self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=context,
+            ssl_context=context(),  # not used: each connection has TLS from the start
             max_connections=100,
             max_keepalive_connections=20,
             keepalive_expiry=5.0,
@@ -101,7 +108,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
-    def __init__(self, context: ssl.SSLContext) -> None:
+    def __init__(self, context: Callable[[], ssl.SSLContext]) -> None:
         self._context = context
 
     async def connect_tcp(
@@ -116,7 +123,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         with _failing_as(httpcore.ConnectTimeout, httpcore.ConnectError):
             async with asyncio.timeout(timeout):
                 connected = await asyncio.open_connection(
-                    host, port, ssl=self._context, server_hostname=host, limit=_BUFFERED
+                    host, port, ssl=self._context(), server_hostname=host, limit=_BUFFERED
                 )
         return _Stream(*connected)
 

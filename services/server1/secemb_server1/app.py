@@ -1,7 +1,9 @@
 """Server 1 put together, as apps for devices and for the peer, and as a process."""
 
 import asyncio
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -11,12 +13,14 @@ from fastapi import FastAPI
 from secemb_party.assembly import close_party, find_operators, open_party
 from secemb_party.errors import SettingsError
 from secemb_party.event_loop import watch_event_loop
-from secemb_party.http.app import new_app
-from secemb_party.http.listeners import Listener, serve
+from secemb_party.file_watch import FileWatch
+from secemb_party.http.app import metrics_app, new_app, operator_app
+from secemb_party.http.listeners import Listener, public_listeners, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.operators import Operators
+from secemb_party.secret_file import SecretFile
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
@@ -26,21 +30,24 @@ from secemb_server1.responder import Responder
 from secemb_server1.routes import bearer_check, peer_routes, relay_routes
 from secemb_shared.messages import TaskSpec
 
+TITLE = "SecEmb server 1"
 DESCRIPTION = "The helper of a pair: devices send keys and updates here and to server 0."
 PEER_DESCRIPTION = "What server 0 asks server 1, over mutual TLS."
 
 
 @dataclass(frozen=True, slots=True)
 class Server1:
-    """The app that devices talk to, and the one that server 0 talks to."""
+    """The apps of the listeners; without an operator's token there is none for the operator."""
 
     devices: FastAPI
     peer: FastAPI
+    operator: FastAPI | None
+    metrics: FastAPI
 
 
 def create_server1(
     party: Party,
-    peer_token_hash: bytes,
+    peer_token_hashes: Callable[[], Collection[bytes]],
     *,
     body_seconds: float = 30.0,
     operators: Operators | None = None,
@@ -53,18 +60,25 @@ def create_server1(
         session_routes(party, body_seconds=body_seconds, completed=lambda: None),
         task_routes(party, receiver.announce if receiver is not None else None),
     ]
+    operator = None
     if operators is not None:
-        routers += [
+        for_operator = [
             operator_routes(party, operators),
             ui_routes(party, operators, Side(), surroundings or Surroundings()),
         ]
-    bearer = bearer_check(party, peer_token_hash)
+        operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=party.readiness)
+    bearer = bearer_check(party, peer_token_hashes)
     peer_routers = [peer_routes(party, Responder(party), bearer)]
     if receiver is not None:
         peer_routers.insert(0, relay_routes(receiver, party.metrics.refused, bearer))
-    devices = new_app("SecEmb server 1", DESCRIPTION, metrics=party.metrics, routers=routers, ready=party.readiness)
-    peer = new_app("SecEmb server 1, peer channel", PEER_DESCRIPTION, metrics=party.metrics, routers=peer_routers)
-    return Server1(devices, peer)
+    return Server1(
+        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers),
+        peer=new_app(
+            f"{TITLE}, peer channel", PEER_DESCRIPTION, metrics=party.metrics, routers=peer_routers, for_peer=True
+        ),
+        operator=operator,
+        metrics=metrics_app(TITLE, metrics=party.metrics, ready=party.readiness),
+    )
 
 
 def relay_keys(settings: Settings, task: TaskSpec) -> RelayKeys | None:
@@ -84,6 +98,11 @@ def relay_keys(settings: Settings, task: TaskSpec) -> RelayKeys | None:
     return RelayKeys(settings.data_dir / KEYS_FILE, identity, task.task_id)
 
 
+def token_hashes(path: Path) -> FileWatch[list[bytes]]:
+    """Return the hashes of server 0's token: one on each line, two while it changes its token."""
+    return FileWatch([path], lambda: [bytes.fromhex(line) for line in SecretFile(path).text().split()])
+
+
 async def run(settings: Settings) -> None:
     """Serve until a signal."""
     peer, devices = settings.peer, settings.devices
@@ -97,27 +116,18 @@ async def run(settings: Settings) -> None:
             party.metrics.watch_expiry("relay-key", lambda: keys.expiry(party.clock()))
         server = create_server1(
             party,
-            bytes.fromhex(peer.token_hash_file.text()),
+            token_hashes(peer.token_hash_file.path).get,
             body_seconds=devices.body_seconds,
             operators=find_operators(settings),
             surroundings=Surroundings.of(settings),
             relay_keys=keys,
         )
-        key = devices.tls_key.path if devices.tls_key is not None else None
-        lag = asyncio.create_task(watch_event_loop(party.metrics))
-        await serve(
-            [
-                Listener(app=server.devices, host=devices.host, port=devices.port, cert=devices.tls_cert, key=key),
-                Listener(
-                    app=server.peer,
-                    host=peer.host,
-                    port=peer.port,
-                    cert=peer.cert,
-                    key=peer.key.path,
-                    client_ca=peer.peer_ca,
-                ),
-            ]
+        listeners = public_listeners(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
+        for_peer = Listener(
+            app=server.peer, host=peer.host, port=peer.port, cert=peer.cert, key=peer.key.path, client_ca=peer.peer_ca
         )
+        lag = asyncio.create_task(watch_event_loop(party.metrics))
+        await serve([*listeners, for_peer])
         lag.cancel()
     finally:
         await close_party(party)

@@ -1,7 +1,7 @@
 """The peer channel's routes on server 1: their own listener, mutual TLS, and a bearer token known by its hash."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Request, Response, Security
@@ -75,11 +75,12 @@ _NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty wher
 Check = Callable[[Request], None]
 
 
-def bearer_check(party: Party, token_hash: bytes) -> Check:
-    """Return what lets in server 0 alone."""
+def bearer_check(party: Party, token_hashes: Callable[[], Collection[bytes]]) -> Check:
+    """Return what lets in server 0 alone; while it changes its token, both are accepted."""
 
     def check_bearer(request: Request) -> None:
-        if not has_hash(bearer(request) or "", token_hash):
+        shown = bearer(request) or ""
+        if not any(has_hash(shown, one) for one in token_hashes()):
             party.metrics.stranger()
             raise UnauthorizedError("this is not the peer's token; pair the servers again")
         party.metrics.heard_peer(party.clock())

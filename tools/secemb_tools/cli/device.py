@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, refusals
+from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, AuthorityFile, refusals
 
 app = typer.Typer(help="A device on this machine: join a task, take part, recommend.", no_args_is_help=True)
 Home = Annotated[Path, typer.Argument(help="The device's directory; `secemb device join` creates it.")]
@@ -23,6 +23,7 @@ def join(
     server1: Annotated[str, typer.Option(help="Address of server 1.")],
     task: Annotated[str, typer.Option(help="The task's id; `secemb task show` prints it.")],
     token_file: Annotated[Path | None, typer.Option(help="File with this device's enrolment token.")] = None,
+    ca: AuthorityFile = None,
     ratings: RatingsFile = None,
     json: AsJson = False,
 ) -> None:
@@ -32,7 +33,7 @@ def join(
     with refusals():
         token = token_file.read_text().strip() if token_file is not None else None
         own = read_own_ratings(ratings) if ratings is not None else None
-        membership = Membership(servers=(server0, server1), task=task, token=token)
+        membership = Membership(servers=(server0, server1), task=task, token=token, ca=ca and ca.absolute())
         output.show_facts(join_task(home, membership, own), as_json=json)
 
 

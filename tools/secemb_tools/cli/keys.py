@@ -45,6 +45,36 @@ def import_pair(
         output.note("Compare these by telephone: a pair file altered on the way would let someone else in.")
 
 
+@pair_app.command("rotate")
+def rotate_keys(
+    dir: Directory,
+    host: Annotated[
+        str | None, typer.Option(help="Name or address of this server; default: that of its certificate.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Make the next certificate of the peer channel and, on server 0, the next bearer; then exchange pair files."""
+    from secemb_tools.operate.rotation import rotate
+
+    with refusals():
+        output.show_facts(rotate(dir, host), as_json=json)
+        output.note("Nothing uses them yet. Export the pair file, let the other operator import it, then: pair switch.")
+
+
+@pair_app.command("switch")
+def switch_keys(
+    dir: Directory,
+    now: Annotated[bool, typer.Option("--now", help="Do not ask server 1 first whether it accepts them.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Use the next certificate and bearer from now on; a running server does so within seconds."""
+    from secemb_tools.operate.rotation import switch
+
+    with refusals():
+        output.show_facts(switch(dir, now=now), as_json=json)
+        output.note("Export the pair file and let the other operator import it, so that the old keys end.")
+
+
 @token_app.command("create")
 def create_tokens(
     names: Annotated[list[str], typer.Argument(help="A name for each token; each name can be used once.")],

@@ -52,7 +52,6 @@ for command in (
     simulate.simulate,
     task.plan,
     server.init,
-    server.renew,
     server.check,
     server.serve,
     status.status,

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import AsJson, ConfigFile, refusals
+from secemb_tools.cli.options import AsJson, AuthorityFile, ConfigFile, refusals
 
 app = typer.Typer(help="The versions of the model that a server holds.", no_args_is_help=True)
 
@@ -71,9 +71,10 @@ def show(
 @app.command()
 def rollback(
     version: Annotated[int, typer.Argument(min=0, help="The version to return to.")],
-    server: Annotated[str, typer.Option(help="The address of server 0.")] = "http://127.0.0.1:8440",
+    server: Annotated[str, typer.Option(help="Address of server 0's operator API.")] = "http://127.0.0.1:8442",
     token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
     reason: Annotated[str | None, typer.Option(help="Why; it is recorded with the name of the token.")] = None,
+    ca: AuthorityFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the open round to end.")] = 60.0,
     json: AsJson = False,
@@ -81,7 +82,7 @@ def rollback(
     """Publish the weights of an older version again, on both servers, before the next round."""
     from secemb_tools.operate.operator_api import OperatorClient, published_version, roll_back, tokens_for
 
-    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0]) as client:
+    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0], ca) as client:
         seen = published_version(client)
         if not yes:
             typer.confirm(

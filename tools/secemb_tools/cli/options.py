@@ -16,6 +16,9 @@ INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 ConfigFile = Annotated[Path, typer.Option("--config", help="The settings file, or the directory that contains it.")]
+AuthorityFile = Annotated[
+    Path | None, typer.Option("--ca", help="PEM file with the authorities to trust; default: those of the system.")
+]
 TransportOption = Annotated[
     Transport,
     typer.Option("--transport", help="relayed: devices call server 0 only, half the bytes; direct: both servers."),

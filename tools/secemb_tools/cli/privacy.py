@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import AsJson, refusals
+from secemb_tools.cli.options import AsJson, AuthorityFile, refusals
 from secemb_tools.errors import OperationError
 
 app = typer.Typer(help="The privacy budget: what rounds cost, and what is left.", no_args_is_help=True)
@@ -19,8 +19,9 @@ _COLUMNS = (
 
 @app.command()
 def show(
-    server: Annotated[str, typer.Option(help="A server's address.")] = "http://127.0.0.1:8440",
+    server: Annotated[str, typer.Option(help="Address of a server's operator API.")] = "http://127.0.0.1:8442",
     token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
+    ca: AuthorityFile = None,
     json: AsJson = False,
 ) -> None:
     """Show how much of its privacy budget a server's task has spent, and what is left.
@@ -30,7 +31,7 @@ def show(
     """
     from secemb_tools.operate.operator_api import OperatorClient, tokens_for
 
-    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0]) as client:
+    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0], ca) as client:
         found = client.get("privacy")
         if not found and not json:
             output.note(

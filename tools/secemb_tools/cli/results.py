@@ -23,18 +23,13 @@ from secemb_tools.operate import (
     pairing,
     privacy,
     relay_keys,
+    rotation,
     settings,
     status,
     tasks,
     tokens,
 )
 from secemb_tools.simulation import noise, recommender
-
-
-class Renewed(TypedDict):
-    """A new certificate, by its fingerprint."""
-
-    certificate: str
 
 
 class Upgraded(TypedDict):
@@ -207,12 +202,13 @@ RESULTS: dict[str, Any] = {
     "operator list": list[operator_tokens.OperatorRow],
     "operator revoke": operator_tokens.OperatorRow,
     "pair import": pairing.Fingerprints,
+    "pair rotate": rotation.Rotation,
+    "pair switch": rotation.Rotation,
     "plan": plan.Cost,
     "privacy project": privacy.Projection,
     "privacy show": list[privacy.Spending],
     "relay-key list": list[relay_keys.RelayKeyRow],
     "relay-key rotate": relay_keys.RelayKeyRow,
-    "renew": Renewed,
     "run compare": RunComparison,
     "run continue": Run,
     "run export": recommender.Exported,

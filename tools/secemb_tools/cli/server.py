@@ -1,4 +1,4 @@
-"""`secemb init`, `renew`, `check`, `serve`, `config` and `ledger`: one server, from its directory to its process."""
+"""`secemb init`, `check`, `serve`, `config` and `ledger`: one server, from its directory to its process."""
 
 import asyncio
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import REFUSED, AsJson, ConfigFile, refusals
+from secemb_tools.cli.options import REFUSED, AsJson, AuthorityFile, ConfigFile, refusals
 
 config_app = typer.Typer(help="The settings of a server.", no_args_is_help=True)
 ledger_app = typer.Typer(help="The database of a server.", no_args_is_help=True)
@@ -24,38 +24,39 @@ def init(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on which to listen for devices.")] = 8440,
     peer_bind: Annotated[str, typer.Option(help="Role 1: address on which to listen for server 0.")] = "0.0.0.0",  # noqa: S104
     peer_port: Annotated[int, typer.Option(min=1, max=65535, help="Role 1: port for server 0.")] = 8441,
+    operator_port: Annotated[int, typer.Option(min=1, max=65535, help="Port of the operator's page and API.")] = 8442,
+    metrics_port: Annotated[int, typer.Option(min=1, max=65535, help="Port for Prometheus.")] = 8443,
     json: AsJson = False,
 ) -> None:
     """Create a server's directory: settings, a key and certificate for the peer channel, an operator token."""
     from secemb_tools.operate.directory import Addresses, install
 
     with refusals():
-        at = Addresses(host=host, bind=bind, port=port, peer_bind=peer_bind, peer_port=peer_port)
+        at = Addresses(
+            host=host,
+            bind=bind,
+            port=port,
+            peer_bind=peer_bind,
+            peer_port=peer_port,
+            operator_port=operator_port,
+            metrics_port=metrics_port,
+        )
         output.show_facts(asdict(install(dir, role, at)), as_json=json)
         output.note("The operator token, named first, is not shown again; keep it in a password store.")
-
-
-def renew(
-    dir: Annotated[Path, typer.Argument(help="The server's directory.")], host: Host, json: AsJson = False
-) -> None:
-    """Replace the peer channel's key and certificate; then exchange pair files again and restart both servers."""
-    from secemb_tools.operate.directory import renew_certificate
-
-    with refusals():
-        output.show_facts({"certificate": renew_certificate(dir, host)}, as_json=json)
 
 
 def check(
     dir: Annotated[Path, typer.Argument(help="The server's directory, or its settings file.")] = Path("secemb.toml"),
     config: Annotated[Path | None, typer.Option(help="The settings file, instead of the directory.")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="Do not call the other server.")] = False,
+    ca: AuthorityFile = None,
     json: AsJson = False,
 ) -> None:
     """Find what would keep this server from running, and how to fix it; exit code 1 if there is anything."""
     from secemb_tools.operate.check import report
 
     with refusals():
-        sound = asyncio.run(report(config or dir, offline=offline, as_json=json))
+        sound = asyncio.run(report(config or dir, offline=offline, ca=ca, as_json=json))
     raise typer.Exit(0 if sound else REFUSED)
 
 

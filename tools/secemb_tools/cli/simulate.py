@@ -89,7 +89,7 @@ def dev(
     warm_up: Annotated[int, typer.Option(min=0, help="Rounds that helpers run alone at the start.")] = 20,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65533, help="Port of server 0; uses the two after it too; default: free ones."),
+        typer.Option(min=1, max=65529, help="Port of server 0; uses the six after it too; default: free ones."),
     ] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Serve devices over HTTPS, with a certificate to trust.")] = False,
     seed: Seed = 1,

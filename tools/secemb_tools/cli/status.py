@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, refusals
+from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, AuthorityFile, refusals
 
-Servers = Annotated[list[str], typer.Option("--server", help="A server's address; repeat it for both servers.")]
+Servers = Annotated[list[str], typer.Option("--server", help="Address of a server's operator API; repeat it for both.")]
 TokenFiles = Annotated[
     list[Path] | None,
     typer.Option("--token-file", help="File with the operator token, one for each --server; or OPERATOR_TOKEN."),
@@ -19,8 +19,9 @@ TokenFiles = Annotated[
 
 
 def status(
-    server: Servers = ["http://127.0.0.1:8440"],  # noqa: B006 (Typer copies it)
+    server: Servers = ["http://127.0.0.1:8442"],  # noqa: B006 (Typer copies it)
     token_file: TokenFiles = None,
+    ca: AuthorityFile = None,
     watch: Annotated[bool, typer.Option("--watch", help="Keep watching until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between updates.")] = 2.0,
     times: Annotated[int | None, typer.Option(min=1, help="With --watch: end after this many updates.")] = None,
@@ -32,7 +33,7 @@ def status(
 
     with refusals(), ExitStack() as opened:
         tokens = tokens_for(len(server), token_file or [])
-        clients = [opened.enter_context(OperatorClient(*one)) for one in zip(server, tokens, strict=True)]
+        clients = [opened.enter_context(OperatorClient(*one, ca=ca)) for one in zip(server, tokens, strict=True)]
         if watch:
             last = watch_status(lambda: read_status(clients), _ticks(every, times), as_json=json)
             if last is None:

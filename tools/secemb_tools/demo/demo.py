@@ -116,7 +116,7 @@ def _introduce(console: Console, options: DemoOptions) -> None:
 
 def _show_addresses(console: Console, pair: Pair) -> None:
     for server in pair.servers:
-        place = f"[link={server.url}{PAGE}]{server.url}{PAGE}[/link]"
+        place = f"[link={server.operator_url}{PAGE}]{server.operator_url}{PAGE}[/link]"
         console.print(f"server {server.role}  {place}  operator token {server.operator_token}", soft_wrap=True)
 
 

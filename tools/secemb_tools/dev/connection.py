@@ -24,12 +24,13 @@ class Facts(TypedDict):
     servers: list[str]
     task_id: str
     token: str | None  # None: enrolment is open
-    trust: str | None  # a certificate (PEM); None: the addresses are plain HTTP on this machine
+    trust: str | None  # a certificate (PEM), for `ca`; None: the addresses are plain HTTP on this machine
     model: str
     items: int
     cohort: int
     catalogue: str | None  # a CSV file with the items' titles
     program: str  # a device in a few lines, ready to run
+    operators: list[str]  # the addresses of the operator's page and API
     operator_tokens: list[str]
 
 
@@ -55,17 +56,18 @@ class Connection:
 
     def facts(self) -> Facts:
         """Return everything as plain data."""
-        trust = self.pair.trust
+        ca = self.pair.ca
         return {
             "servers": list(self.pair.urls),
             "task_id": self.pair.task.task_id.hex(),
             "token": self.token,
-            "trust": None if trust is None else str(trust),
+            "trust": None if ca is None else str(ca),
             "model": self.world.scenario.model,
             "items": self.pair.task.items,
             "cohort": self.pair.task.cohort,
             "catalogue": str(self._catalogue) if self._catalogue.exists() else None,
             "program": str(self.folder / PROGRAM),
+            "operators": [server.operator_url for server in self.pair.servers],
             "operator_tokens": [server.operator_token for server in self.pair.servers],
         }
 
@@ -77,7 +79,7 @@ class Connection:
             f'servers=("{first}", "{second}"),',
             f'task="{self.pair.task.task_id.hex()}",',
             *([] if self.token is None else [f'token="{self.token}",']),
-            *([] if self.pair.trust is None else [f'trust="{self.pair.trust}",']),
+            *([] if self.pair.ca is None else [f'ca="{self.pair.ca}",']),
             *self._model_argument(),
         ]
         inner = "\n".join(f"        {line}" for line in arguments)
@@ -90,12 +92,12 @@ class Connection:
         console.print(f"task        {self.pair.task.task_id.hex()}", soft_wrap=True)
         if self.token is not None:
             console.print(f"token       {self.token}", soft_wrap=True)
-        if self.pair.trust is not None:
-            console.print(f"trust       {self.pair.trust}", soft_wrap=True)
+        if self.pair.ca is not None:
+            console.print(f"ca          {self.pair.ca}", soft_wrap=True)
         items = f"items       0 to {self.pair.task.items - 1:,}"
         console.print(items + (f", titles in {self._catalogue}" if self._catalogue.exists() else ""), soft_wrap=True)
         for server in self.pair.servers:
-            console.print(f"operator    {server.url}{PAGE}  token {server.operator_token}", soft_wrap=True)
+            console.print(f"operator    {server.operator_url}{PAGE}  token {server.operator_token}", soft_wrap=True)
         console.print(f"\nA device in Python; `python {self.folder / PROGRAM}` runs it:\n", soft_wrap=True)
         console.print(self.program(), soft_wrap=True, markup=False)
         console.print("Without Python:\n", soft_wrap=True)
@@ -104,19 +106,18 @@ class Connection:
 
     def _commands(self) -> list[str]:
         first, second = self.pair.urls
-        task, trust = self.pair.task.task_id.hex(), self.pair.trust
-        authority = "" if trust is None else f"--cacert {trust} "
-        operator = self.pair.servers[0].operator_token
+        task, ca = self.pair.task.task_id.hex(), self.pair.ca
+        authority = "" if ca is None else f"--cacert {ca} "
+        operator = self.pair.servers[0]
         commands = [
             f"curl {authority}{first}/v1/tasks/{task}",
-            f"curl {authority}-H 'authorization: Bearer {operator}' '{first}/v1/operator/rounds?limit=1'",
+            f"curl {authority}-H 'authorization: Bearer {operator.operator_token}' "
+            f"'{operator.operator_url}/v1/operator/rounds?limit=1'",
         ]
-        if trust is None:  # the command has no option for certificates
-            token = "" if self.token is None else f" --token-file {self._token}"
-            commands.append(
-                f"secemb device join {self.folder / 'mine'} --server0 {first} --server1 {second} --task {task}{token}"
-            )
-        return commands
+        token = "" if self.token is None else f" --token-file {self._token}"
+        trusted = "" if ca is None else f" --ca {ca}"
+        join = f"secemb device join {self.folder / 'mine'} --server0 {first} --server1 {second} --task {task}"
+        return [*commands, f"{join}{token}{trusted}"]
 
     @property
     def _needs_features(self) -> bool:

@@ -14,13 +14,13 @@ from secemb_tools.dev.participants import Helpers, with_rounds_to_go
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
 from secemb_tools.local.foreground import stopped_by_signals, workspace
+from secemb_tools.local.pair import PORTS
 from secemb_tools.local.process import is_free
 from secemb_tools.operate.tokens import create
 from secemb_tools.simulation.scenario import MADE_UP, ScenarioWorld
 
 _PREFIX = "secemb-dev-"
 _OWN = "yours"  # the name of the developer's token
-_PORTS = 3  # of the two servers, and of the channel between them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class DevOptions:
 
     world: ScenarioWorld
     warm_up: int = 0  # rounds by helpers alone, before anyone joins
-    port: int | None = None  # of server 0; the two next ones are used too. None: free ones
+    port: int | None = None  # of server 0; the next ones are used too. None: free ones
     tls: bool = False
     as_json: bool = False
 
@@ -95,8 +95,8 @@ async def _tokens(folder: Path, *, helpers: int) -> list[str]:
 def _ports(first: int | None) -> Sequence[int]:
     if first is None:
         return ()
-    ports = range(first, first + _PORTS)
+    ports = range(first, first + PORTS)
     for port in ports:
         if not is_free(port):
-            raise OperationError(f"port {port} is in use; choose another --port, with the two after it free")
+            raise OperationError(f"port {port} is in use; choose another --port, with the {PORTS - 1} after it free")
     return ports

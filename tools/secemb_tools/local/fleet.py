@@ -114,7 +114,7 @@ async def fleet_of(
     async with AsyncExitStack() as stack:
         seats = []
         for token in tokens or [None] * world.task.cohort:
-            seats.append(Seat(HttpTransport(pair.urls, trust=pair.trust), token))
+            seats.append(Seat(HttpTransport(pair.urls, ca=pair.ca), token))
             stack.push_async_callback(seats[-1].connection.aclose)
         yield Fleet(world, pair, folder, way=way, seats=seats)
 

@@ -15,12 +15,13 @@ from secemb_party.storage.files import write_file
 from secemb_shared.catalogue import FILE, Catalogue, digest_of
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import StartError
-from secemb_tools.local.process import HERE, Service, free_ports
+from secemb_tools.local.process import HERE, Ports, Service, free_ports
 from secemb_tools.operate.certificate import make_identity
 from secemb_tools.operate.directory import SECRET, Addresses, ServerDirectory, install, private_pem
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
 from secemb_tools.operate.tasks import write_task
 
+PORTS = 7  # devices' of server 0 and 1, the peer channel's, then operator's and metrics' of server 0 and of server 1
 START_SECONDS = 60.0
 _PAUSE = 0.05
 _CHECK_SECONDS = 0.5  # between two checks that both servers are still running
@@ -42,18 +43,18 @@ class Pair:
         evaluate_every: int = 0,
         relayed: bool = False,
         identity: Ed25519PrivateKey | None = None,
-        ports: Sequence[int] = (),  # of server 0, server 1 and the peer channel; none: free ones
+        ports: Sequence[int] = (),  # as many as `PORTS`, those of devices first; none: free ones
         open_enrolment: bool = True,
         tls: bool = False,
         catalogue: Catalogue | None = None,
     ) -> None:
-        ports = ports or free_ports(3)
+        ports = ports or free_ports(PORTS)
         self._catalogue = catalogue.encode() if catalogue is not None and len(catalogue) else None
         self.task = task if self._catalogue is None else replace(task, catalogue=digest_of(self._catalogue))
-        self.trust = folder / "devices.pem" if tls else None  # the certificate that devices trust
+        self.ca = folder / "devices.pem" if tls else None  # the authorities' file that devices are given
         self.servers = (
-            Service(0, folder / "server0", ports[0], trust=self.trust),
-            Service(1, folder / "server1", ports[1], trust=self.trust),
+            Service(0, folder / "server0", Ports(ports[0], *ports[3:5]), ca=self.ca),
+            Service(1, folder / "server1", Ports(ports[1], *ports[5:7]), ca=self.ca),
         )
         self._folder, self._evaluate_every, self._open_enrolment = folder, evaluate_every, open_enrolment
         self.peer_port = ports[2]
@@ -81,7 +82,7 @@ class Pair:
             server.launch(self._variables(server.role))
         end = time.monotonic() + START_SECONDS
         for server in self.servers:
-            while not server.answers("/readyz"):
+            while not server.is_ready():
                 if server.has_ended() or time.monotonic() > end:
                     raise StartError(f"server {server.role} did not start: {server.failure()}")
                 yield _PAUSE
@@ -113,11 +114,10 @@ class Pair:
 
     def _variables(self, role: int) -> dict[str, str]:
         variables: dict[str, str] = {}
-        if self.trust is not None:
-            variables |= {
-                "SECEMB_DEVICES__TLS_CERT": "tls/devices.crt",
-                "SECEMB_DEVICES__TLS_KEY": "secrets/devices.key",
-            }
+        if self.ca is not None:
+            for name in ("DEVICES", "OPERATOR"):
+                variables[f"SECEMB_{name}__TLS_CERT"] = "tls/devices.crt"
+                variables[f"SECEMB_{name}__TLS_KEY"] = "secrets/devices.key"
         if role == 1:
             return variables
         variables |= {
@@ -131,10 +131,18 @@ class Pair:
     def _set_up(self, *, peer_port: int, relayed: bool, identity: Ed25519PrivateKey | None) -> None:
         first, second = self.servers
         for server in self.servers:
-            at = Addresses(host=HERE, bind=HERE, port=server.port, peer_bind=HERE, peer_port=peer_port)
+            at = Addresses(
+                host=HERE,
+                bind=HERE,
+                port=server.ports.devices,
+                peer_bind=HERE,
+                peer_port=peer_port,
+                operator_port=server.ports.operator,
+                metrics_port=server.ports.metrics,
+            )
             server.operator_token = install(server.folder, server.role, at).operator_token
-        if self.trust is not None:
-            self._add_certificate(self.trust)
+        if self.ca is not None:
+            self._add_certificate(self.ca)
         if identity is not None:
             write_file(ServerDirectory(second.folder).relay_identity, private_pem(identity), mode=SECRET)
         if relayed:
@@ -149,10 +157,10 @@ class Pair:
             path.write_text(dump(export_pair(mine.folder)))
             import_pair(other.folder, path, replace=False)
 
-    def _add_certificate(self, trust: Path) -> None:
-        """Give both servers one certificate for this machine, and write it to the file that devices trust."""
+    def _add_certificate(self, ca: Path) -> None:
+        """Give both servers one certificate for this machine, and write it to the file that devices are given."""
         identity = make_identity(HERE)
-        write_file(trust, identity.certificate)
+        write_file(ca, identity.certificate)
         for server in self.servers:
             write_file(server.folder / "tls" / "devices.crt", identity.certificate)
             write_file(server.folder / "secrets" / "devices.key", identity.key, mode=SECRET)

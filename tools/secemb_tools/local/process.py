@@ -59,12 +59,24 @@ def processor_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where one server listens."""
+
+    devices: int
+    operator: int
+    metrics: int
+
+
 class Service:
     """One server and its process."""
 
-    def __init__(self, role: int, folder: Path, port: int, *, trust: Path | None = None) -> None:
-        self.role, self.folder, self.port, self._trust = role, folder, port, trust
-        self.url = f"{'http' if trust is None else 'https'}://{HERE}:{port}"
+    def __init__(self, role: int, folder: Path, ports: Ports, *, ca: Path | None = None) -> None:
+        self.role, self.folder, self.ports, self._ca = role, folder, ports, ca
+        scheme = "http" if ca is None else "https"
+        self.url = f"{scheme}://{HERE}:{ports.devices}"  # for devices
+        self.operator_url = f"{scheme}://{HERE}:{ports.operator}"
+        self._metrics_url = f"http://{HERE}:{ports.metrics}"
         self.operator_token = ""
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -83,7 +95,7 @@ class Service:
     @cached_property
     def verify(self) -> ssl.SSLContext | bool:
         """Return what an HTTP client checks this server's certificate with."""
-        return True if self._trust is None else ssl.create_default_context(cafile=self._trust)
+        return True if self._ca is None else ssl.create_default_context(cafile=self._ca)
 
     def launch(self, variables: dict[str, str]) -> None:
         """Start the process in its own session: Ctrl-C at the terminal does not reach it, the parent stops it."""
@@ -105,10 +117,10 @@ class Service:
         telling = [line for line in lines if not line.startswith("{") or '"level": "info"' not in line]
         return "\n".join([ended, *telling[-5:]])[:2000]
 
-    def answers(self, path: str) -> bool:
-        """Tell whether the server answers 200 at this path."""
+    def is_ready(self) -> bool:
+        """Tell whether the server can serve."""
         try:
-            return httpx.get(self.url + path, timeout=5, trust_env=False, verify=self.verify).status_code == 200
+            return httpx.get(f"{self._metrics_url}/readyz", timeout=5, trust_env=False).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -131,13 +143,13 @@ class Service:
     def ask(self, path: str) -> Any:
         """Return an answer of the operator API."""
         headers = {"authorization": f"Bearer {self.operator_token}"}
-        url = f"{self.url}/v1/operator/{path}"
+        url = f"{self.operator_url}/v1/operator/{path}"
         answer = httpx.get(url, headers=headers, timeout=_ASK_SECONDS, trust_env=False, verify=self.verify)
         return answer.raise_for_status().json()
 
     def usage(self) -> Usage:
         """Read the process's statistics and its metrics; needs /proc."""
-        text = httpx.get(f"{self.url}/metrics", timeout=_ASK_SECONDS, trust_env=False, verify=self.verify).text
+        text = httpx.get(f"{self._metrics_url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
         operations = {name: float(seconds) for name, seconds in kernel}

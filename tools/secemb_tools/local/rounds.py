@@ -44,7 +44,7 @@ class RoundWatcher:
         self._pair, self._event = pair, 0
         self._clients = [
             httpx.AsyncClient(
-                base_url=f"{server.url}/v1",
+                base_url=f"{server.operator_url}/v1",
                 headers={"authorization": f"Bearer {server.operator_token}"},
                 trust_env=False,
                 verify=server.verify,

@@ -2,11 +2,9 @@
 
 import os
 import re
-import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
@@ -35,6 +33,7 @@ from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
 from secemb_tools.operate.finding import CheckReport, Finding, fail, ok, warn
+from secemb_tools.operate.listener_check import SOON, check_dates, check_listeners
 from secemb_tools.operate.peer_check import check_peer
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at
@@ -42,11 +41,11 @@ from secemb_tools.operate.tasks import check_budgets, read_task
 from secemb_tools.output import show_json
 
 
-async def report(path: Path, *, offline: bool, as_json: bool) -> bool:
+async def report(path: Path, *, offline: bool, ca: Path | None, as_json: bool) -> bool:
     """Print each finding and return whether the server can run."""
     found = []
     console = Console(highlight=False, soft_wrap=True)
-    async for finding in check_all(path, offline=offline):
+    async for finding in check_all(path, offline=offline, ca=ca):
         found.append(finding)
         if not as_json:
             console.print(finding.line())
@@ -56,12 +55,14 @@ async def report(path: Path, *, offline: bool, as_json: bool) -> bool:
     return sound
 
 
-_SOON = timedelta(days=30)
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-async def check_all(path: Path, *, offline: bool) -> AsyncIterator[Finding]:
-    """Yield a finding for each check; without readable settings there is nothing more to check."""
+async def check_all(path: Path, *, offline: bool, ca: Path | None) -> AsyncIterator[Finding]:
+    """Yield a finding for each check; without readable settings there is nothing more to check.
+
+    With `ca`, certificates of the listeners must come from an authority in that file.
+    """
     try:
         settings = settings_at(path)
     except SettingsError as error:
@@ -69,10 +70,11 @@ async def check_all(path: Path, *, offline: bool) -> AsyncIterator[Finding]:
             yield fail("settings", line, "correct the settings file")
         return
     yield ok("settings", f"role {settings.role}; every file they name exists, and secrets are not readable by others")
-    parts = (_check_task, _check_hashes, _check_operators, _check_certificates, _check_data, _check_devices_tls)
-    for part in (*parts, _check_ports):
+    for part in (_check_task, _check_hashes, _check_operators, _check_certificates, _check_data):
         for finding in part(settings):
             yield finding
+    for finding in check_listeners(settings, ca):
+        yield finding
     yield await _check_ledger(settings)
     yield _check_kernel()
     if not offline:
@@ -131,7 +133,7 @@ def _check_catalogue(settings: Settings, task: TaskSpec) -> Iterator[Finding]:
 
 def _check_hashes(settings: Settings) -> Iterator[Finding]:
     file = settings.peer.token_hash_file
-    if file is not None and not _HASH.fullmatch(file.text()):
+    if file is not None and not all(_HASH.fullmatch(line) for line in file.text().split()):
         fix = "it must have 64 hexadecimal digits, as secemb writes them"
         yield fail("peer.token_hash_file", "not the hash of a token", fix)
 
@@ -146,17 +148,20 @@ def _check_operators(settings: Settings) -> Iterator[Finding]:
         return
     active = [one for one in operators.all() if one.active(now)]
     admins = [one for one in active if one.role is OperatorRole.ADMIN]
-    if any(one.expires_at is None or one.expires_at - now > _SOON.total_seconds() for one in admins):
+    if any(one.expires_at is None or one.expires_at - now > SOON.total_seconds() for one in admins):
         yield ok("operators", f"active tokens: {len(active)}, with the role admin: {len(admins)}")
     else:
         fix = "secemb operator add NAME --role admin"
-        yield warn("operators", f"no token with the role admin is valid for {_SOON.days} days more", fix)
+        yield warn("operators", f"no token with the role admin is valid for {SOON.days} days more", fix)
 
 
 def _check_certificates(settings: Settings) -> Iterator[Finding]:
     mine, theirs = "own certificate", "peer certificate"
-    yield _check_dates(mine, settings.peer.cert, "run secemb renew, then exchange pair files again")
-    yield _check_dates(theirs, settings.peer.peer_ca, "ask the other operator for a new pair file")
+    yield check_dates(mine, settings.peer.cert, "run secemb pair rotate, then exchange pair files again")
+    yield check_dates(theirs, settings.peer.peer_ca, "ask the other operator for a new pair file")
+    if settings.peer.cert.with_suffix(".next.crt").exists():
+        fix = "once the other server has imported this one's pair file: secemb pair switch"
+        yield warn("next certificate", "made by secemb pair rotate, and not in use yet", fix)
     try:
         held = public_bytes(read_certificate(settings.peer.cert.read_bytes()))
         key = load_pem_private_key(settings.peer.key.content, password=None)
@@ -164,22 +169,11 @@ def _check_certificates(settings: Settings) -> Iterator[Finding]:
     except (ValueError, OperationError):
         fits = False
     if not fits:
-        yield fail("peer key", "the key does not belong to the certificate", "restore both, or run secemb renew")
-
-
-def _check_dates(name: str, path: Path, fix: str) -> Finding:
-    try:
-        certificate = read_certificate(path.read_bytes())
-    except OperationError:
-        return fail(name, f"{path} is not a PEM certificate", fix)
-    start, end, now = certificate.not_valid_before_utc, certificate.not_valid_after_utc, datetime.now(UTC)
-    if now < start:
-        return fail(name, f"not valid before {start:%Y-%m-%d}", "set this machine's clock")
-    if now > end:
-        return fail(name, f"expired on {end:%Y-%m-%d}", fix)
-    if end - now < _SOON:
-        return warn(name, f"expires on {end:%Y-%m-%d}", fix)
-    return ok(name, f"valid until {end:%Y-%m-%d}")
+        yield fail(
+            "peer key",
+            "the key does not belong to the certificate",
+            "restore both, or run secemb pair rotate and secemb pair switch --now",
+        )
 
 
 def _check_data(settings: Settings) -> Iterator[Finding]:
@@ -196,54 +190,6 @@ def _check_data(settings: Settings) -> Iterator[Finding]:
         yield warn("data", f"{folder} is readable by other users", f"chmod 700 {folder}")
     else:
         yield ok("data", f"{folder} is writable")
-
-
-def _check_devices_tls(settings: Settings) -> Iterator[Finding]:
-    devices = settings.devices
-    if devices.tls_cert is not None:
-        yield _check_dates("devices certificate", devices.tls_cert, "renew it with its issuer, and restart")
-    elif not _is_loopback(devices.host):
-        yield warn(
-            "devices TLS",
-            f"devices connect to {devices.host} without TLS",
-            "set tls_cert and tls_key in [devices], or let only a proxy that terminates TLS reach this port",
-        )
-    if devices.open_enrolment:
-        yield warn("enrolment", "open: anyone can fill a cohort", "set open_enrolment = false, use secemb token create")
-
-
-def _check_ports(settings: Settings) -> Iterator[Finding]:
-    yield _check_port("devices port", settings.devices.host, settings.devices.port)
-    if settings.role == 1 and settings.peer.host is not None and settings.peer.port is not None:
-        yield _check_port("peer port", settings.peer.host, settings.peer.port)
-
-
-def _check_port(name: str, host: str, port: int) -> Finding:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as error:
-        fix = "nothing, if this server is running already; otherwise stop the other program or choose another port"
-        return (
-            warn(name, f"{host}:{port}: {error.strerror}", fix)
-            if _answers(host, port)
-            else fail(
-                name, f"{host}:{port}: {error.strerror}", "choose an address of this machine and a free port above 1023"
-            )
-        )
-    return ok(name, f"{host}:{port} is free")
-
-
-def _answers(host: str, port: int) -> bool:
-    """Tell whether something listens there."""
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    try:
-        with socket.create_connection((here, port), timeout=2):
-            return True
-    except OSError:
-        return False
 
 
 async def _check_ledger(settings: Settings) -> Finding:
@@ -265,10 +211,3 @@ def _check_kernel() -> Finding:
     if native_available():
         return ok("kernel", words)
     return warn("kernel", words, "install a C compiler and reinstall secemb")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

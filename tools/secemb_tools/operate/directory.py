@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from secemb_party.operators import Operator, OperatorRole, encode, hash_of
-from secemb_party.storage.files import sync_folder, write_file
+from secemb_party.storage.files import sync_folder
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, make_identity
 
@@ -27,11 +27,13 @@ class Addresses:
     port: int = 8440
     peer_bind: str = "0.0.0.0"  # noqa: S104  (the peer channel requires a certificate)
     peer_port: int = 8441
+    operator_port: int = 8442
+    metrics_port: int = 8443
 
 
 def settings_text(role: int, at: Addresses) -> str:
     """Return a complete settings file."""
-    return "\n".join([_TOP.format(role=role, host=at.host), _devices(role, at), _peer(role, at), _rest(role)])
+    return "\n".join([_TOP.format(role=role, host=at.host), _devices(role, at), _peer(role, at), _rest(role, at)])
 
 
 def _devices(role: int, at: Addresses) -> str:
@@ -75,7 +77,7 @@ def _peer(role: int, at: Addresses) -> str:
     )
 
 
-def _rest(role: int) -> str:
+def _rest(role: int, at: Addresses) -> str:
     ticket = (
         'ticket_key_file = "task/ticket.key"       # secret; signs tickets'
         if role == 0
@@ -85,7 +87,13 @@ def _rest(role: int) -> str:
         "evaluate_every = 0                        # measure the model on devices every n rounds; 0: never\n"
         "survey_first = false                      # true: first ask how many items devices have\n"
     )
-    return _REST.format(ticket=ticket, relay="" if role == 0 else _RELAY, kinds=kinds if role == 0 else "")
+    return _REST.format(
+        ticket=ticket,
+        relay="" if role == 0 else _RELAY,
+        kinds=kinds if role == 0 else "",
+        operator_port=at.operator_port,
+        metrics_port=at.metrics_port,
+    )
 
 
 _TOP = """\
@@ -120,8 +128,16 @@ threads = 2                               # sessions evaluated at the same time
 queue = 64                                # sessions that may wait; further ones must retry later
 kernel_threads = 1                        # inside one evaluation; threads x kernel_threads <= cores
 
-[operator]
+[operator]                                # the page and the operator API
+host = "127.0.0.1"
+port = {operator_port}
+# tls_cert = "tls/operator.crt"           # set both if operators connect from other machines
+# tls_key = "secrets/operator.key"        # secret
 tokens_file = "secrets/operators.json"    # `secemb operator` changes it; omit it to disable the operator interface
+
+[metrics]                                 # where Prometheus connects; without a password
+host = "127.0.0.1"
+port = {metrics_port}
 
 [rounds]
 {kinds}keep_bodies_rounds = 3                    # rounds whose uploads are kept after they end
@@ -162,8 +178,23 @@ class ServerDirectory:
         return self.folder / "secrets" / "peer.token"
 
     @property
+    def next_certificate(self) -> Path:
+        """Return the certificate that follows, while the other server learns of it."""
+        return self.folder / "tls" / "peer.next.crt"
+
+    @property
+    def next_key(self) -> Path:
+        """Return its private key: secret."""
+        return self.folder / "secrets" / "peer.next.key"
+
+    @property
+    def next_token(self) -> Path:
+        """Return the bearer token that follows: secret, on server 0 only."""
+        return self.folder / "secrets" / "peer.next.token"
+
+    @property
     def token_hash(self) -> Path:
-        """Return the hash of that token, on server 1."""
+        """Return the hash of that token, on server 1; of two, while server 0 changes its token."""
         return self.folder / "secrets" / "peer.hash"
 
     @property
@@ -242,16 +273,6 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
     write_new(home.operators, encode([operator]), mode=SECRET)
     write_new(home.settings, settings_text(role, addresses).encode(), mode=SECRET)
     return Installed(str(home.settings), fingerprint(identity.certificate), token)
-
-
-def renew_certificate(folder: Path, host: str) -> str:
-    """Replace the peer channel's key and certificate, and return the new fingerprint."""
-    home, identity = ServerDirectory(folder), make_identity(host)
-    if not home.key.exists():
-        raise OperationError(f"no server found in {folder}; run secemb init")
-    write_file(home.key, identity.key, mode=SECRET)
-    write_file(home.certificate, identity.certificate, mode=PUBLIC)
-    return fingerprint(identity.certificate)
 
 
 def private_pem(key: Ed25519PrivateKey) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import httpx
 from typing_extensions import TypedDict
 
+from secemb_sdk.trust import make_context, tls_problem
 from secemb_tools.errors import OperationError, UnreachableError
 
 VARIABLE = "OPERATOR_TOKEN"  # tokens in the order of the servers, separated by spaces
@@ -21,13 +22,17 @@ class OperatorClient:
 
     url: str
     token: str = field(repr=False)
+    ca: Path | None = None  # the authorities to trust; None: those of the system
     _client: httpx.Client = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
             raise OperationError(f"{self.url} is not an address; write http://host:port or https://host")
         headers = {"authorization": f"Bearer {self.token}"}
-        self._client = httpx.Client(base_url=self.url, headers=headers, timeout=_SECONDS, trust_env=False)
+        verify = make_context(self.url, ca=self.ca)
+        self._client = httpx.Client(
+            base_url=self.url, headers=headers, timeout=_SECONDS, trust_env=False, verify=verify
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +49,7 @@ class OperatorClient:
         return self._ask("POST", path, query)
 
     def readiness(self) -> dict[str, Any]:
-        """Return the server's public readiness report."""
+        """Return the server's readiness report, for which it asks no token."""
         try:
             found: dict[str, Any] = self._client.get("/readyz").json()
         except (httpx.HTTPError, ValueError) as error:
@@ -65,7 +70,9 @@ class OperatorClient:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
         return answer.json()
 
-    def _away(self, error: Exception) -> UnreachableError:
+    def _away(self, error: Exception) -> OperationError:
+        if (problem := tls_problem(error, self.url)) is not None:
+            return OperationError(f"{self.url} {problem}")  # it will not answer a little later either
         return UnreachableError(
             f"{self.url} does not answer ({type(error).__name__}); is the server up, and is --server right?"
         )

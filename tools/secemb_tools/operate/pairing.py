@@ -1,8 +1,9 @@
 """Pair files: what the operators exchange before their servers can talk, one file each way, public keys only.
 
-Both send the certificate of the peer channel. Server 1 adds its address and its relay identity; server 0 adds the hash
-of its bearer token, the public key of its tickets, and the task. Nothing in a pair file is secret, but it must arrive
-unaltered: the operators compare fingerprints over another channel, such as the telephone.
+Both send the certificate of the peer channel, and the next one while they change it. Server 1 adds its address and its
+relay identity; server 0 adds the hash of its bearer token, the public key of its tickets, and the task. Nothing in a
+pair file is secret, but it must arrive unaltered: the operators compare fingerprints over another channel, such as the
+telephone.
 """
 
 import hashlib
@@ -37,9 +38,11 @@ class Fingerprints(TypedDict):
 
     role: int
     certificate: str
+    next_certificate: NotRequired[str]
     peer_url: NotRequired[str]
     relay_key: NotRequired[str]
     bearer_hash: NotRequired[str]
+    next_bearer_hash: NotRequired[str]
     ticket_key: NotRequired[str]
     task_id: NotRequired[str]
 
@@ -52,9 +55,11 @@ class PairFile(BaseModel):
     format: Literal["secemb/1 pair"] = "secemb/1 pair"
     role: Literal[0, 1]
     certificate: Annotated[str, Field(max_length=10_000)]
+    next_certificate: Annotated[str, Field(max_length=10_000)] | None = None
     peer_url: Annotated[str, Field(pattern=r"^https://[^/?#@\s\"\\]+:[0-9]{1,5}$", max_length=300)] | None = None
     relay_key: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    next_token_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
     ticket_public: Annotated[str, Field(max_length=1000)] | None = None
     task: Annotated[str, Field(max_length=4000)] | None = None
 
@@ -75,6 +80,7 @@ def export_pair(folder: Path) -> PairFile:
         return PairFile(
             role=1,
             certificate=certificate.decode(),
+            next_certificate=_text_of(home.next_certificate),
             peer_url=_peer_url(settings, certificate),
             relay_key=_relay_key(home.relay_identity),
         )
@@ -85,7 +91,9 @@ def export_pair(folder: Path) -> PairFile:
     return PairFile(
         role=0,
         certificate=certificate.decode(),
-        token_sha256=hashlib.sha256(home.token.read_text().strip().encode()).hexdigest(),
+        next_certificate=_text_of(home.next_certificate),
+        token_sha256=_hash_of(home.token),
+        next_token_sha256=_hash_of(home.next_token) if home.next_token.exists() else None,
         ticket_public=_public_of(home.ticket_key),
         task=_task_text(home.task.read_bytes().strip()),
     )
@@ -98,11 +106,13 @@ def import_pair(folder: Path, path: Path, *, replace: bool) -> PairFile:
         raise OperationError(f"{path} comes from a server {pair.role} like this one: exchange the files")
     _check(pair)
     put = _replace if replace else _keep_or_write
-    put(home.peer_certificate(pair.role), pair.certificate.encode(), PUBLIC)
+    # While the other server changes its keys, the present and the next ones are accepted.
+    put(home.peer_certificate(pair.role), (pair.certificate + (pair.next_certificate or "")).encode(), PUBLIC)
     if pair.role == 1:
         _write_url(home.settings, pair.peer_url or "")
         return pair
-    put(home.token_hash, f"{pair.token_sha256}\n".encode(), SECRET)
+    hashes = [one for one in (pair.token_sha256, pair.next_token_sha256) if one is not None]
+    put(home.token_hash, "".join(f"{one}\n" for one in hashes).encode(), SECRET)
     if pair.ticket_public is not None:
         put(home.ticket_public, pair.ticket_public.encode(), PUBLIC)
     if pair.task is not None:
@@ -124,12 +134,16 @@ def read_pair(path: Path) -> PairFile:
 def fingerprints(pair: PairFile) -> Fingerprints:
     """Return what the operators compare."""
     facts: Fingerprints = {"role": pair.role, "certificate": fingerprint(pair.certificate.encode())}
+    if pair.next_certificate is not None:
+        facts["next_certificate"] = fingerprint(pair.next_certificate.encode())
     if pair.peer_url is not None:
         facts["peer_url"] = pair.peer_url
     if pair.relay_key is not None:
         facts["relay_key"] = grouped(bytes.fromhex(pair.relay_key))
     if pair.token_sha256 is not None:
         facts["bearer_hash"] = grouped(bytes.fromhex(pair.token_sha256))
+    if pair.next_token_sha256 is not None:
+        facts["next_bearer_hash"] = grouped(bytes.fromhex(pair.next_token_sha256))
     if pair.ticket_public is not None:
         facts["ticket_key"] = grouped_hash(pair.ticket_public.encode())
     if pair.task is not None:
@@ -144,7 +158,8 @@ def dump(pair: PairFile) -> str:
 
 def _check(pair: PairFile) -> None:
     """Refuse keys that this server could not use, before anything is written."""
-    read_certificate(pair.certificate.encode())
+    for certificate in filter(None, (pair.certificate, pair.next_certificate)):
+        read_certificate(certificate.encode())
     if pair.task is not None:
         TaskSpec.decode(pair.task.encode())
     if pair.ticket_public is not None:
@@ -174,6 +189,14 @@ def _peer_url(settings: dict[str, Any], certificate: bytes) -> str:
         raise OperationError("the certificate names no host, or [peer] has no port; run secemb init again")
     host = f"[{names[0]}]" if ":" in names[0] else names[0]
     return f"https://{host}:{port}"
+
+
+def _text_of(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None
+
+
+def _hash_of(path: Path) -> str:
+    return hashlib.sha256(path.read_text().strip().encode()).hexdigest()
 
 
 def _public_of(path: Path) -> str:

@@ -54,7 +54,7 @@ def _unreachable(error: Exception) -> Finding:
         return fail(
             "peer",
             "server 1 refused this server's certificate",
-            "ask its operator to run secemb pair import with this server's pair file, and to restart",
+            "ask its operator to run secemb pair import with this server's pair file",
         )
     fix = "start server 1 first; then check [peer] url and the firewalls in between"
     return fail("peer", f"server 1 cannot be reached ({type(error).__name__})", fix)
@@ -62,7 +62,7 @@ def _unreachable(error: Exception) -> Finding:
 
 def _judge(settings: Settings, answer: httpx.Response) -> list[Finding]:
     if answer.status_code == 401:
-        fix = "ask its operator to run secemb pair import with this server's pair file, and to restart"
+        fix = "ask its operator to run secemb pair import with this server's pair file"
         return [fail("peer", "server 1 does not accept this server's bearer token", fix)]
     if answer.status_code != 200:
         return [fail("peer", f"server 1 answered {answer.status_code}", "see its log, and run secemb check there")]

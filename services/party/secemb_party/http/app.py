@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 
-from secemb_party.http.health import Readiness, health_router
+from secemb_party.http.health import Readiness, health_router, metrics_router
 from secemb_party.http.middleware import Requests
 from secemb_party.http.problems import (
     INTERNAL,
@@ -40,11 +40,12 @@ def new_app(
     metrics: Metrics,
     routers: Iterable[APIRouter],
     ready: Readiness | None = None,
+    for_peer: bool = False,
 ) -> Service:
     """Return an app with these routes, problems, measurements, health routes and `/openapi.json`.
 
-    Routes are tried in this order: those that sessions call come first. A listener without `ready`, such as the peer's,
-    has `/healthz` only.
+    Routes are tried in this order: those that sessions call come first. A listener without `ready`, such as the
+    devices', has `/healthz` only. The one for the other server logs under its request ids.
     """
     app = Service(
         title=title,
@@ -64,10 +65,22 @@ def new_app(
     )
     metrics.expect_problems(PROBLEMS)
     install_problems(app, metrics.refused)
-    app.add_middleware(Requests, metrics=metrics, for_peer=ready is None)  # added last: around everything else
-    for router in (*routers, health_router(ready, metrics)):
+    app.add_middleware(Requests, metrics=metrics, for_peer=for_peer)  # added last: around everything else
+    for router in (*routers, health_router(ready)):
         app.include_router(router)
     return app
+
+
+def operator_app(title: str, *, metrics: Metrics, routers: Iterable[APIRouter], ready: Readiness) -> Service:
+    """Return the app of the operator's listener."""
+    description = "The operator's page and API."
+    return new_app(f"{title}, operator", description, metrics=metrics, routers=routers, ready=ready)
+
+
+def metrics_app(title: str, *, metrics: Metrics, ready: Readiness) -> Service:
+    """Return the app of the listener for Prometheus."""
+    routers = [metrics_router(metrics)]
+    return new_app(f"{title}, metrics", "What Prometheus reads.", metrics=metrics, routers=routers, ready=ready)
 
 
 def _with_problems(description: dict[str, Any]) -> dict[str, Any]:

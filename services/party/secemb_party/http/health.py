@@ -1,4 +1,7 @@
-"""Whether a service is alive, whether it is ready, and what it has measured."""
+"""Whether a service is alive, whether it is ready, and what it has measured.
+
+Anyone may learn that a server is alive. What it waits for and what it has measured is for its operator.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -34,8 +37,8 @@ class Ready(BaseModel):
     checks: list[CheckResult]
 
 
-def health_router(ready: Readiness | None, metrics: Metrics) -> APIRouter:
-    """Return `/healthz` and, for a listener that has a `ready`, `/readyz` and `/metrics`."""
+def health_router(ready: Readiness | None) -> APIRouter:
+    """Return `/healthz` and, for a listener that has a `ready`, `/readyz`."""
     router = APIRouter(tags=["health"])
 
     @router.get("/healthz", summary="Whether the service runs")
@@ -54,6 +57,13 @@ def health_router(ready: Readiness | None, metrics: Metrics) -> APIRouter:
     async def readiness() -> Response:
         answer = _summarise(await _run(ready))
         return JSONResponse(answer.model_dump(), 200 if answer.ready else 503)
+
+    return router
+
+
+def metrics_router(metrics: Metrics) -> APIRouter:
+    """Return `/metrics`."""
+    router = APIRouter(tags=["health"])
 
     @router.get(
         "/metrics",

@@ -13,6 +13,10 @@ from pathlib import Path
 import uvicorn
 from fastapi import FastAPI
 
+from secemb_party.file_watch import FileWatch
+from secemb_party.secret_file import SecretFile
+from secemb_party.settings import Settings
+
 # Of <malloc.h>, where the C library is glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT = 64 << 20  # bytes that each arena may keep
@@ -45,6 +49,24 @@ class Listener:
     cert: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None  # with it, clients must show a certificate of this authority
+
+
+def public_listeners(
+    settings: Settings, *, devices: FastAPI, operator: FastAPI | None, metrics: FastAPI
+) -> list[Listener]:
+    """Return the listeners that both servers have: for devices, for the operator, and for Prometheus."""
+    apps = [(devices, settings.devices)] + ([(operator, settings.operator)] if operator is not None else [])
+    with_tls = [
+        Listener(
+            app=app,
+            host=at.host,
+            port=at.port,
+            cert=at.tls_cert,
+            key=at.tls_key.path if at.tls_key is not None else None,
+        )
+        for app, at in apps
+    ]
+    return [*with_tls, Listener(app=metrics, host=settings.metrics.host, port=settings.metrics.port)]
 
 
 class _Server(uvicorn.Server):
@@ -97,16 +119,38 @@ async def _hang_up(servers: list[_Server]) -> None:
             connection.transport.abort()
 
 
+def _tls(listener: Listener, cert: Path, key: Path) -> ssl.SSLContext:
+    """Return what TLS is served with: at each handshake, the certificates that the files hold by then."""
+
+    def read() -> ssl.SSLContext:
+        SecretFile(key)  # refuses one that others can read
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(cert, key)
+        if listener.client_ca is not None:
+            context.load_verify_locations(listener.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+            # A resumed connection shows no certificate: one that is no longer accepted could go on for hours.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
+        return context
+
+    watch = FileWatch([cert, key, *filter(None, [listener.client_ca])], read)
+
+    def use_newest(connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _first: ssl.SSLContext) -> None:
+        connection.context = watch.get()
+
+    first = read()
+    first.sni_callback = use_newest  # also called where the client names no host
+    return first
+
+
 def _config(listener: Listener) -> uvicorn.Config:
-    wants_certificate = listener.client_ca is not None
+    cert, key = listener.cert, listener.key
     return uvicorn.Config(
         listener.app,
         host=listener.host,
         port=listener.port,
-        ssl_certfile=listener.cert,
-        ssl_keyfile=listener.key,
-        ssl_ca_certs=str(listener.client_ca) if wants_certificate else None,
-        ssl_cert_reqs=ssl.CERT_REQUIRED if wants_certificate else ssl.CERT_NONE,
+        ssl_context_factory=(lambda *_: _tls(listener, cert, key)) if cert is not None and key is not None else None,
         log_config=None,
         access_log=False,
         server_header=False,

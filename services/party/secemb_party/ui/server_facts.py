@@ -57,7 +57,7 @@ class Surroundings:
 
     data_dir: Path | None = None
     certificate_files: tuple[tuple[str, Path], ...] = ()
-    secure: bool = False  # the listener speaks TLS
+    secure: bool = False  # the operator's listener speaks TLS
 
     @classmethod
     def of(cls, settings: Settings) -> "Surroundings":
@@ -66,12 +66,13 @@ class Surroundings:
             ("this server, to its peer", settings.peer.cert),
             ("the peer", settings.peer.peer_ca),
         ]
-        if settings.devices.tls_cert is not None:
-            files.append(("this server, to devices", settings.devices.tls_cert))
+        for name, at in (("devices", settings.devices), ("operators", settings.operator)):
+            if at.tls_cert is not None:
+                files.append((f"this server, to {name}", at.tls_cert))
         return cls(
             data_dir=settings.data_dir,
             certificate_files=tuple(files),
-            secure=settings.devices.tls_cert is not None,
+            secure=settings.operator.tls_cert is not None,
         )
 
     def certificates(self) -> list[Certificate]:
