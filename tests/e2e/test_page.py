@@ -223,7 +223,7 @@ async def test_a_read_only_login_sees_every_page_and_no_button_and_cannot_forge_
         assert await visit.heading() != "Log in"
         assert await page.get_by_role("link", name="Roll back").count() == 0
         forms = await page.locator("form[method=post]").evaluate_all("all => all.map(one => one.action)")
-        assert [one.removeprefix(servers.pair[0].url) for one in forms] == ["/ui/logout"], path
+        assert [one.removeprefix(servers.pair[0].operator_url) for one in forms] == ["/ui/logout"], path
     status = await page.evaluate(
         """async () => (await fetch("/ui/model/0/rollback", {method: "POST", body: new URLSearchParams({
             form_token: document.querySelector("[name=form_token]").value, sure: "yes", seen: "1"})})).status"""

@@ -31,15 +31,21 @@ def make_identity(host: str, *, days: float = DAYS) -> Identity:
 
     P-256 and not Ed25519: every TLS proxy that an organisation may put in between supports it.
     """
-    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host[:_LONGEST_NAME])])
+    key, now, number = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC), x509.random_serial_number()
+    # With the number no two have the same name: OpenSSL would look for both under it, and take the wrong one.
+    name = x509.Name(
+        [
+            x509.NameAttribute(NameOID.COMMON_NAME, host[:_LONGEST_NAME]),
+            x509.NameAttribute(NameOID.SERIAL_NUMBER, f"{number:x}"),
+        ]
+    )
     usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
     builder = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
+        .serial_number(number)
         .not_valid_before(now - _BACKDATED)
         .not_valid_after(now + timedelta(days=days))
         .add_extension(x509.SubjectAlternativeName([_name(host)]), critical=False)
