@@ -20,6 +20,7 @@ DEV := $(VENV)/.installed-dev
 # The laboratory is not part of the wheel, so it is found by its path.
 LAB := PYTHONPATH=lab $(BIN)/python -m secemb_lab
 BROWSER := $(VENV)/.browser
+PROMETHEUS := $(VENV)/.prometheus
 PINNED := pyproject.toml setup.py constraints.txt
 
 KERNEL := shared/secemb_shared/dpf/_kernel.abi3.so
@@ -41,7 +42,7 @@ help: ## list the targets
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
-test: $(DEV) $(BROWSER) which-kernel ## run the tests
+test: $(DEV) $(BROWSER) $(PROMETHEUS) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(DEV) which-kernel ## measure, print tables and write build/bench.json
@@ -188,6 +189,18 @@ $(BROWSER): | $(CREATED)
 		tail -n 20 build/chromium.log >&2 2>/dev/null; \
 		echo 'there is no Chromium, and the tests of the page must run (BROWSER_TESTS=required): apt-get install chromium, or name one: CHROMIUM=/path' >&2; exit 1; \
 	else echo 'there is no Chromium: the tests of the page are skipped; apt-get install chromium, or name one: make test CHROMIUM=/path'; fi
+
+# The same for Prometheus, whose promtool checks the rules and whose server asks them of a running pair: PROMETHEUS_TESTS=required.
+$(PROMETHEUS): | $(CREATED)
+	@if ! command -v prometheus >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo 'installing Prometheus for the tests of its rules (a minute)'; mkdir -p build; \
+		{ $(APT) update && $(APT) install -y --no-install-recommends prometheus; } >build/prometheus.log 2>&1 || true; \
+	fi
+	@if command -v prometheus >/dev/null; then touch $@; \
+	elif [ "$$PROMETHEUS_TESTS" = required ]; then \
+		tail -n 20 build/prometheus.log >&2 2>/dev/null; \
+		echo 'there is no Prometheus, and the tests of its rules must run (PROMETHEUS_TESTS=required): apt-get install prometheus' >&2; exit 1; \
+	else echo 'there is no Prometheus: the tests of its rules are skipped; apt-get install prometheus'; fi
 
 # Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.
 # Without a compiler it does nothing: install one later and the next command builds the kernel.

@@ -1,0 +1,97 @@
+"""Rules, alerts and the dashboard: valid, about what exists, and answered by a real Prometheus that scrapes a pair."""
+
+import asyncio
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.e2e.prometheus import (
+    DASHBOARD,
+    DEPLOY,
+    PROMTOOL,
+    ROOT,
+    RULES,
+    find_program,
+    names_in,
+    needs_prometheus,
+    queries,
+    scraping,
+)
+from tests.e2e.servers import wait_for
+
+from secemb_lab.loadtest.fleet import run_fleet
+from secemb_lab.loadtest.loadtest import task_for
+from secemb_party.http.problems import PROBLEMS
+from secemb_party.metrics import Metrics
+from secemb_tools.catalogues import PaperCatalogue
+from secemb_tools.local import Pair
+
+TESTS = ROOT / "tests" / "e2e" / "prometheus_rules.yml"
+# What a pair without noise, evaluations and refusals has no samples of.
+NOT_HERE = re.compile(r"secemb_privacy_|secemb_quality|secemb_refusals_total.*> 0$")
+
+
+def test_every_rule_and_panel_is_about_a_metric_that_exists() -> None:
+    text = "".join(path.read_text() for path in [*RULES, DASHBOARD])
+    recorded = set(re.findall(r'record: "?(secemb:[\w:]+)', text))
+    families = set(re.findall(r"# TYPE (\w+) ", Metrics().render().decode()))
+    for name in names_in(text):
+        assert name in families | recorded or re.sub(r"_(count|sum|bucket)$", "", name) in families, name
+    assert set(re.findall(r'problem="([a-z-]+)"', text)) <= set(PROBLEMS)
+
+
+def test_every_alert_is_explained() -> None:
+    explained = (ROOT / "docs" / "operating.md").read_text()
+    for alert in re.findall(r"alert: (\w+)", "".join(path.read_text() for path in RULES)):
+        assert f"| {alert} |" in explained
+
+
+def test_a_prometheus_that_is_required_and_missing_fails_with_the_fix(tmp_path: Path) -> None:
+    assert find_program("promtool", {"PATH": str(tmp_path)}) is None
+    with pytest.raises(RuntimeError, match="apt-get install prometheus"):
+        find_program("promtool", {"PATH": str(tmp_path), "PROMETHEUS_TESTS": "required"})
+    script = (ROOT / ".ci" / "run").read_text()
+    assert 0 < script.index("PROMETHEUS_TESTS=required") < script.index("make test")
+
+
+def promtool(*words: object) -> None:
+    """Run the checker; it must be satisfied."""
+    done = subprocess.run([str(PROMTOOL), *map(str, words)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_prometheus
+def test_rules_fire_when_they_must_and_only_then() -> None:
+    promtool("check", "rules", *RULES)
+    promtool("check", "config", "--syntax-only", DEPLOY / "prometheus" / "scrape.yml")
+    promtool("test", "rules", TESTS)
+
+
+@needs_prometheus
+def test_a_planted_fault_in_a_rule_is_found(tmp_path: Path) -> None:
+    for path in RULES:
+        (tmp_path / path.name).write_text(path.read_text().replace("14.4 *", "144 *"))
+    tests = tmp_path / TESTS.name
+    tests.write_text(TESTS.read_text().replace("../../deploy/prometheus/", ""))
+    with pytest.raises(AssertionError, match="SecEmbSloBurnsFast"):
+        promtool("test", "rules", tests)
+
+
+@needs_prometheus
+def test_a_prometheus_that_scrapes_a_pair_answers_every_query(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, task_for(PaperCatalogue("small", 200, 10), cohort=2), relayed=True)
+    with pair.running():
+        asyncio.run(run_fleet(pair, devices=2, rounds=1))
+        with scraping(tmp_path, [server.url.removeprefix("http://") for server in pair.servers]) as prometheus:
+            rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+            assert len(rules) == sum(len(re.findall(r"(?:alert|record): ", path.read_text())) for path in RULES)
+            wait_for("two scrapes", lambda: bool(prometheus.samples("rate(secemb_rounds_total[1m])")))
+            wait_for("recorded", lambda: bool(prometheus.samples('secemb:slo_errors:ratio_rate3d{slo="update"}')))
+            for query in queries():
+                found = prometheus.samples(query)
+                assert found or NOT_HERE.search(query), query
+            rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
+            assert {rule["health"] for rule in rules} == {"ok"}, [rule for rule in rules if rule["health"] != "ok"]
+            expiring = {one["metric"]["of"] for one in prometheus.samples("secemb_expiry_timestamp_seconds > time()")}
+            assert expiring == {"own-certificate", "peer-certificate", "relay-key"}
