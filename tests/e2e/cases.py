@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from safetensors.numpy import save_file
+from tests.e2e.commands import run
 from tests.e2e.place import SMALL_RUN, TASK, Place, Words
 
 Fill = Callable[[Place], Words]
@@ -30,6 +31,12 @@ def nowhere(place: Place) -> Words:
 def weights(place: Place) -> Words:
     file = place.new(".safetensors")
     save_file({"rows": np.ones((400, 3), np.float32), "dense": np.zeros(2, np.float32)}, file)
+    return file, "--config", place.server(1)
+
+
+def exported(place: Place) -> Words:
+    file = place.new(".jsonl")
+    run("ledger", "export", file, "--config", place.pair.servers[1].folder)
     return file, "--config", place.server(1)
 
 
@@ -78,6 +85,18 @@ CASES: dict[str, Case] = {
     ),
     "kernel": Case(
         good=lambda _: (), says="kernel: ", bad=lambda _: ("more",), fix="unexpected extra argument", code=2
+    ),
+    "ledger export": Case(
+        good=lambda place: (place.new(".jsonl"), "--config", place.pair.servers[1].folder),
+        says="rows",
+        bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
+        fix="name another file",
+    ),
+    "ledger import": Case(
+        good=exported,
+        says="rows",
+        bad=lambda place: (place.file("{}"), "--config", place.server(1)),
+        fix="secemb ledger export",
     ),
     "ledger upgrade": Case(
         good=lambda place: ("--config", place.server(0)), says="this version's schema", bad=nowhere, fix="secemb init"

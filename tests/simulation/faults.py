@@ -93,9 +93,6 @@ class FusedModels(ModelFiles):
     def save_state(self, state: OptimiserState) -> None:
         _burn(self.fuse, lambda: super(FusedModels, self).save_state(state))
 
-    def forget_state(self) -> None:
-        _burn(self.fuse, super().forget_state)
-
 
 class FusedShares(ShareFiles):
     """A share store that dies with its server."""

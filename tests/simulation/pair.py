@@ -101,6 +101,7 @@ class Pair:
     catalogue: Path | None = None
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
     parties: dict[int, Party] = field(default_factory=dict)
+    damaged: bool = False  # a test has changed the files of a server
 
     async def start(self) -> "Pair":
         """Start both servers."""
@@ -144,6 +145,15 @@ class Pair:
         self.fuses[role].dead = True
         await self._close(role)
         await self.start_server(role)
+        await self._check_inventory(role)
+
+    async def _check_inventory(self, role: int) -> None:
+        """Nothing that a crash leaves behind is called a fault."""
+        wish = await self.parties[0].ledger.open_rollback(self.task.task_id)
+        if role == 1 and wish is not None:
+            return  # server 1 does not know what it was asked for; server 0 asks again
+        found = await self.parties[role].inventory.faults()
+        assert self.damaged or not found, found
 
     async def stop(self) -> None:
         """Close both servers."""

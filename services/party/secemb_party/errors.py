@@ -37,6 +37,7 @@ SecEmbError (secemb_shared)
 │   │   ├── SchemaNewerError           of a later version
 │   │   └── SchemaForeignError         of something else
 │   ├── LedgerFormatError          a value that cannot be stored
+│   ├── LedgerArchiveError         an exported ledger that cannot be read
 │   ├── NotRecordedError           not in the ledger
 │   └── LedgerConflictError        contradicts what the ledger holds
 │       └── StateConflictError         a round in another state, or with other facts
@@ -217,6 +218,10 @@ class SchemaForeignError(SchemaError):
 # DontWrapMixin: column types raise this while SQLAlchemy binds parameters, and it must come out as it is.
 class LedgerFormatError(LedgerError, ValueError, DontWrapMixin):
     """A value cannot be stored: it has the wrong length, is not JSON, or a fact is missing."""
+
+
+class LedgerArchiveError(LedgerError, ValueError):
+    """An exported ledger is cut short, altered, or of another schema."""
 
 
 class NotRecordedError(LedgerError, LookupError):

@@ -13,12 +13,14 @@ from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import Spending
 from secemb_party.compute import PreparedRound
 from secemb_party.errors import (
+    LedgerConflictError,
     LedgerTakenError,
     LedgerUnavailableError,
     RoundClosedError,
     UnknownRoundError,
 )
 from secemb_party.intake import Intake
+from secemb_party.inventory import MODEL, Inventory
 from secemb_party.ledger import NewRound, RoundRecord, RoundState
 from secemb_party.ledger.records import ENDED
 from secemb_party.parts import Parts
@@ -53,6 +55,7 @@ class Party:
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
         self._spend = asyncio.Lock()
         self.intake = Intake(parts, self.prepared)
+        self.inventory = Inventory(parts)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
 
     async def start(self) -> None:
@@ -66,9 +69,16 @@ class Party:
             self.metrics.model_version(published.version, published.published_at or published.recorded_at)
         self.metrics.round_deadline(self.task.upload_seconds)
         self._show(await self.ledger.last_round(self.task.task_id))
+        await self.inventory.take()
 
     def _first_model(self) -> Model:
-        if self.models.versions():
+        held = self.models.versions()
+        if held and held[-1] > 0:
+            raise LedgerConflictError(
+                f"the ledger is new, but data_dir holds version {held[-1]} of the model: put back its ledger, or create"
+                " a new task from this model; see Backups in docs/operating.md"
+            )
+        if held:
             return self.models.load(0)  # imported before the first start
         return first_model(self.task)
 
@@ -76,14 +86,13 @@ class Party:
         """Return what must hold before devices are sent here, and what to do if it does not."""
         try:
             await self.ledger.claim()
-            published = await self.ledger.published_version(self.task.task_id)
+            faults = await self.inventory.faults()
         except LedgerTakenError as error:
             return [Check("ledger", False, str(error))]
         except LedgerUnavailableError:
             return [Check("ledger", False, "the database does not answer; check [ledger] url")]
-        held = published is not None and published.version in self.models.versions()
-        hint = "the published model is missing in data_dir; restore it from the other server or a backup"
-        return [Check("ledger", True, ""), Check("model", held, "" if held else hint)]
+        wrong = [Check(fault.check, False, f"{fault.text}; {fault.fix}") for fault in faults]
+        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")])]
 
     async def install(self, model: Model) -> None:
         """Store a model and make it the published version."""
@@ -152,7 +161,9 @@ class Party:
         """Delete what ended rounds no longer need: bodies, shares, old models. Digests of sessions stay."""
         await self.ledger.forget_bodies(keep_last_rounds=self._keep_rounds)
         kept = await self.ledger.rounds(self.task.task_id, limit=self._keep_rounds + 1)
-        await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept}))
+        # A share of a round that the ledger does not know is evidence that the ledger is older: it stays.
+        unknown = {one for one in self._shares.rounds() if await self.ledger.round(one) is None}
+        await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept} | unknown))
         wanted = await self.ledger.open_rollback(self.task.task_id)
         protected = [wanted.source] if wanted is not None else []
         await self.workers.run(lambda: self.models.prune(keep=3, protect=protected))

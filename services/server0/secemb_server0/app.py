@@ -40,6 +40,7 @@ from secemb_server0.readiness import check_readiness
 from secemb_server0.relay import Limits, Relay, RelayedSessions
 from secemb_server0.relay_routes import relayed_routes
 from secemb_server0.routes import join_routes, rollback_routes
+from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 TITLE = "SecEmb server 0"
@@ -188,5 +189,6 @@ async def conduct(leader: Leader) -> None:
                 waiting.failed(str(error))
             except Exception as error:  # a full disk, too many open files, a mistake of ours: looking again may help
                 leader.count_failure()
-                broken.failed(type(error).__name__, error)
+                # The message of one of our own errors names the fix, of any other it may quote a request.
+                broken.failed(str(error) if isinstance(error, SecEmbError) else type(error).__name__, error)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))

@@ -163,9 +163,8 @@ class Optimiser(ABC):
         """Go on from a state that was saved."""
         if state.kind != self.kind:
             raise StateError(f"this state is of the optimiser {state.kind!r}, the task uses {self.kind!r}")
-        if state.steps < 1:
-            raise StateError("a state is what at least one step has left")
-        self._take({name: values.copy() for name, values in state.tensors.items()})
+        if state.steps:  # of none, it is a fresh optimiser for this version
+            self._take({name: values.copy() for name, values in state.tensors.items()})
         self._steps, self._reached, self._whole = state.steps, (state.task_id, state.version), True
 
     def _check(self, model: Model, gradient: Gradient) -> None:

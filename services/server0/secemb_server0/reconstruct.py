@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from secemb_party.errors import GradientError, PeerRefusedError
+from secemb_party.errors import GradientError, PeerRefusedError, StateError
 from secemb_party.evaluation import Share
 from secemb_party.logs import get_logger
-from secemb_party.storage import Model, ModelStore
+from secemb_party.storage import Model, ModelStore, OptimiserState
 from secemb_server0.figures import read_evaluations
 from secemb_server0.optimiser import OPTIMISERS, Gradient, Optimiser, Rates
 from secemb_shared.errors import LengthError
@@ -39,10 +39,19 @@ def next_model(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) 
     optimiser = make_optimiser(task)
     if state is not None:
         optimiser.restore(state)
+    elif spec.model_version > 0:
+        raise StateError(
+            "the optimiser's state is missing: restore a backup, or start it over with `secemb model reset-optimiser`"
+        )
     model = move_model(optimiser, task, store.load(spec.model_version), total, sessions)
     store.save(model)
     store.save_state(optimiser.state())
     return model
+
+
+def fresh_state(task: TaskSpec, version: int) -> OptimiserState:
+    """Return the state of an optimiser that starts over at this version."""
+    return OptimiserState(task_id=task.task_id, version=version, kind=task.optimiser, steps=0, tensors={})
 
 
 def make_optimiser(task: TaskSpec) -> Optimiser:

@@ -14,6 +14,7 @@ from secemb_party.operators import Order
 from secemb_party.service import Party
 from secemb_party.storage import Model
 from secemb_server0.peer import Peer
+from secemb_server0.reconstruct import fresh_state
 
 _NOT_KEPT = "this version is no longer kept; choose one that `secemb model list` shows as kept"
 
@@ -73,7 +74,7 @@ class Rollbacks:
 
     def _store(self, model: Model) -> None:
         self._party.models.save(model)
-        self._party.models.forget_state()
+        self._party.models.save_state(fresh_state(self._party.task, model.version))
 
     async def _give_up(self, rollback: Rollback, reason: str) -> None:
         now = self._party.clock()

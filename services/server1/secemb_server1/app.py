@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from fastapi import FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Security
 
 from secemb_party.assembly import close_party, find_operators, open_party
 from secemb_party.errors import SettingsError
@@ -17,6 +17,7 @@ from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.listeners import Listener, public_listeners, serve
 from secemb_party.http.operator_routes import operator_routes
+from secemb_party.http.security import PEER
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
 from secemb_party.operators import Operators
@@ -68,7 +69,10 @@ def create_server1(
         ]
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=party.readiness)
     bearer = bearer_check(party, peer_token_hashes)
-    peer_routers = [peer_routes(party, Responder(party), bearer)]
+    # The copies of the model that devices take, for a server 0 that has lost its own: `secemb model fetch`.
+    copies = APIRouter(dependencies=[Security(PEER), Depends(bearer)])
+    copies.include_router(task_routes(party, None))
+    peer_routers = [peer_routes(party, Responder(party), bearer), copies]
     if receiver is not None:
         peer_routers.insert(0, relay_routes(receiver, party.metrics.refused, bearer))
     return Server1(

@@ -69,6 +69,35 @@ def show(
 
 
 @app.command()
+def fetch(
+    source: Annotated[
+        str | None, typer.Option("--from", help="Address that devices use for the other server. Server 1 needs it.")
+    ] = None,
+    ca: Annotated[Path | None, typer.Option(help="Certificates to trust for --from, instead of the system's.")] = None,
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Take the published version from the other server, if its file is missing or wrong here; the digest is checked."""
+    from secemb_tools.operate.recovery import fetch_models
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        with output.busy("reading models"):
+            rows = asyncio.run(fetch_models(settings_at(config), source, ca))
+        output.show_rows(["version", "digest", "fetched"], rows, as_json=json)
+
+
+@app.command("reset-optimiser")
+def reset(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
+    """Let the optimiser start over at the published version, where its state is missing or of another version."""
+    from secemb_tools.operate.recovery import reset_optimiser
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        output.show_facts(asyncio.run(reset_optimiser(settings_at(config))), as_json=json)
+
+
+@app.command()
 def rollback(
     version: Annotated[int, typer.Argument(min=0, help="The version to return to.")],
     server: Annotated[str, typer.Option(help="Address of server 0's operator API.")] = "http://127.0.0.1:8442",

@@ -99,10 +99,41 @@ def ledger_group() -> None:
 @ledger_app.command()
 def upgrade(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
     """Create the tables, or upgrade them to this version's schema. There is no way back: make a backup first."""
-    from secemb_tools.operate.settings import settings_at, upgrade_ledger
+    from secemb_tools.operate.ledger_file import upgrade_ledger
+    from secemb_tools.operate.settings import settings_at
 
     with refusals():
         asyncio.run(upgrade_ledger(settings_at(config)))
     if json:
         output.show_json({"upgraded": True})
     output.note("The ledger has this version's schema.")
+
+
+@ledger_app.command()
+def export(
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Write every row of the ledger to a file, as of one moment; the server may run."""
+    from secemb_tools.operate.ledger_file import export_ledger
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals(), output.busy("writing the ledger"):
+        facts = asyncio.run(export_ledger(settings_at(config), file))
+    output.show_facts(facts, as_json=json)
+
+
+@ledger_app.command("import")
+def import_(
+    file: Annotated[Path, typer.Argument(help="A file that `secemb ledger export` wrote.")],
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Fill an empty ledger, SQLite or PostgreSQL, with an exported one. The old database must not be used again."""
+    from secemb_tools.operate.ledger_file import import_ledger
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals(), output.busy("reading the ledger"):
+        facts = asyncio.run(import_ledger(settings_at(config), file))
+    output.show_facts(facts, as_json=json)

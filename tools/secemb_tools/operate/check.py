@@ -35,6 +35,7 @@ from secemb_tools.operate.certificate import public_bytes, read_certificate
 from secemb_tools.operate.finding import CheckReport, Finding, fail, ok, warn
 from secemb_tools.operate.listener_check import SOON, check_dates, check_listeners
 from secemb_tools.operate.peer_check import check_peer
+from secemb_tools.operate.recovery import data_faults
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at
 from secemb_tools.operate.tasks import check_budgets, read_task
@@ -76,6 +77,8 @@ async def check_all(path: Path, *, offline: bool, ca: Path | None) -> AsyncItera
     for finding in check_listeners(settings, ca):
         yield finding
     yield await _check_ledger(settings)
+    async for finding in _check_contents(settings):
+        yield finding
     yield _check_kernel()
     if not offline:
         async for finding in check_peer(settings):
@@ -204,6 +207,22 @@ async def _check_ledger(settings: Settings) -> Finding:
     except LedgerError as error:
         return fail("ledger", f"{place}: {error}", "check [ledger] url and password_file; is the database running?")
     return ok("ledger", f"{place}: reachable, and its schema is this version's")
+
+
+async def _check_contents(settings: Settings) -> AsyncIterator[Finding]:
+    """Compare the data directory with the ledger, if the server has ever been started."""
+    try:
+        task = read_task(settings.task.file)
+        async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
+            faults = await data_faults(settings, task, ledger)
+    except SchemaMissingError:
+        faults = []
+    except SecEmbError:
+        return  # named above
+    for fault in faults:
+        yield fail(fault.check, fault.text, fault.fix)
+    if not faults:
+        yield ok("contents", "models, shares and optimiser are those that the ledger names")
 
 
 def _check_kernel() -> Finding:

@@ -12,6 +12,8 @@ from secemb_party.storage import ModelFiles, Shape
 from secemb_party.storage.weights import export_weights, import_weights
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
+from secemb_tools.operate.ledger_file import refuse_to_overwrite
+from secemb_tools.operate.recovery import model_store
 from secemb_tools.operate.tasks import read_task
 
 
@@ -55,7 +57,7 @@ class ImportedVersion(TypedDict):
 async def list_versions(settings: Settings) -> list[VersionRow]:
     """Return the versions in the ledger or the data directory."""
     task = read_task(settings.task.file)
-    store = _store(settings, task)
+    store = model_store(settings, task)
     known = {one.version: one for one in await _recorded(settings, task)}
     return [_row(version, known.get(version), store) for version in sorted({*known, *store.versions()})]
 
@@ -63,7 +65,7 @@ async def list_versions(settings: Settings) -> list[VersionRow]:
 async def export(settings: Settings, version: int | None, path: Path, *, split_bias: bool) -> ExportedVersion:
     """Write a published version to a file for serving; by default the latest."""
     task = read_task(settings.task.file)
-    store = _store(settings, task)
+    store = model_store(settings, task)
     published = {one.version: one for one in await _recorded(settings, task) if one.published_at is not None}
     if not published:
         raise OperationError("no version is published yet; start both servers first")
@@ -72,7 +74,7 @@ async def export(settings: Settings, version: int | None, path: Path, *, split_b
         raise OperationError(f"version {chosen} is not published; see secemb model list")
     if store.load(chosen).digest != published[chosen].digest:
         raise OperationError(
-            f"the file of version {chosen} differs from what was published; restore it from the other server"
+            f"the file of version {chosen} differs from what was published; run secemb model fetch"
         )
     _write(store, chosen, path, split_bias)
     return {"version": chosen, "digest": published[chosen].digest.hex(), "file": str(path)}
@@ -85,7 +87,7 @@ async def describe(settings: Settings, version: int | None) -> VersionSummary:
     chosen = version if version is not None else max((one for one in known if known[one].published_at), default=None)
     if chosen is None:
         raise OperationError("no version is published yet; start both servers first")
-    store = _store(settings, task)
+    store = model_store(settings, task)
     if chosen not in store.versions():
         raise OperationError(f"version {chosen} is not stored here; see secemb model list")
     model = store.load(chosen)
@@ -108,13 +110,12 @@ async def import_first(settings: Settings, path: Path) -> ImportedVersion:
     task = read_task(settings.task.file)
     if await _recorded(settings, task):
         raise OperationError("this task has begun; import weights before the first start, or create a new task")
-    model = import_weights(_store(settings, task), task.task_id, Shape.of(task), path)
+    model = import_weights(model_store(settings, task), task.task_id, Shape.of(task), path)
     return {"version": model.version, "digest": model.digest.hex()}
 
 
 def _write(store: ModelFiles, version: int, path: Path, split_bias: bool) -> None:
-    if path.exists():
-        raise OperationError(f"{path} exists and is not overwritten; name another file")
+    refuse_to_overwrite(path)
     export_weights(store.load(version), path, split_bias=split_bias)
 
 
@@ -124,10 +125,6 @@ async def _recorded(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
             return await ledger.versions(task.task_id)
     except SchemaMissingError:
         return []  # never started
-
-
-def _store(settings: Settings, task: TaskSpec) -> ModelFiles:
-    return ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task))
 
 
 def _row(version: int, known: ModelVersion | None, store: ModelFiles) -> VersionRow:

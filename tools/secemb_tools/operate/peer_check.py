@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from secemb_party.errors import LedgerError
+from secemb_party.ledger import Ledger
 from secemb_party.peer_messages import StandingMessage
 from secemb_party.settings import Settings
 from secemb_server0.app import peer_client
@@ -40,6 +42,10 @@ async def check_peer(settings: Settings) -> AsyncIterator[Finding]:
         return
     for finding in _judge(settings, answer):
         yield finding
+    if answer.status_code == 200:
+        found = await _same_model(settings, StandingMessage.model_validate_json(answer.content))
+        if found is not None:
+            yield found
 
 
 def _unreachable(error: Exception) -> Finding:
@@ -75,6 +81,24 @@ def _judge(settings: Settings, answer: httpx.Response) -> list[Finding]:
             fail("same task", "server 1 has another task", "give both servers the files of one secemb task create")
         )
     return [*found, *_clock(answer)]
+
+
+async def _same_model(settings: Settings, standing: StandingMessage) -> Finding | None:
+    """Compare the published models; one of the servers may be about to publish what the other has."""
+    try:
+        async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
+            known = await ledger.versions(read_task(settings.task.file).task_id)
+    except LedgerError:
+        return None  # never started, or named elsewhere
+    here = {one.version: one.digest.hex() for one in known}
+    newest = max(here, default=0)
+    if not here or here.get(standing.version) == standing.digest:
+        return ok("same model", f"server 1 has published version {standing.version}, with the digest that is known here")
+    older = "this server's" if standing.version > newest else "server 1's"
+    text = f"server 1 has published version {standing.version}, the newest here is {newest}: {older} ledger is older"
+    if standing.version in here:
+        text = f"the two servers have different models as version {standing.version}"
+    return fail("same model", text, "see Backups in docs/operating.md: a ledger was restored, or a file replaced")
 
 
 def _clock(answer: httpx.Response) -> list[Finding]:

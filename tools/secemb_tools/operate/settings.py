@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from secemb_party.ledger import Ledger
 from secemb_party.logs import configure_logs, get_logger
 from secemb_party.secret_file import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
@@ -88,13 +87,6 @@ def serve(settings: Settings) -> None:
         except Exception as error:  # the message of any other may quote a request
             get_logger().critical("the server failed", exc_info=error)
             raise OperationError("the server failed; see the last line of its log") from None
-
-
-async def upgrade_ledger(settings: Settings) -> None:
-    """Create the ledger's tables, or upgrade them to this version's schema."""
-    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    async with await Ledger.open(settings.ledger_url(), migrate=True) as ledger:
-        await ledger.ping()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import actions, events, rounds, schema, sessions, tasks, tokens
+from secemb_party.ledger import actions, archive, events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.postgres import open_postgres
@@ -152,6 +152,9 @@ class Ledger:
     append_event = _writes(events.append_event)
     recent_events = _reads(events.recent_events)
     events = _reads(events.events)
+
+    write_archive = _reads(archive.write_archive)
+    read_archive = _writes(archive.read_archive)
 
     async def put_keys(self, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
         """Record a session's keys and store their body; see `sessions.put_keys`."""

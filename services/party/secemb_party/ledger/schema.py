@@ -246,6 +246,11 @@ def upgrade(tx: Connection) -> None:
         context.stamp(scripts, "head")
 
 
+def head() -> str | None:
+    """Return the name of this version's schema."""
+    return _scripts().get_current_head()
+
+
 def _check(tx: Connection, scripts: ScriptDirectory) -> None:
     found, head = _context(tx).get_current_revision(), scripts.get_current_head()
     if found is None:

@@ -1,4 +1,4 @@
-"""Where the two databases differ: who writes at the same time, insertions that may find a row, and turns."""
+"""Where the two databases differ: who writes at the same time, insertions that may find a row, turns and snapshots."""
 
 from collections.abc import Mapping
 from enum import IntEnum
@@ -40,3 +40,8 @@ def take_turn(tx: Connection, turn: Turn) -> None:
     """Wait until no other transaction has this turn; it ends with the transaction."""
     if not writes_alone(tx):
         tx.execute(_TAKE_TURN, {"turn": int(turn)})
+
+
+def hold_snapshot(tx: Connection) -> None:
+    """Let every statement from here on see one moment, while others write; call it before the first statement."""
+    tx.exec_driver_sql("BEGIN" if writes_alone(tx) else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

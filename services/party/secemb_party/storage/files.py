@@ -2,7 +2,10 @@
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 _UNFINISHED = ".tmp"
 
@@ -12,13 +15,20 @@ def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None)
 
     A crash leaves the old file or the new one. With `mode` the file never has other permissions, whatever the umask.
     """
+    with whole_file(path, mode=mode) as file:
+        file.write(data)
+
+
+@contextmanager
+def whole_file(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Open a file to write that takes its place, as `write_file` says, when the block ends without an error."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_UNFINISHED}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
-        with os.fdopen(os.open(unfinished, flags, 0o666 if mode is None else 0o600), "wb") as file:
+        with os.fdopen(os.open(unfinished, flags, 0o666 if mode is None else 0o600), "w+b") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), mode)
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)

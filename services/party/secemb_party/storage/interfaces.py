@@ -65,6 +65,9 @@ class ShareStore(Protocol):
     def load(self, round_id: bytes, digest: bytes) -> bytes:
         """Return the share that has this digest; raise if it is missing or altered."""
 
+    def rounds(self) -> list[bytes]:
+        """Return the rounds whose shares are kept."""
+
     def prune(self, keep: set[bytes]) -> None:
         """Remove the shares of all rounds but these."""
 
@@ -74,6 +77,9 @@ class ModelStore(Protocol):
 
     def save(self, model: Model) -> bytes:
         """Store a version and return its digest; raise if the version exists with other numbers."""
+
+    def replace(self, model: Model) -> None:
+        """Store a version in place of a file that is not what the ledger names."""
 
     def load(self, version: int) -> Model:
         """Return a version exactly as it was saved."""
@@ -89,6 +95,3 @@ class ModelStore(Protocol):
 
     def load_state(self) -> OptimiserState | None:
         """Return the optimiser's state, or None if none was saved."""
-
-    def forget_state(self) -> None:
-        """Remove the optimiser's state: the next step starts with a fresh optimiser."""

@@ -4,6 +4,7 @@ One process writes, any may read. A version never changes: saving it again is no
 an error if not. Server 0 saves the model of a step first and the optimiser's state second. A crash in between leaves
 a state that is older than the latest model; the step is then repeated from the model of the state's version (from
 version 0 and a fresh optimiser if there is no state yet), and since steps are deterministic the same model comes out.
+A state of no steps is a fresh optimiser: after a rollback, or because the operator asked for one.
 """
 
 import re
@@ -24,8 +25,8 @@ _MODEL, _STATE = "secemb/1 model", "secemb/1 optimiser"
 _NAME = re.compile(r"v(\d{6,})\.safetensors")
 _STATE_NAME = "optimiser.safetensors"
 _STATE_TENSORS = 8  # for each number of the model an optimiser may keep a few; this bounds what is read
-_RESTORE = "remove it and put in its place the other server's file of this name, or a backup"
-_RESTORE_STATE = "remove it and put a backup in its place; without one the optimiser starts from zero"
+_RESTORE = "run `secemb model fetch`, which takes it from the other server, or restore a backup"
+_RESTORE_STATE = "restore a backup, or start the optimiser over with `secemb model reset-optimiser`"
 
 
 class ModelFiles:
@@ -43,6 +44,13 @@ class ModelFiles:
         with self._writing:
             self._save(model)
         return model.digest
+
+    def replace(self, model: Model) -> None:
+        """Store a version durably in place of whatever has its name."""
+        self._check(model)
+        with self._writing:
+            files.make_folder(self.folder)
+            self._write(model)
 
     def load(self, version: int) -> Model:
         """Return a version exactly as it was saved."""
@@ -106,12 +114,6 @@ class ModelFiles:
         self._check_sum(path, contents, digest, state.version, _RESTORE_STATE)
         return state
 
-    def forget_state(self) -> None:
-        """Remove the optimiser's state: the next step starts with a fresh optimiser."""
-        with self._writing:
-            (self.folder / _STATE_NAME).unlink(missing_ok=True)
-            files.sync_folder(self.folder)
-
     def _path(self, version: int) -> Path:
         return self.folder / f"v{version:06d}.safetensors"
 
@@ -120,10 +122,13 @@ class ModelFiles:
         files.remove_unfinished(self.folder)
         path = self._path(model.version)
         if not path.exists():
-            arrays = {"rows": model.rows, "dense": model.dense}
-            tensors.write(path, arrays, self._metadata(_MODEL, model.version, model.digest))
+            self._write(model)
         elif self.load(model.version).digest != model.digest:
             raise ModelConflictError(f"{path} holds another model of this version; a version is never given twice")
+
+    def _write(self, model: Model) -> None:
+        arrays = {"rows": model.rows, "dense": model.dense}
+        tensors.write(self._path(model.version), arrays, self._metadata(_MODEL, model.version, model.digest))
 
     def _metadata(self, purpose: str, version: int, digest: bytes) -> dict[str, str]:
         return tensors.origin(purpose, self._task_id, version, digest)

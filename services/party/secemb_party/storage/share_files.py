@@ -53,6 +53,10 @@ class ShareFiles:
             raise DamagedShareError(f"{path.name} was altered; restore it from a backup of the data folder")
         return data
 
+    def rounds(self) -> list[bytes]:
+        """Return the rounds whose shares are kept."""
+        return sorted(bytes.fromhex(path.name.split(".")[0]) for path in self._folder.glob(f"[0-9a-f]*{_SUFFIX}"))
+
     def prune(self, keep: set[bytes]) -> None:
         """Remove the shares of all rounds but these."""
         names = {round_id.hex() for round_id in keep}

@@ -7,7 +7,7 @@ from typing import Any
 from secemb_party.ledger import Event
 from secemb_party.service import Party
 
-KINDS = ("round", "result", "rollback")
+KINDS = ("round", "result", "rollback", "optimiser", "restored")
 SHOWN = 20
 _STATES = {
     "sealing": "accepts nothing new; the two servers compare what they hold.",
@@ -47,6 +47,11 @@ def tell(event: Event, role: int) -> Told | None:
             words = _result(event.data)
         case "rollback":
             return Told(event.event_id, event.at, *_rollback(event.data))
+        case "optimiser":
+            words = f"starts over at version {event.data['version']}: {event.data['reason']}."
+            return Told(event.event_id, event.at, "The optimiser", "/ui/model", words)
+        case "restored":
+            return Told(event.event_id, event.at, "This server", "/ui/rounds", "was restored from a backup.")
         case _:
             words = ""
     number = event.data.get("round")

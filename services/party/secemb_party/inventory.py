@@ -1,0 +1,147 @@
+"""Whether the data directory holds what the ledger names: files that are missing, altered, or of another time."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from secemb_party.errors import DamagedShareError, ModelError, ModelMissingError
+from secemb_party.ledger import Ledger, ModelVersion, RoundRecord, RoundState
+from secemb_party.logs import get_logger
+from secemb_party.parts import Parts
+from secemb_party.storage import ModelStore, ShareStore
+from secemb_shared.messages import TaskSpec
+
+MODEL, OPTIMISER, SHARE, AGE = "model", "optimiser", "share", "ledger age"
+_FETCH = "run `secemb model fetch`, which takes it from the other server, or restore a backup"
+_RESET = "restore a backup, or start the optimiser over with `secemb model reset-optimiser`"
+_PUT_BACK = "put data/shares back; without it the round cannot end: see Backups in docs/operating.md"
+_OLDER = "put back the newer ledger, or create a new task from the newest model: see Backups in docs/operating.md"
+_LOOK_SECONDS = 10.0  # files are not read for every caller that asks whether this server is ready
+_SHARED = (RoundState.SHARED, RoundState.RECONSTRUCTED)
+_UNSEALED = (None, RoundState.OPEN, RoundState.SEALING, RoundState.ABORTED)
+
+
+class Fault(NamedTuple):
+    """What does not fit, and what to do. It is public: it names versions and rounds, no path and no digest."""
+
+    check: str
+    text: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Named:
+    """What the ledger says about the data directory."""
+
+    published: ModelVersion | None
+    newest: ModelVersion | None  # the last that was recorded, published or not
+    running: RoundRecord | None
+    rolling_back: bool
+    too_early: int  # shares that are stored although the ledger has not sealed their rounds, or does not know them
+
+    @property
+    def is_moving(self) -> bool:
+        """Return whether the next version may be stored already and not be recorded yet."""
+        return self.rolling_back or (self.running is not None and self.running.state in _SHARED)
+
+
+async def find_faults(task: TaskSpec, role: int, ledger: Ledger, models: ModelStore, shares: ShareStore) -> list[Fault]:
+    """Return what does not fit; if a round has moved on meanwhile, look again. It reads whole files."""
+    while True:
+        named = await _read(ledger, task.task_id, shares)
+        faults = await asyncio.to_thread(_compare, task, role, named, models, shares)
+        if not faults or named == await _read(ledger, task.task_id, shares):
+            return faults
+
+
+class Inventory:
+    """What did not fit when this server last looked: at its start, and again for as long as something does not."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._found: list[Fault] = []
+        self._look_again = 0.0
+
+    async def faults(self) -> list[Fault]:
+        """Return what does not fit; cheap while everything does."""
+        parts = self._parts
+        published = await parts.ledger.published_version(parts.task.task_id)
+        gone = published is not None and published.version not in parts.models.versions()
+        if (gone or self._found) and parts.clock() >= self._look_again:
+            await self.take()
+        return self._found
+
+    async def take(self) -> None:
+        """Compare everything, and say in the log what does not fit, once."""
+        parts, before = self._parts, self._found
+        self._found = await find_faults(parts.task, parts.role, parts.ledger, parts.models, parts.shares)
+        self._look_again = parts.clock() + _LOOK_SECONDS
+        for fault in self._found:
+            if fault not in before:
+                get_logger().error("data does not fit the ledger", check=fault.check, reason=fault.text, fix=fault.fix)
+
+
+def _compare(task: TaskSpec, role: int, named: Named, models: ModelStore, shares: ShareStore) -> list[Fault]:
+    found = [*_check_models(named, models), *_check_age(named, models), *_check_share(named, shares)]
+    return [*found, *_check_optimiser(task, named, models)] if role == 0 else found
+
+
+async def _read(ledger: Ledger, task_id: bytes, shares: ShareStore) -> Named:
+    known = [await ledger.round(one) for one in shares.rounds()]
+    return Named(
+        published=await ledger.published_version(task_id),
+        newest=next(iter(await ledger.versions(task_id)), None),
+        running=await ledger.current_round(task_id),
+        rolling_back=await ledger.open_rollback(task_id) is not None,
+        too_early=sum((record.state if record is not None else None) in _UNSEALED for record in known),
+    )
+
+
+def _check_models(named: Named, models: ModelStore) -> Iterator[Fault]:
+    wanted = {one.version: one.digest for one in (named.published, named.newest) if one is not None}
+    for version, digest in wanted.items():
+        try:
+            fits = models.load(version).digest == digest
+        except ModelMissingError:
+            yield Fault(MODEL, f"version {version} of the model is missing in data_dir", _FETCH)
+        except ModelError:
+            yield Fault(MODEL, f"the file of version {version} is damaged", _FETCH)
+        else:
+            if not fits:
+                yield Fault(MODEL, f"the file of version {version} is not the model in the ledger", _FETCH)
+
+
+def _check_age(named: Named, models: ModelStore) -> Iterator[Fault]:
+    newest = named.newest.version if named.newest is not None else 0
+    held = max(models.versions(), default=0)
+    if held > newest + named.is_moving:
+        text = f"data_dir holds version {held} of the model, and the ledger ends with {newest}: it is older"
+        yield Fault(AGE, text, _OLDER)
+    if named.too_early:
+        yield Fault(AGE, "data_dir holds the share of a round that the ledger has not sealed: it is older", _OLDER)
+
+
+def _check_share(named: Named, shares: ShareStore) -> Iterator[Fault]:
+    running = named.running
+    if running is None or running.share_digest is None:
+        return
+    try:
+        shares.load(running.round_id, running.share_digest)
+    except DamagedShareError:
+        yield Fault(SHARE, f"the share of round {running.number} is missing or altered in data_dir", _PUT_BACK)
+
+
+def _check_optimiser(task: TaskSpec, named: Named, models: ModelStore) -> Iterator[Fault]:
+    newest = named.newest.version if named.newest is not None else 0
+    try:
+        state = models.load_state()
+    except ModelError:
+        yield Fault(OPTIMISER, "the optimiser's state is damaged", _RESET)
+        return
+    if state is None:
+        if newest > 0:
+            yield Fault(OPTIMISER, f"the optimiser's state is missing; version {newest} needs one", _RESET)
+    elif state.kind != task.optimiser or not newest <= state.version <= newest + named.is_moving:
+        text = f"the optimiser's state is of version {state.version}, and the model is at {newest}"
+        yield Fault(OPTIMISER, text, _RESET)

@@ -1,0 +1,151 @@
+"""A ledger as one file: every row of every table at one moment, as JSON lines, for another database or a backup.
+
+The first line names the schema, the tables and their columns; then comes a line for each row; the last line has the
+SHA-256 of all before it. Rows are sorted by their keys, so that equal ledgers make equal files, whichever database they
+are in. Tables and columns are those of the schema: a new table is included by being there.
+"""
+
+import hashlib
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import Any, BinaryIO
+
+from sqlalchemy import Column, Connection, String, Table, exists, func, insert, select
+from sqlalchemy.types import LargeBinary, TypeDecorator
+
+from secemb_party.errors import LedgerArchiveError, LedgerConflictError
+from secemb_party.ledger.schema import METADATA, head
+from secemb_party.ledger.statements import hold_snapshot, writes_alone
+
+FORMAT = "secemb/1 ledger"
+_AT_ONCE = 200  # rows: with bodies of 250 kB they still fit in memory
+_LONGEST_LINE = 1 << 30
+_FIX = "write it again with `secemb ledger export`"
+
+
+def write_archive(tx: Connection, file: BinaryIO, *, leave_out: Collection[Table] = ()) -> dict[str, int]:
+    """Write all rows as of one moment, and return how many each table has; tables that are left out are empty."""
+    hold_snapshot(tx)
+    hashed = hashlib.sha256()
+
+    def add(value: object) -> None:
+        line = _line(value)
+        hashed.update(line)
+        file.write(line)
+
+    tables = METADATA.sorted_tables
+    names = {table.name: [column.name for column in table.columns] for table in tables}
+    add({"format": FORMAT, "schema": head(), "tables": names})
+    counts = dict.fromkeys(names, 0)
+    for table in tables:
+        for row in _rows(tx, table) if table not in leave_out else ():
+            add([table.name, row])
+            counts[table.name] += 1
+    file.write(_line({"rows": counts, "sha256": hashed.hexdigest()}))
+    return counts
+
+
+def read_archive(tx: Connection, file: BinaryIO) -> dict[str, int]:
+    """Fill an empty ledger with the rows of a file, all or none; return how many each table has."""
+    counts = check_archive(file)
+    for table in METADATA.sorted_tables:
+        if tx.execute(select(exists().select_from(table))).scalar_one():
+            raise LedgerConflictError("this ledger is in use; import into an empty database")
+    file.seek(0)
+    tables = {table.name: table for table in METADATA.sorted_tables}
+    next(file)
+    while lines := list(islice(file, _AT_ONCE)):
+        _insert(tx, tables, [json.loads(line) for line in lines])
+    _count_on(tx)
+    return counts
+
+
+def check_archive(file: BinaryIO) -> dict[str, int]:
+    """Refuse a file that is cut short, altered, or of another schema; return how many rows each table has."""
+    hashed, last = hashlib.sha256(), b""
+    for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
+        if not last:
+            _check_head(line)
+        else:
+            hashed.update(last)
+        last = line
+    found = _parse(last)
+    if not isinstance(found, dict) or found.get("sha256") != hashed.hexdigest():
+        raise LedgerArchiveError(f"the file was cut short or altered; {_FIX}")
+    return dict(found["rows"])
+
+
+def _check_head(line: bytes) -> None:
+    found = _parse(line)
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise LedgerArchiveError(f"this is not an exported ledger; {_FIX}")
+    if found["schema"] != head():
+        raise LedgerArchiveError(
+            f"the file has schema {found['schema']}, this version needs {head()}: import it with the version that wrote"
+            " it, then run `secemb ledger upgrade`"
+        )
+
+
+def _parse(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _rows(tx: Connection, table: Table) -> Iterator[list[Any]]:
+    binary = [_is_binary(column) for column in table.columns]
+    statement = select(table).order_by(*(_sortable(tx, column) for column in table.primary_key.columns))
+    for row in tx.execute(statement, execution_options={"yield_per": _AT_ONCE}):
+        yield [
+            b64encode(value).decode() if is_binary and value is not None else value
+            for value, is_binary in zip(row, binary, strict=True)
+        ]
+
+
+def _sortable(tx: Connection, column: Column[Any]) -> Any:
+    """Return a column to sort by: texts by their bytes, whatever language the database is set to."""
+    is_text = isinstance(_plain_type(column), String)
+    return column.collate("C") if is_text and not writes_alone(tx) else column
+
+
+def _insert(tx: Connection, tables: dict[str, Table], lines: Sequence[Any]) -> None:
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for line in lines:
+        if isinstance(line, list):  # the last line is none
+            name, values = line
+            rows.setdefault(name, []).append(_row(tables[name], values))
+    for name, some in rows.items():
+        tx.execute(insert(tables[name]), some)
+
+
+def _row(table: Table, values: Sequence[Any]) -> dict[str, Any]:
+    return {
+        column.name: b64decode(value) if value is not None and _is_binary(column) else value
+        for column, value in zip(table.columns, values, strict=True)
+    }
+
+
+def _is_binary(column: Column[Any]) -> bool:
+    return isinstance(_plain_type(column), LargeBinary)
+
+
+def _plain_type(column: Column[Any]) -> Any:
+    kind = column.type
+    return kind.impl_instance if isinstance(kind, TypeDecorator) else kind
+
+
+def _count_on(tx: Connection) -> None:
+    """Let PostgreSQL give numbers after those that were inserted; SQLite does so by itself."""
+    if writes_alone(tx):
+        return
+    for table in METADATA.sorted_tables:
+        if (counter := table.autoincrement_column) is not None:
+            sequence = func.pg_get_serial_sequence(table.name, counter.name)
+            tx.execute(select(func.setval(sequence, func.max(counter))))

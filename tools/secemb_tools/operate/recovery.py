@@ -1,0 +1,141 @@
+"""A data directory put in order: the model from the other server, and an optimiser that starts over."""
+
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import httpx
+from typing_extensions import TypedDict
+
+from secemb_party.errors import ModelError
+from secemb_party.inventory import MODEL, OPTIMISER, Fault, find_faults
+from secemb_party.ledger import Ledger, ModelVersion
+from secemb_party.settings import Settings
+from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles
+from secemb_sdk.trust import check_address, make_context
+from secemb_server0.app import peer_client
+from secemb_server0.reconstruct import fresh_state
+from secemb_shared.messages import TaskSpec
+from secemb_tools.errors import OperationError, UnreachableError
+from secemb_tools.operate.tasks import read_task
+
+_SECONDS = httpx.Timeout(60.0, connect=10.0)
+
+
+class FetchedVersion(TypedDict):
+    """A version that the ledger needs; `fetched` unless its file was right already."""
+
+    version: int
+    digest: str
+    fetched: bool
+
+
+class ResetOptimiser(TypedDict):
+    """The version from which the optimiser starts over, and why."""
+
+    version: int
+    reason: str
+
+
+async def data_faults(settings: Settings, task: TaskSpec, ledger: Ledger) -> list[Fault]:
+    """Return what in the data directory does not fit the ledger."""
+    return await find_faults(task, settings.role, ledger, model_store(settings, task), ShareFiles(settings.data_dir))
+
+
+def model_store(settings: Settings, task: TaskSpec) -> ModelFiles:
+    """Return the model files of a task."""
+    return ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task))
+
+
+async def fetch_models(settings: Settings, source: str | None, ca: Path | None) -> list[FetchedVersion]:
+    """Take the versions that the ledger needs and this server does not have from the other one, and check digests."""
+    task = read_task(settings.task.file)
+    store = model_store(settings, task)
+    wanted = await _needed(settings, task)
+    done: list[FetchedVersion] = []
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(_client(settings, source, ca))
+        for one in wanted:
+            fits = _fits(store, one)
+            if not fits:
+                store.replace(await _fetch(client, task, one))
+            done.append({"version": one.version, "digest": one.digest.hex(), "fetched": not fits})
+    return done
+
+
+async def reset_optimiser(settings: Settings) -> ResetOptimiser:
+    """Let the optimiser start over at the newest version, if its state does not fit; the ledger records it."""
+    if settings.role != 0:
+        raise OperationError("server 0 has the optimiser; use its settings file")
+    task = read_task(settings.task.file)
+    async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
+        faults = {fault.check: fault.text for fault in await data_faults(settings, task, ledger)}
+        if MODEL in faults:
+            raise OperationError(f"{faults[MODEL]}; run secemb model fetch first")
+        if OPTIMISER not in faults:
+            raise OperationError("the optimiser's state fits the model; there is nothing to reset")
+        newest = (await ledger.versions(task.task_id))[0].version
+        model_store(settings, task).save_state(fresh_state(task, newest))
+        reset: ResetOptimiser = {"version": newest, "reason": faults[OPTIMISER]}
+        await ledger.append_event("optimiser", dict(reset), time.time())
+        return reset
+
+
+async def _needed(settings: Settings, task: TaskSpec) -> list[ModelVersion]:
+    """Return the published version, and the newest one if that is another."""
+    async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
+        known = await ledger.versions(task.task_id)
+        published = await ledger.published_version(task.task_id)
+    if published is None:
+        raise OperationError("no version is published yet; start the server first")
+    return [published] if known[0].version == published.version else [published, known[0]]
+
+
+def _fits(store: ModelFiles, wanted: ModelVersion) -> bool:
+    try:
+        return store.load(wanted.version).digest == wanted.digest
+    except ModelError:
+        return False
+
+
+def _client(settings: Settings, source: str | None, ca: Path | None) -> httpx.AsyncClient:
+    if source is not None:
+        url = check_address(source)
+        return httpx.AsyncClient(base_url=url, verify=make_context(url, trust=ca), timeout=_SECONDS, trust_env=False)
+    if settings.role == 1:
+        raise OperationError("server 1 does not call server 0 by itself; give --from, the address devices use for it")
+    return peer_client(settings)
+
+
+async def _fetch(client: httpx.AsyncClient, task: TaskSpec, wanted: ModelVersion) -> Model:
+    """Return a version as the other server publishes it to devices, if it is the one in this server's ledger."""
+    shape, prefix = Shape.of(task), f"/v1/tasks/{task.task_id.hex()}"
+    rows = await _read(client, f"{prefix}/table/{wanted.version}?format=float32", 4 * shape.items * shape.width)
+    dense = await _read(client, f"{prefix}/dense/{wanted.version}", 4 * shape.dense) if shape.dense else b""
+    model = Model.decode(task.task_id, wanted.version, shape, rows + dense)
+    if model.digest != wanted.digest:
+        raise OperationError(
+            f"the other server has other numbers as version {wanted.version} than this ledger; nothing was stored."
+            " Compare secemb model list on both servers, and restore a backup"
+        )
+    return model
+
+
+async def _read(client: httpx.AsyncClient, path: str, size: int) -> bytes:
+    found = bytearray()
+    try:
+        async with client.stream("GET", path) as answer:
+            if answer.status_code == 404:
+                raise OperationError("the other server does not have this version, or has another task")
+            answer.raise_for_status()
+            async for piece in answer.aiter_bytes():
+                found += piece
+                if len(found) > size:
+                    break
+    except (httpx.HTTPError, OSError) as error:
+        raise UnreachableError(
+            f"the other server does not send the model ({type(error).__name__}); run secemb check, or check --from"
+        ) from None
+    if len(found) != size:
+        raise OperationError(f"the other server did not send the {size:,} bytes of a model of this task")
+    return bytes(found)
