@@ -108,6 +108,12 @@ CASES: dict[str, Case] = {
         bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
         fix="name another file",
     ),
+    "model fetch": Case(
+        good=lambda place: ("--config", place.pair.servers[0].folder),
+        says="fetched",
+        bad=lambda place: ("--config", place.pair.servers[1].folder),
+        fix="give --from",
+    ),
     "model import": Case(
         good=weights,
         says="digest",
@@ -117,6 +123,7 @@ CASES: dict[str, Case] = {
     "model list": Case(
         good=lambda place: ("--config", place.pair.servers[0].folder), says="published", bad=nowhere, fix="secemb init"
     ),
+    "model reset-optimiser": Case(bad=lambda place: ("--config", place.pair.servers[0].folder), fix="nothing to reset"),
     "model rollback": Case(bad=lambda place: (99, *place.both[:4], "--yes"), fix="refuses"),
     "model show": Case(
         good=lambda place: ("--config", place.pair.servers[0].folder),
@@ -301,6 +308,7 @@ CASES: dict[str, Case] = {
 _DEMO = "tests/e2e/test_demo.py"
 _DEV = "tests/e2e/test_dev.py"
 _SERVERS = "tests/e2e/test_cli_servers.py::test_devices_take_part_and_the_model_goes_on_and_back"
+_RECOVERY = "tests/e2e/test_recovery.py::test_an_optimiser_whose_state_does_not_fit_starts_over_and_it_is_recorded"
 _BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_prints"
 _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
 _QUALITY = "tests/integration/test_quality.py::test_a_short_run_measures_every_part_and_writes_its_files"
@@ -317,6 +325,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("dev", JSON): f"{_DEV}::test_one_device_takes_part_in_round_after_round_with_what_is_printed_as_json",
     **{(f"device {name}", kind): _SERVERS for name in ("loop", "once") for kind in (SUCCESS, JSON)},
     **{("loadtest", kind): _LOADTEST for kind in (SUCCESS, JSON)},
+    **{("model reset-optimiser", kind): _RECOVERY for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
     **{("quality", kind): _QUALITY for kind in (SUCCESS, JSON)},
     ("run list", BAD): "tests/e2e/test_cli_offline.py::test_a_damaged_run_is_named_and_the_others_are_listed",

@@ -14,6 +14,7 @@ from tests.integration.databases import NOW, TASK, Postgres, complete_session, e
 from secemb_party.errors import LedgerArchiveError, LedgerConflictError
 from secemb_party.ledger import Ledger, RoundState
 from secemb_party.ledger.schema import METADATA
+from secemb_party.operators import Order
 
 pytestmark = pytest.mark.asyncio
 
@@ -48,7 +49,7 @@ async def fill(ledger: Ledger) -> None:
     for version in range(3):
         await ledger.record_version(TASK, version, name(f"model {version}"), NOW)
         await ledger.publish_version(TASK, version, NOW)
-    await ledger.request_rollback(TASK, seen=2, source=1, now=NOW)
+    await ledger.request_rollback(TASK, seen=2, source=1, order=Order("alice", "worse"), now=NOW)
     for text in ("é", "Z", "a", "_", "quote ' and \" and \\ and\ttab"):
         await ledger.add_token(name(f"token {text}"), text, NOW)
         await ledger.remember(text, text.encode(), NOW)

@@ -73,7 +73,7 @@ def fetch(
     source: Annotated[
         str | None, typer.Option("--from", help="Address that devices use for the other server. Server 1 needs it.")
     ] = None,
-    ca: Annotated[Path | None, typer.Option(help="Certificates to trust for --from, instead of the system's.")] = None,
+    ca: AuthorityFile = None,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:

@@ -73,9 +73,7 @@ async def export(settings: Settings, version: int | None, path: Path, *, split_b
     if chosen not in published:
         raise OperationError(f"version {chosen} is not published; see secemb model list")
     if store.load(chosen).digest != published[chosen].digest:
-        raise OperationError(
-            f"the file of version {chosen} differs from what was published; run secemb model fetch"
-        )
+        raise OperationError(f"the file of version {chosen} differs from what was published; run secemb model fetch")
     _write(store, chosen, path, split_bias)
     return {"version": chosen, "digest": published[chosen].digest.hex(), "file": str(path)}
 

@@ -93,7 +93,7 @@ async def _same_model(settings: Settings, standing: StandingMessage) -> Finding 
     here = {one.version: one.digest.hex() for one in known}
     newest = max(here, default=0)
     if not here or here.get(standing.version) == standing.digest:
-        return ok("same model", f"server 1 has published version {standing.version}, with the digest that is known here")
+        return ok("same model", f"server 1 has published version {standing.version}, the same as here")
     older = "this server's" if standing.version > newest else "server 1's"
     text = f"server 1 has published version {standing.version}, the newest here is {newest}: {older} ledger is older"
     if standing.version in here:

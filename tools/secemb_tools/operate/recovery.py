@@ -101,7 +101,7 @@ def _fits(store: ModelFiles, wanted: ModelVersion) -> bool:
 def _client(settings: Settings, source: str | None, ca: Path | None) -> httpx.AsyncClient:
     if source is not None:
         url = check_address(source)
-        return httpx.AsyncClient(base_url=url, verify=make_context(url, trust=ca), timeout=_SECONDS, trust_env=False)
+        return httpx.AsyncClient(base_url=url, verify=make_context(url, ca=ca), timeout=_SECONDS, trust_env=False)
     if settings.role == 1:
         raise OperationError("server 1 does not call server 0 by itself; give --from, the address devices use for it")
     return peer_client(settings)
