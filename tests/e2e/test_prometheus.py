@@ -26,6 +26,7 @@ from secemb_party.http.problems import PROBLEMS
 from secemb_party.metrics import Metrics
 from secemb_tools.catalogues import PaperCatalogue
 from secemb_tools.local import Pair
+from secemb_tools.local.process import HERE
 
 TESTS = ROOT / "tests" / "e2e" / "prometheus_rules.yml"
 # What a pair without noise, evaluations and refusals has no samples of.
@@ -83,7 +84,7 @@ def test_a_prometheus_that_scrapes_a_pair_answers_every_query(tmp_path: Path) ->
     pair = Pair(tmp_path, task_for(PaperCatalogue("small", 200, 10), cohort=2), relayed=True)
     with pair.running():
         asyncio.run(run_fleet(pair, devices=2, rounds=1))
-        with scraping(tmp_path, [server.url.removeprefix("http://") for server in pair.servers]) as prometheus:
+        with scraping(tmp_path, [f"{HERE}:{server.ports.metrics}" for server in pair.servers]) as prometheus:
             rules = [rule for group in prometheus.ask("rules")["groups"] for rule in group["rules"]]
             assert len(rules) == sum(len(re.findall(r"(?:alert|record): ", path.read_text())) for path in RULES)
             wait_for("two scrapes", lambda: bool(prometheus.samples("rate(secemb_rounds_total[1m])")))
