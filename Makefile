@@ -21,6 +21,8 @@ DEV := $(VENV)/.installed-dev
 LAB := PYTHONPATH=lab $(BIN)/python -m secemb_lab
 BROWSER := $(VENV)/.browser
 PROMETHEUS := $(VENV)/.prometheus
+NGINX := $(VENV)/.nginx
+CADDY := $(VENV)/.caddy
 PINNED := pyproject.toml setup.py constraints.txt
 
 KERNEL := shared/secemb_shared/dpf/_kernel.abi3.so
@@ -42,7 +44,7 @@ help: ## list the targets
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
-test: $(DEV) $(BROWSER) $(PROMETHEUS) which-kernel ## run the tests
+test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(CADDY) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(DEV) which-kernel ## measure, print tables and write build/bench.json
@@ -190,17 +192,28 @@ $(BROWSER): | $(CREATED)
 		echo 'there is no Chromium, and the tests of the page must run (BROWSER_TESTS=required): apt-get install chromium, or name one: CHROMIUM=/path' >&2; exit 1; \
 	else echo 'there is no Chromium: the tests of the page are skipped; apt-get install chromium, or name one: make test CHROMIUM=/path'; fi
 
-# The same for Prometheus, whose promtool checks the rules and whose server asks them of a running pair: PROMETHEUS_TESTS=required.
-$(PROMETHEUS): | $(CREATED)
-	@if ! command -v prometheus >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		echo 'installing Prometheus for the tests of its rules (a minute)'; mkdir -p build; \
-		{ $(APT) update && $(APT) install -y --no-install-recommends prometheus; } >build/prometheus.log 2>&1 || true; \
+# The same for other programs of Debian: $(call packaged,program,packages,what is tested with it,variable,log)
+define packaged
+	@if ! command -v $(1) >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo 'installing $(2) for the tests of $(3) (a minute)'; mkdir -p build; \
+		{ $(APT) update && $(APT) install -y --no-install-recommends $(2); } >build/$(5).log 2>&1 || true; \
 	fi
-	@if command -v prometheus >/dev/null; then touch $@; \
-	elif [ "$$PROMETHEUS_TESTS" = required ]; then \
-		tail -n 20 build/prometheus.log >&2 2>/dev/null; \
-		echo 'there is no Prometheus, and the tests of its rules must run (PROMETHEUS_TESTS=required): apt-get install prometheus' >&2; exit 1; \
-	else echo 'there is no Prometheus: the tests of its rules are skipped; apt-get install prometheus'; fi
+	@if command -v $(1) >/dev/null; then touch $@; \
+	elif [ "$$$(4)" = required ]; then \
+		tail -n 20 build/$(5).log >&2 2>/dev/null; \
+		echo 'there is no $(1), and the tests of $(3) must run ($(4)=required): apt-get install $(2)' >&2; exit 1; \
+	else echo 'there is no $(1): the tests of $(3) are skipped; apt-get install $(2)'; fi
+endef
+
+# promtool checks the rules, and the server asks them of a running pair.
+$(PROMETHEUS): | $(CREATED)
+	$(call packaged,prometheus,prometheus,its rules,PROMETHEUS_TESTS,prometheus)
+
+$(NGINX): | $(CREATED)
+	$(call packaged,nginx,nginx libnginx-mod-stream,deploy/proxy,PROXY_TESTS,nginx)
+
+$(CADDY): | $(CREATED)
+	$(call packaged,caddy,caddy,deploy/proxy,PROXY_TESTS,caddy)
 
 # Installing builds the kernel too, quietly. This rule acts when the C sources have changed since, and says what went wrong.
 # Without a compiler it does nothing: install one later and the next command builds the kernel.
