@@ -2,7 +2,15 @@
 
 from secemb_sdk.context import Policy
 from secemb_sdk.device import BlockingDevice, Device
-from secemb_sdk.errors import DeviceError, EnrolmentError, HomeError, PinError, PolicyError
+from secemb_sdk.errors import (
+    DeviceError,
+    EnrolmentError,
+    HomeError,
+    PinError,
+    PolicyError,
+    TokenExpiredError,
+    TokenRevokedError,
+)
 from secemb_sdk.home.detections import Detection
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.recommend import Recommendation
@@ -26,4 +34,6 @@ __all__ = [
     "PolicyError",
     "Receipt",
     "Recommendation",
+    "TokenExpiredError",
+    "TokenRevokedError",
 ]

@@ -3,6 +3,8 @@
 SecEmbError
 └── DeviceError
     ├── EnrolmentError         server 0 does not know the token
+    │   ├── TokenExpiredError      it knew the token, which has expired
+    │   └── TokenRevokedError      it knew the token, which was revoked
     ├── PinError               a server, its key or its task is not the one this device was opened with
     ├── AddressError           a server's address that cannot be used safely
     ├── PolicyError            a policy that no round of the task can meet
@@ -45,7 +47,15 @@ class DeviceError(SecEmbError):
 
 
 class EnrolmentError(DeviceError):
-    """Server 0 does not know the enrolment token, or has revoked it."""
+    """Server 0 does not accept the enrolment token."""
+
+
+class TokenExpiredError(EnrolmentError):
+    """The enrolment token has expired; the device's next token opens the same home."""
+
+
+class TokenRevokedError(EnrolmentError):
+    """The enrolment token was revoked: this device may no longer take part."""
 
 
 class PinError(DeviceError):

@@ -18,6 +18,8 @@ from secemb_sdk.errors import (
     OutdatedKeyError,
     PinError,
     RefusedError,
+    TokenExpiredError,
+    TokenRevokedError,
     UnavailableError,
 )
 from secemb_sdk.home.detections import Misconduct
@@ -35,6 +37,12 @@ Entry = tuple[type[DeviceError], str]  # the error, and what it says
 
 BY_SLUG: Mapping[str, Entry] = {
     "unauthorized": (EnrolmentError, "server {server} does not know the token; ask its operator for a new one"),
+    "token-expired": (
+        TokenExpiredError,
+        "the token of this device has expired at server {server}; get its next one from the app's backend or the "
+        "operator, and open the same home with it",
+    ),
+    "token-revoked": (TokenRevokedError, "server {server} has revoked the token of this device; ask its operator why"),
     "task-unknown": (PinError, "server {server} does not serve this task; check the task's id and the addresses"),
     "session-conflict": (ConflictError, "server {server} holds other bytes of this session"),
     "round-closed": (GoneError, _GONE),

@@ -281,13 +281,25 @@ CASES: dict[str, Case] = {
         good=lambda place: ("phone-8", "phone-9", "--config", place.server(0)),
         says="phone-9",
         bad=lambda place: ("phone-0", "--config", place.resting / "server0"),
-        fix="another token has this name",
+        fix="a token exists for phone-0",
+    ),
+    "token import": Case(
+        good=lambda place: (place.file(f"name,sha256\nphone-9,{'ab' * 32}\n"), "--config", place.server(0)),
+        says="unchanged",
+        bad=lambda place: (place.file("name,sha256\nphone-9,secret\n"), "--config", place.server(0)),
+        fix="line 2: sha256 must have 64 hexadecimal digits",
     ),
     "token list": Case(
         good=lambda place: ("--config", place.resting / "server0"),
         says="phone-0",
         bad=lambda place: ("--config", place.resting / "server1"),
         fix="server 0's",
+    ),
+    "token replace": Case(
+        good=lambda place: ("phone-0", "--overlap", 0, "--days", 9, "--config", place.server(0)),
+        says="token",
+        bad=lambda place: ("nobody", "--config", place.server(0)),
+        fix="no device has this name",
     ),
     "token revoke": Case(
         good=lambda place: ("phone-0", "--config", place.server(0)),

@@ -12,7 +12,7 @@ from sqlalchemy import Column, Connection, LargeBinary, String, Table, TypeDecor
 from tests.integration.databases import NOW, TASK, Postgres, complete_session, end_round, name, new_round, open_round
 
 from secemb_party.errors import LedgerArchiveError, LedgerConflictError
-from secemb_party.ledger import Ledger, RoundState
+from secemb_party.ledger import Ledger, NewToken, RoundState
 from secemb_party.ledger.schema import METADATA
 from secemb_party.operators import Order
 
@@ -51,9 +51,11 @@ async def fill(ledger: Ledger) -> None:
         await ledger.publish_version(TASK, version, NOW)
     await ledger.request_rollback(TASK, seen=2, source=1, order=Order("alice", "worse"), now=NOW)
     for text in ("é", "Z", "a", "_", "quote ' and \" and \\ and\ttab"):
-        await ledger.add_token(name(f"token {text}"), text, NOW)
+        new = NewToken(text.replace("\t", " "), name(f"token {text}"), NOW + 1 / 7)
+        await ledger.add_tokens([new], Order("alice"), NOW)
         await ledger.remember(text, text.encode(), NOW)
-    await ledger.revoke_token("a", NOW + 2)
+    await ledger.replace_token(NewToken("Z", name("next token")), Order("alice"), NOW, overlap=0.1)
+    await ledger.revoke_tokens(["a"], Order("alice"), NOW + 2)
     for table in METADATA.sorted_tables:
         await ledger._database.write(partial(add_row, table))
 

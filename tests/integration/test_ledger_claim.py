@@ -11,7 +11,10 @@ import pytest
 from tests.integration.databases import NOW, Postgres, name
 
 from secemb_party.errors import LedgerError, LedgerTakenError, LedgerUnavailableError
-from secemb_party.ledger import Ledger
+from secemb_party.ledger import Ledger, NewToken
+from secemb_party.operators import Order
+
+PHONE = NewToken("phone", name("token"))
 
 pytestmark = pytest.mark.asyncio
 _HOLD = """
@@ -51,7 +54,7 @@ async def test_a_second_server_is_refused_and_says_what_to_do(home: str) -> None
 
 async def test_commands_use_the_ledger_of_a_server_that_runs(home: str) -> None:
     async with await serve(home), await Ledger.open(home, migrate=False) as command:
-        await command.add_token(name("token"), "phone", NOW)
+        await command.add_tokens([PHONE], Order("tests"), NOW)
 
 
 async def test_a_killed_server_gives_its_claim_back(home: str) -> None:
@@ -91,10 +94,10 @@ async def test_a_server_whose_claim_went_to_another_writes_nothing_more(postgres
             with pytest.raises(LedgerTakenError):
                 await ledger.claim()
             with pytest.raises(LedgerUnavailableError, match="taken over"):
-                await ledger.add_token(name("token"), "phone", NOW)
+                await ledger.add_tokens([PHONE], Order("tests"), NOW)
             assert await ledger.token(name("token")) is None
         await ledger.claim()
-        await ledger.add_token(name("token"), "phone", NOW)
+        await ledger.add_tokens([PHONE], Order("tests"), NOW)
 
 
 async def test_a_claim_in_a_place_that_cannot_be_written_is_refused_in_words(tmp_path: Path) -> None:

@@ -1,73 +1,24 @@
-"""What the operator keeps in the ledger: tokens and events; and answers that the peer always gets alike."""
+"""What the operator keeps in the ledger: actions and events; and answers that the peer always gets alike."""
 
 import pytest
-from tests.integration.databases import NOW, name
+from tests.integration.databases import NOW
 
-from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError
+from secemb_party.errors import LedgerFormatError
 from secemb_party.ledger import Ledger
-
-HASH, OTHER = name("token"), name("other token")
+from secemb_party.operators import Order
 
 pytestmark = pytest.mark.asyncio
 
 
-async def test_a_token_is_known_by_its_hash(ledger: Ledger) -> None:
-    stored = await ledger.add_token(HASH, "phones", NOW)
-    assert await ledger.token(HASH) == stored
-    assert stored.active
-    assert await ledger.token(OTHER) is None
-    assert HASH.hex() not in repr(stored)
-    assert repr(HASH) not in repr(stored)
-
-
-async def test_adding_a_token_again_changes_nothing(ledger: Ledger) -> None:
-    first = await ledger.add_token(HASH, "phones", NOW)
-    assert await ledger.add_token(HASH, "phones", NOW + 1) == first
-    assert await ledger.tokens() == [first]
-
-
-async def test_a_name_or_a_token_is_not_used_twice(ledger: Ledger) -> None:
-    await ledger.add_token(HASH, "phones", NOW)
-    with pytest.raises(LedgerConflictError, match="has this name"):
-        await ledger.add_token(OTHER, "phones", NOW)
-    with pytest.raises(LedgerConflictError, match="another name"):
-        await ledger.add_token(HASH, "tablets", NOW)
-    await ledger.revoke_token("phones", NOW)
-    with pytest.raises(LedgerConflictError, match="even after it is revoked"):
-        await ledger.add_token(OTHER, "phones", NOW)
-
-
-async def test_a_token_is_revoked_by_name_or_by_the_beginning_of_its_hash(ledger: Ledger) -> None:
-    await ledger.add_token(HASH, "phones", NOW)
-    await ledger.add_token(OTHER, "tablets", NOW)
-    assert not (await ledger.revoke_token("phones", NOW + 1)).active
-    assert (await ledger.revoke_token(OTHER.hex()[:9], NOW + 2)).name == "tablets"
-    assert [token.revoked_at for token in await ledger.tokens()] == [NOW + 1, NOW + 2]
-
-
-async def test_revoking_again_keeps_the_first_time(ledger: Ledger) -> None:
-    await ledger.add_token(HASH, "phones", NOW)
-    first = await ledger.revoke_token("phones", NOW + 1)
-    assert await ledger.revoke_token("phones", NOW + 2) == first
-    assert await ledger.token(HASH) == first
-
-
-async def test_an_unknown_short_or_ambiguous_name_revokes_nothing(ledger: Ledger) -> None:
-    await ledger.add_token(b"\xab" * 31 + b"\x00", "phones", NOW)
-    await ledger.add_token(b"\xab" * 31 + b"\x01", "tablets", NOW)
-    for text in ("unknown", "ab" * 3, "AB" * 4, "cd" * 4, "ab" * 33):
-        with pytest.raises(NotRecordedError):
-            await ledger.revoke_token(text, NOW)
-    with pytest.raises(LedgerConflictError, match="more than one"):
-        await ledger.revoke_token("ab" * 31, NOW)
-    assert all(token.active for token in await ledger.tokens())
-
-
-@pytest.mark.parametrize("text", ["", "x" * 101, "a\0b"])
-async def test_a_token_needs_a_name_that_can_be_stored(ledger: Ledger, text: str) -> None:
-    with pytest.raises(LedgerFormatError, match="1 to 100 characters"):
-        await ledger.add_token(HASH, text, NOW)
-    assert await ledger.tokens() == []
+async def test_actions_are_kept_however_many_events_follow(ledger: Ledger) -> None:
+    for number in range(3):
+        await ledger.record_action(Order("alice", "because" if number else None), "pause", {"round": number}, NOW)
+    for _ in range(4):
+        await ledger.append_event("tick", {}, NOW, keep=1)
+    found = await ledger.actions(limit=2)
+    assert [(one.by, one.reason, one.data) for one in found] == [("alice", "because", {"round": at}) for at in (2, 1)]
+    (first,) = await ledger.actions(before=found[-1].action_id)
+    assert (first.reason, first.data) == (None, {"round": 0})
 
 
 async def test_events_are_numbered_and_read_in_order(ledger: Ledger) -> None:

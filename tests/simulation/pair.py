@@ -25,7 +25,8 @@ from tests.simulation.faults import (
 
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import PeerUnavailableError
-from secemb_party.ledger import Ledger
+from secemb_party.ledger import Added, Ledger, NewToken
+from secemb_party.operators import Order
 from secemb_party.parts import Parts
 from secemb_party.service import Party
 from secemb_party.storage import Shape
@@ -139,6 +140,11 @@ class Pair:
             relay_line=HttpRelayLine(client),
             relay_limits=self.relay_limits,
         )
+
+    async def enrol(self, token: str, *, expires_at: float | None = None) -> None:
+        """Let server 0 know a device's first token; its name is that of the token."""
+        new = NewToken(f"name of {token}", hashlib.sha256(token.encode()).digest(), expires_at)
+        assert await self.parties[0].ledger.add_tokens([new], Order("tests"), self.clock.now) == [Added.ADDED]
 
     async def crash(self, role: int) -> None:
         """Forget everything that one server has in memory and start it again."""

@@ -22,6 +22,8 @@ NAMES = [
     "PolicyError",
     "Receipt",
     "Recommendation",
+    "TokenExpiredError",
+    "TokenRevokedError",
 ]
 
 

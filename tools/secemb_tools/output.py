@@ -1,13 +1,14 @@
 """What a command prints: tables for people, JSON for programs, notes on stderr."""
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -80,6 +81,16 @@ def show(picture: RenderableType) -> None:
 def busy(text: str) -> AbstractContextManager[object]:
     """Show on stderr that something takes time."""
     return Console(stderr=True, highlight=False).status(text)
+
+
+@contextmanager
+def progress(text: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show on stderr how much of something is done; yield what is told about each further part."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    console = Console(stderr=True, highlight=False)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(text, total=total)
+        yield lambda more: bar.advance(task, more)
 
 
 def note(text: str) -> None:

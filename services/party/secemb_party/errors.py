@@ -5,7 +5,9 @@ SecEmbError (secemb_shared)
 ├── OperatorTokenError         an operator token that cannot be added or revoked
 ├── Requests
 │   ├── UnauthorizedError          no valid token
-│   │   └── LoginNeededError           no valid login to the operator's pages
+│   │   ├── LoginNeededError           no valid login to the operator's pages
+│   │   ├── TokenExpiredError          an enrolment token that was valid once
+│   │   └── TokenRevokedError          an enrolment token that was revoked
 │   ├── ForbiddenError             a valid token that does not allow this
 │   ├── TicketError                a ticket that is not valid for this session
 │   │   └── TicketExpiredError         it was valid once
@@ -39,8 +41,10 @@ SecEmbError (secemb_shared)
 │   ├── LedgerFormatError          a value that cannot be stored
 │   ├── LedgerArchiveError         an exported ledger that cannot be read
 │   ├── NotRecordedError           not in the ledger
+│   │   └── UnknownTokenError          no device of that name
 │   └── LedgerConflictError        contradicts what the ledger holds
-│       └── StateConflictError         a round in another state, or with other facts
+│       ├── StateConflictError         a round in another state, or with other facts
+│       └── TokenConflictError         a token or a name that is used otherwise
 ├── Storage
 │   ├── DamagedShareError          a share that is missing, altered or of another list
 │   └── ModelError                 a model, its file or its place in the store
@@ -91,6 +95,14 @@ class UnauthorizedError(SecEmbError):
 
 class LoginNeededError(UnauthorizedError):
     """The operator is not logged in, or no longer."""
+
+
+class TokenExpiredError(UnauthorizedError):
+    """An enrolment token was valid once."""
+
+
+class TokenRevokedError(UnauthorizedError):
+    """An enrolment token was revoked."""
 
 
 class ForbiddenError(SecEmbError):
@@ -228,6 +240,10 @@ class NotRecordedError(LedgerError, LookupError):
     """A task, version, round, session or token is not in the ledger."""
 
 
+class UnknownTokenError(NotRecordedError):
+    """No device has this name, and no token has this hash."""
+
+
 class LedgerConflictError(LedgerError):
     """A call contradicts what the ledger already holds."""
 
@@ -238,6 +254,10 @@ class StateConflictError(LedgerConflictError):
     def __init__(self, message: str, state: "RoundState") -> None:
         super().__init__(message)
         self.state = state  # where the round is
+
+
+class TokenConflictError(LedgerConflictError):
+    """A token or the name of a device is already used in another way."""
 
 
 class DamagedShareError(SecEmbError):

@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,6 +145,11 @@ class Operators:
 def encode(operators: list[Operator]) -> bytes:
     """Return the content of the file."""
     return json.dumps([asdict(one) for one in operators], indent=1).encode("ascii") + b"\n"
+
+
+def new_token() -> str:
+    """Return 256 random bits as text: they cannot be guessed, so a plain hash is safe to store and to show."""
+    return secrets.token_urlsafe(32)
 
 
 def hash_of(token: str) -> str:

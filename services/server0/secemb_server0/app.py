@@ -32,6 +32,7 @@ from secemb_party.secret_file import SecretFile
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
+from secemb_server0.enrolment_routes import enrolment_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train
 from secemb_server0.peer import HttpPeer, HttpRelayLine, Peer, RelayLine
@@ -93,6 +94,7 @@ def create_server0(
         for_operator = [
             operator_routes(party, operators),
             rollback_routes(party, leader, operators),
+            enrolment_routes(party, operators, body_seconds=body_seconds),
             ui_routes(party, operators, side, surroundings or Surroundings()),
         ]
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=ready)

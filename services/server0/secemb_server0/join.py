@@ -7,8 +7,15 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from secemb_party.errors import PeerRefusedError, PeerUnavailableError, SessionConflictError, UnauthorizedError
-from secemb_party.ledger import Admission, RoundRecord, RoundState
+from secemb_party.errors import (
+    PeerRefusedError,
+    PeerUnavailableError,
+    SessionConflictError,
+    TokenExpiredError,
+    TokenRevokedError,
+    UnauthorizedError,
+)
+from secemb_party.ledger import Admission, RoundRecord, RoundState, TokenState
 from secemb_party.parts import Clock
 from secemb_party.service import Party
 from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
@@ -138,14 +145,19 @@ class TicketIssuer:
                 return NotNow(later)
 
     async def _device(self, token: str | None, session_id: bytes) -> bytes:
-        """Return the name under which this device is known: the hash of its token."""
+        """Return the name under which this device is known: the hash of its first token."""
         if self._open:
             return hashlib.sha256(b"open" + session_id).digest()
         hashed = hashlib.sha256((token or "").encode()).digest()
         known = await self._party.ledger.token(hashed)
-        if token is None or known is None or not known.active:
+        if token is None or known is None:
             raise UnauthorizedError("no valid enrolment token; ask the operator of server 0 for one")
-        return hashed
+        match known.state(self._party.clock()):
+            case TokenState.EXPIRED:
+                raise TokenExpiredError("this enrolment token has expired; open the device's home with its next one")
+            case TokenState.REVOKED:
+                raise TokenRevokedError("this enrolment token was revoked; ask the operator of server 0")
+        return known.device
 
 
 def _until(time: float, now: float) -> int:

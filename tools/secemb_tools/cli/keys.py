@@ -1,6 +1,5 @@
-"""`secemb pair`, `secemb token` and `secemb relay-key`: who may talk to a server, and with which keys."""
+"""`secemb pair` and `secemb relay-key`: which keys the two servers and the devices use."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,6 @@ from secemb_tools import output
 from secemb_tools.cli.options import AsJson, ConfigFile, refusals
 
 pair_app = typer.Typer(help="Exchange public keys with the other operator.", no_args_is_help=True)
-token_app = typer.Typer(help="Enrolment tokens: which devices may take part (server 0).", no_args_is_help=True)
 relay_key_app = typer.Typer(
     help="The keys that devices encrypt to when they send through server 0 (server 1).", no_args_is_help=True
 )
@@ -73,46 +71,6 @@ def switch_keys(
     with refusals():
         output.show_facts(switch(dir, now=now), as_json=json)
         output.note("Export the pair file and let the other operator import it, so that the old keys end.")
-
-
-@token_app.command("create")
-def create_tokens(
-    names: Annotated[list[str], typer.Argument(help="A name for each token; each name can be used once.")],
-    config: ConfigFile = Path("secemb.toml"),
-    json: AsJson = False,
-) -> None:
-    """Create tokens and print them. They cannot be shown again."""
-    from secemb_tools.operate import tokens
-    from secemb_tools.operate.settings import settings_at
-
-    with refusals():
-        made = asyncio.run(tokens.create(settings_at(config), names))
-        output.show_rows(["name", "token"], made, as_json=json)
-
-
-@token_app.command("list")
-def list_tokens(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
-    """List tokens by name, with hashes and dates."""
-    from secemb_tools.operate import tokens
-    from secemb_tools.operate.settings import settings_at
-
-    with refusals():
-        found = asyncio.run(tokens.list_all(settings_at(config)))
-        output.show_rows(["name", "hash", "created", "revoked"], found, as_json=json)
-
-
-@token_app.command("revoke")
-def revoke_token(
-    name: Annotated[str, typer.Argument(help="The token's name, or at least the first 8 digits of its hash.")],
-    config: ConfigFile = Path("secemb.toml"),
-    json: AsJson = False,
-) -> None:
-    """Revoke a token. This cannot be undone."""
-    from secemb_tools.operate import tokens
-    from secemb_tools.operate.settings import settings_at
-
-    with refusals():
-        output.show_facts(asyncio.run(tokens.revoke(settings_at(config), name)), as_json=json)
 
 
 @relay_key_app.command("rotate")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli import data, device, keys, model, operator, privacy, run, server, simulate, status, task
+from secemb_tools.cli import data, device, keys, model, operator, privacy, run, server, simulate, status, task, token
 from secemb_tools.cli.options import AsJson
 
 app = typer.Typer(
@@ -64,7 +64,7 @@ for name, group in {
     "task": task.app,
     "pair": keys.pair_app,
     "operator": operator.app,
-    "token": keys.token_app,
+    "token": token.app,
     "relay-key": keys.relay_key_app,
     "privacy": privacy.app,
     "model": model.app,

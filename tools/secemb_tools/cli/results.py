@@ -226,7 +226,9 @@ RESULTS: dict[str, Any] = {
     "task create": tasks.TaskSummary,
     "task show": tasks.TaskSummary,
     "token create": list[tokens.NewToken],
+    "token import": tokens.ImportedTokens,
     "token list": list[tokens.TokenRow],
+    "token replace": tokens.NewToken,
     "token revoke": tokens.TokenRow,
 }
 

@@ -16,7 +16,7 @@ from secemb_tools.local import Pair
 from secemb_tools.local.foreground import stopped_by_signals, workspace
 from secemb_tools.local.pair import PORTS
 from secemb_tools.local.process import is_free
-from secemb_tools.operate.tokens import create
+from secemb_tools.operate.tokens import create_all
 from secemb_tools.simulation.scenario import MADE_UP, ScenarioWorld
 
 _PREFIX = "secemb-dev-"
@@ -88,7 +88,7 @@ def _introduce(console: Console, connection: Connection, options: DevOptions) ->
 async def _tokens(folder: Path, *, helpers: int) -> list[str]:
     """Add enrolment tokens, the developer's first, to the ledger of server 0, which is not running yet."""
     settings = load_settings(folder / "secemb.toml", {})
-    made = await create(settings, [_OWN, *(f"helper {number}" for number in range(helpers))])
+    made = await create_all(settings, [_OWN, *(f"helper {number}" for number in range(helpers))])
     return [one["token"] for one in made]
 
 

@@ -1,7 +1,6 @@
 """The directory of a server, as `secemb init` creates it: settings, keys and the hashes of tokens."""
 
 import os
-import secrets
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from secemb_party.operators import Operator, OperatorRole, encode, hash_of
+from secemb_party.operators import Operator, OperatorRole, encode, hash_of, new_token
 from secemb_party.storage.files import sync_folder
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, make_identity
@@ -278,11 +277,6 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
 def private_pem(key: Ed25519PrivateKey) -> bytes:
     """Return a private key as PEM. Secret."""
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def new_token() -> str:
-    """Return 256 random bits as text: they cannot be guessed, so a plain hash is safe to store and to show."""
-    return secrets.token_urlsafe(32)
 
 
 def new_operator(name: str, role: OperatorRole, now: float, expires_at: float | None = None) -> tuple[str, Operator]:

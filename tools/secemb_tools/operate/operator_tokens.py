@@ -14,7 +14,7 @@ from secemb_party.settings import Settings
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.directory import new_operator
 
-_DAY = 86_400
+DAY = 86_400  # seconds
 
 
 class NewOperator(TypedDict):
@@ -51,7 +51,7 @@ class ActionRow(TypedDict):
 async def add(settings: Settings, name: str, role: OperatorRole, *, days: int | None) -> NewOperator:
     """Add a token and return it: it cannot be shown again. A running server accepts it at once."""
     operators, now = _operators(settings), time.time()
-    token, made = new_operator(name, role, now, None if days is None else now + days * _DAY)
+    token, made = new_operator(name, role, now, None if days is None else now + days * DAY)
     operators.add(made)
     await _record(settings, "operator add", now, name=name, role=role.value)
     return {"name": name, "role": role.value, "token": token, "expires": when(made.expires_at)}

@@ -14,13 +14,14 @@ from pathlib import Path
 import httpx
 from typing_extensions import TypedDict
 
+from secemb_party.operators import new_token
 from secemb_party.secret_file import SecretFile
 from secemb_party.settings import Settings
 from secemb_party.storage.files import write_file
 from secemb_server0.app import peer_client
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import fingerprint, hosts, make_identity, read_certificate
-from secemb_tools.operate.directory import PUBLIC, SECRET, ServerDirectory, new_token
+from secemb_tools.operate.directory import PUBLIC, SECRET, ServerDirectory
 from secemb_tools.operate.settings import settings_at
 
 _SECONDS = 10.0

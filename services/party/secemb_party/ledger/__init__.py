@@ -7,11 +7,13 @@ and other processes. There is no clock in here and nothing secret: tokens are ha
 from secemb_party.ledger.ledger import Ledger
 from secemb_party.ledger.records import (
     Action,
+    Added,
     Admission,
     Counts,
     Event,
     ModelVersion,
     NewRound,
+    NewToken,
     Rollback,
     RoundRecord,
     RoundState,
@@ -19,18 +21,21 @@ from secemb_party.ledger.records import (
     Stored,
     TaskRecord,
     Token,
+    TokenState,
     Upload,
     allowed,
 )
 
 __all__ = [
     "Action",
+    "Added",
     "Admission",
     "Counts",
     "Event",
     "Ledger",
     "ModelVersion",
     "NewRound",
+    "NewToken",
     "Rollback",
     "RoundRecord",
     "RoundState",
@@ -38,6 +43,7 @@ __all__ = [
     "Stored",
     "TaskRecord",
     "Token",
+    "TokenState",
     "Upload",
     "allowed",
 ]

@@ -137,10 +137,12 @@ class Ledger:
     _put_keys = _writes(sessions.put_keys)
     _put_update = _writes(sessions.put_update)
 
-    add_token = _writes(tokens.add_token)
     add_tokens = _writes(tokens.add_tokens)
-    revoke_token = _writes(tokens.revoke_token)
+    replace_token = _writes(tokens.replace_token)
+    revoke_tokens = _writes(tokens.revoke_tokens)
+    find_device = _writes(tokens.find_device)
     token = _reads(tokens.token)
+    tokens_of = _reads(tokens.tokens_of)
     tokens = _reads(tokens.tokens)
 
     remember = _writes(events.remember)

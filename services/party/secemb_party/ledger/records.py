@@ -182,19 +182,49 @@ class Counts:
     updates: int
 
 
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token that a device is to have, known by its SHA-256 only."""
+
+    name: str  # of the device, as the operator or the app's backend calls it
+    token_hash: bytes = field(repr=False)  # (32,)
+    expires_at: float | None = None
+
+
+class Added(StrEnum):
+    """What became of a new token."""
+
+    ADDED = "created"
+    SAME = "unchanged"  # the device has this token already
+    NAME_TAKEN = "exists"  # the device has another token
+    TOKEN_TAKEN = "taken"  # another device has this token  # noqa: S105
+
+
+class TokenState(StrEnum):
+    """Whether a token opens the door."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
     """An enrolment token, known by its SHA-256 only."""
 
     token_hash: bytes = field(repr=False)  # (32,)
-    name: str
+    device: bytes = field(repr=False)  # (32,), the hash of the device's first token
+    name: str  # of the device
+    generation: int  # counts the tokens of a device
     created_at: float
+    expires_at: float | None
     revoked_at: float | None
 
-    @property
-    def active(self) -> bool:
-        """Return whether the token still opens the door."""
-        return self.revoked_at is None
+    def state(self, now: float) -> TokenState:
+        """Return whether the token opens the door now."""
+        if self.revoked_at is not None:
+            return TokenState.REVOKED
+        return TokenState.ACTIVE if self.expires_at is None or now < self.expires_at else TokenState.EXPIRED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,9 +184,13 @@ tokens: Table = Table(
     "tokens",
     METADATA,
     Column("token_hash", _DIGEST, primary_key=True),
-    Column("name", ShortText(100), nullable=False, unique=True),
+    Column("device", _DIGEST, nullable=False),
+    Column("name", ShortText(100), nullable=False),
+    Column("generation", BigInteger, nullable=False),
     Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
     Column("revoked_at", Double),
+    UniqueConstraint("name", "generation"),
 )
 
 events: Table = Table(

@@ -14,6 +14,7 @@ class Turn(IntEnum):
 
     MIGRATION = 0x5EC_E3B_01
     EVENTS = 0x5EC_E3B_02
+    TOKENS = 0x5EC_E3B_04
     SERVING = 0x5EC_E3B_03  # for as long as a server runs
 
 

@@ -1,71 +1,159 @@
-"""Enrolment tokens of devices, by their SHA-256."""
+"""Enrolment tokens of devices, by their SHA-256.
+
+A device has a name and one token after the other: generation 0, 1, …. Each of them leads to the same device, known in
+rounds by the hash of its first token, so that a device with two valid tokens still has one session in a round.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, RowMapping, bindparam, insert, select, tuple_, update
 
-from secemb_party.errors import LedgerConflictError, NotRecordedError
-from secemb_party.ledger.records import Token
+from secemb_party.errors import LedgerFormatError, TokenConflictError, UnknownTokenError
+from secemb_party.ledger.actions import record_action
+from secemb_party.ledger.records import Added, NewToken, Token
 from secemb_party.ledger.schema import tokens as tokens_table
-from secemb_party.ledger.statements import insert_new
+from secemb_party.ledger.statements import Turn, insert_new, take_turn
+from secemb_party.operators import Order
 
+_PLACE = tuple_(tokens_table.c.name, tokens_table.c.generation)
 _BY_HASH = select(tokens_table).where(tokens_table.c.token_hash == bindparam("hash"))
-_BY_NAME = select(tokens_table).where(tokens_table.c.name == bindparam("name_"))
+_HASHES = select(tokens_table.c.token_hash).where(tokens_table.c.token_hash.in_(bindparam("hashes", expanding=True)))
+_BY_NAMES = (
+    select(tokens_table)
+    .where(tokens_table.c.name.in_(bindparam("names", expanding=True)))
+    .order_by(tokens_table.c.name, tokens_table.c.generation)
+)
 _BY_PREFIX = (
     select(tokens_table).where(tokens_table.c.token_hash.between(bindparam("first"), bindparam("last"))).limit(2)
 )
+_AFTER = (
+    select(tokens_table)
+    .where(tuple_(bindparam("after_name"), bindparam("after_generation")) < _PLACE)
+    .order_by(tokens_table.c.name, tokens_table.c.generation)
+)
 _REVOKE = (
     update(tokens_table)
-    .where(tokens_table.c.token_hash == bindparam("hash"), tokens_table.c.revoked_at.is_(None))
+    .where(tokens_table.c.name.in_(bindparam("names", expanding=True)), tokens_table.c.revoked_at.is_(None))
     .values(revoked_at=bindparam("now"))
 )
+_SHORTEN = (
+    update(tokens_table)
+    .where(
+        tokens_table.c.name == bindparam("name_"),
+        tokens_table.c.generation < bindparam("before"),
+        tokens_table.c.expires_at.is_(None) | (tokens_table.c.expires_at > bindparam("end")),
+    )
+    .values(expires_at=bindparam("end"))
+)
+_ADD = insert(tokens_table)
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
-def add_token(tx: Connection, token_hash: bytes, name: str, now: float) -> Token:
-    """Remember a token; the same again changes nothing, a second one of the same name is refused."""
-    insert_new(tx, tokens_table, {"token_hash": token_hash, "name": name, "created_at": now})
-    held = token(tx, token_hash)
-    if held is None:
-        raise LedgerConflictError("another token has this name; a name is not used twice, even after it is revoked")
-    if held.name != name:
-        raise LedgerConflictError("this token is held under another name")
-    return held
+def add_tokens(tx: Connection, new: Sequence[NewToken], order: Order, now: float) -> list[Added]:
+    """Add the first tokens of devices that are not known yet, and tell what became of each; the rest stays as it is."""
+    take_turn(tx, Turn.TOKENS)
+    held = {(one.name, one.token_hash) for one in tokens_of(tx, [one.name for one in new])}
+    names, hashes = {name for name, _ in held}, _known(tx, new)
+    outcomes, rows = [], []
+    for one in new:
+        _check_name(one.name)
+        if one.name in names:
+            outcomes.append(Added.SAME if (one.name, one.token_hash) in held else Added.NAME_TAKEN)
+        elif one.token_hash in hashes:
+            outcomes.append(Added.TOKEN_TAKEN)
+        else:
+            outcomes.append(Added.ADDED)
+            rows.append(_first_row(one, now))
+            held.add((one.name, one.token_hash))
+            names.add(one.name)
+            hashes.add(one.token_hash)
+    if rows:
+        tx.execute(_ADD, rows)
+        record_action(tx, order, "token create", {"tokens": outcomes.count(Added.ADDED)}, now)
+    return outcomes
 
 
-def add_tokens(tx: Connection, names: Mapping[bytes, str], now: float) -> None:
-    """Remember tokens, by their hashes, all or none."""
-    for token_hash, name in names.items():
-        add_token(tx, token_hash, name, now)
+def replace_token(tx: Connection, new: NewToken, order: Order, now: float, *, overlap: float) -> Added:
+    """Give a device its next token; the ones before expire after `overlap` seconds, or as they would have."""
+    take_turn(tx, Turn.TOKENS)
+    held = tokens_of(tx, [new.name])
+    if not held:
+        raise UnknownTokenError("no device has this name; create its first token")
+    last = held[-1]
+    if last.token_hash == new.token_hash:
+        return Added.SAME
+    if last.revoked_at is not None:
+        raise TokenConflictError("this device was revoked; enrol it under another name")
+    row = _first_row(new, now) | {"device": last.device, "generation": last.generation + 1}
+    if not insert_new(tx, tokens_table, row):
+        raise TokenConflictError("this token was used before; draw a new one")
+    tx.execute(_SHORTEN, {"name_": new.name, "before": last.generation + 1, "end": now + overlap})
+    record_action(tx, order, "token replace", {"tokens": 1}, now)
+    return Added.ADDED
 
 
-def revoke_token(tx: Connection, name_or_prefix: str, now: float) -> Token:
-    """Revoke the token of a name, or else the only one whose hash begins so (8 hexadecimal digits or more)."""
-    found = _find(tx, name_or_prefix)
-    tx.execute(_REVOKE, {"hash": found.token_hash, "now": now})
-    return _find(tx, name_or_prefix)
+def revoke_tokens(tx: Connection, names: Sequence[str], order: Order, now: float) -> int:
+    """Revoke every token of these devices, and return of how many; a name that is not known is left out."""
+    take_turn(tx, Turn.TOKENS)
+    open_ = {one.name for one in tokens_of(tx, names) if one.revoked_at is None}
+    if open_:
+        tx.execute(_REVOKE, {"names": sorted(open_), "now": now})
+        record_action(tx, order, "token revoke", {"tokens": len(open_)}, now)
+    return len(open_)
+
+
+def find_device(tx: Connection, name_or_prefix: str) -> str:
+    """Return the name of a device: as given, or of the only token whose hash begins so (8 digits or more)."""
+    if tokens_of(tx, [name_or_prefix]):
+        return name_or_prefix
+    rows: Sequence[Token] = []
+    if _PREFIX.fullmatch(name_or_prefix):
+        first, last = (bytes.fromhex(name_or_prefix.ljust(64, digit)) for digit in "0f")
+        rows = _tokens(tx.execute(_BY_PREFIX, {"first": first, "last": last}).mappings())
+    if not rows:
+        raise UnknownTokenError("no token has this name, nor a hash that begins so")
+    if len(rows) > 1:
+        raise TokenConflictError("more than one token has a hash that begins so: give more digits")
+    return rows[0].name
 
 
 def token(tx: Connection, token_hash: bytes) -> Token | None:
-    """Return a token, revoked or not, or None."""
+    """Return a token, revoked or not, or None: one read of the key's index, however many tokens there are."""
     row = tx.execute(_BY_HASH, {"hash": token_hash}).mappings().one_or_none()
     return None if row is None else Token(**row)
 
 
-def tokens(tx: Connection) -> list[Token]:
-    """Return every token, the oldest first."""
-    rows = tx.execute(select(tokens_table).order_by(tokens_table.c.created_at, tokens_table.c.name))
-    return [Token(**row) for row in rows.mappings()]
+def tokens_of(tx: Connection, names: Sequence[str]) -> list[Token]:
+    """Return the tokens of some devices, by name, the oldest first."""
+    return _tokens(tx.execute(_BY_NAMES, {"names": list(names)}).mappings())
 
 
-def _find(tx: Connection, name_or_prefix: str) -> Token:
-    rows = tx.execute(_BY_NAME, {"name_": name_or_prefix}).mappings().all()
-    if not rows and _PREFIX.fullmatch(name_or_prefix):
-        first, last = (bytes.fromhex(name_or_prefix.ljust(64, digit)) for digit in "0f")
-        rows = tx.execute(_BY_PREFIX, {"first": first, "last": last}).mappings().all()
-    if not rows:
-        raise NotRecordedError("no token has this name, nor a hash that begins so")
-    if len(rows) > 1:
-        raise LedgerConflictError("more than one token has a hash that begins so: give more digits")
-    return Token(**rows[0])
+def tokens(tx: Connection, *, after: tuple[str, int] = ("", 0), limit: int) -> list[Token]:
+    """Return the tokens behind a name and generation, in the order of names."""
+    found = tx.execute(_AFTER.limit(limit), {"after_name": after[0], "after_generation": after[1]})
+    return _tokens(found.mappings())
+
+
+def _tokens(rows: Iterable[RowMapping]) -> list[Token]:
+    return [Token(**row) for row in rows]
+
+
+def _known(tx: Connection, new: Sequence[NewToken]) -> set[bytes]:
+    return set(tx.execute(_HASHES, {"hashes": [one.token_hash for one in new]}).scalars())
+
+
+def _first_row(new: NewToken, now: float) -> dict[str, object]:
+    return {
+        "token_hash": new.token_hash,
+        "device": new.token_hash,
+        "name": new.name,
+        "generation": 0,
+        "created_at": now,
+        "expires_at": new.expires_at,
+    }
+
+
+def _check_name(name: str) -> None:
+    if not name.isprintable() or name != name.strip():
+        raise LedgerFormatError("the name of a device is printable, with no space around it")
