@@ -21,6 +21,7 @@ from secemb_sdk.models import (
     fit_bound,
     learn,
 )
+from secemb_sdk.models.ridge import solve_ridge
 from secemb_sdk.models.torch import RatingModel
 from secemb_shared.errors import OutOfRangeError, SecEmbError
 from secemb_shared.messages import TaskSpec
@@ -233,3 +234,16 @@ def test_an_update_within_the_bound_is_left_alone() -> None:
 
 def largest(task: TaskSpec) -> float:
     return float(task.bound / 2.0**task.fraction_bits)
+
+
+@pytest.mark.parametrize(("count", "width"), [(0, 3), (1, 65), (62, 65), (63, 65), (500, 65), (3000, 17), (5, 900)])
+def test_a_ridge_regression_of_any_size_is_the_least_squares_of_its_penalties_and_errors(
+    count: int, width: int
+) -> None:
+    random = np.random.default_rng(count)
+    inputs, targets = random.normal(0, 1, (count, width)).astype(np.float32), random.normal(3, 1, count)
+    diagonal = random.uniform(1, 5, width).astype(np.float32)
+    with_penalties = np.concatenate([inputs, np.diag(np.sqrt(diagonal))])  # each penalty as one more rating of zero
+    expected = np.linalg.lstsq(with_penalties, np.concatenate([targets, np.zeros(width)]), rcond=None)[0]
+    found = solve_ridge(inputs, targets.astype(np.float32), diagonal)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
