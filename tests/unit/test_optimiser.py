@@ -15,7 +15,8 @@ import pytest
 from secemb_party.errors import GradientError, OptimiserError, StateError
 from secemb_party.storage import Model, ModelFiles, OptimiserState, Shape, initial_model
 from secemb_server0 import optimiser as optimiser_module
-from secemb_server0.optimiser import OPTIMISERS, Adam, Gradient, Optimiser, Rates
+from secemb_server0.descent import OPTIMISERS, Adam
+from secemb_server0.optimiser import Gradient, Optimiser, Rates
 from secemb_shared.ring import Ring
 
 Array = npt.NDArray[Any]

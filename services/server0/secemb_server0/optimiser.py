@@ -1,4 +1,4 @@
-"""Adam and SGD over the whole model as in torch.optim, with rates for vectors, biases and the dense part.
+"""What moves a model by the mean gradient of a round, with rates for vectors, biases and the dense part.
 
 A step takes the mean gradient of a round and returns the next version of the model; the old one stays as it is. Only
 single operations of float32 are used, each rounded as IEEE 754 says: a step that is repeated gives the same bits.
@@ -10,7 +10,7 @@ OptimiserError (a SecEmbError)
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -29,14 +29,7 @@ Doubles = npt.NDArray[np.float64]
 _BLOCK = 1 << 14  # numbers worked on together: 64 kB an array, so that what lies between two operations stays in cache
 _UNTHREADED = 1 << 13  # numbers of a product that BLAS computes in the calling thread
 _LARGEST_RATE = 1e6
-_SMALLEST_EPS = 1e-12
 _LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits float32
-# Moments of rows that nobody touches decay for ever. Arithmetic on the subnormal numbers they reach is six times
-# slower, and far below what can move a weight, so that they are set to zero from time to time.
-_SWEEP = 64  # steps
-_TINY_FIRST, _TINY_SECOND = np.float32(1e-30), np.float32(1e-36)
-_PARTS = ("rows", "dense")
-_MOMENTS = ("first", "second")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
@@ -100,7 +93,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class _Pace:
+class Pace:
     """What a step does to a block of whole rows, number by number; a block of the dense part is one row of vectors."""
 
     rates: Floats  # (block,)
@@ -138,18 +131,18 @@ class Optimiser(ABC):
         self._whole = True
         return moved
 
-    def _row_pace(self, width: int) -> _Pace:
+    def _row_pace(self, width: int) -> Pace:
         rates, share, count = self._rates, self._rates.share(self._steps), max(1, _BLOCK // width)
 
         def each(vector: float, bias: float) -> Floats:
             return np.tile(np.array([vector] * (width - 1) + [bias], dtype=np.float32), count)
 
         decays = each(rates.row_decay, rates.bias_decay) if rates.row_decay or rates.bias_decay else None
-        return _Pace(each(rates.rows * share, rates.bias_rate * share), decays, each(0.0, rates.centre))
+        return Pace(each(rates.rows * share, rates.bias_rate * share), decays, each(0.0, rates.centre))
 
-    def _dense_pace(self) -> _Pace:
+    def _dense_pace(self) -> Pace:
         rate = np.full(_BLOCK, self._rates.dense * self._rates.share(self._steps), dtype=np.float32)
-        return _Pace(rate, None, np.zeros(0, dtype=np.float32))
+        return Pace(rate, None, np.zeros(0, dtype=np.float32))
 
     def state(self) -> OptimiserState:
         """Return a copy of what must be kept for a restart."""
@@ -179,7 +172,7 @@ class Optimiser(ABC):
                 raise GradientError("a mean gradient must be finite; abort the round and look at the task's clip")
 
     @abstractmethod
-    def _move(self, part: str, values: Floats, slope: Doubles, pace: _Pace) -> Floats:
+    def _move(self, part: str, values: Floats, slope: Doubles, pace: Pace) -> Floats:
         """Return the moved numbers of one part of the model."""
 
     @abstractmethod
@@ -191,150 +184,13 @@ class Optimiser(ABC):
         """Remember this from now on, or refuse it."""
 
 
-class Momentum(Optimiser):
-    """Gradient descent with momentum, as torch.optim.SGD has it: v ← β · v + g, w ← w − rate · v."""
-
-    kind = "momentum"
-    beta: ClassVar[float] = 0.9
-
-    def __init__(self, rates: Rates) -> None:
-        super().__init__(rates)
-        self._moments: dict[str, Floats] = {}
-
-    def _check(self, model: Model, gradient: Gradient) -> None:
-        super()._check(model, gradient)
-        self._moments = _begun(self._moments, model, self._names)
-
-    def _move(self, part: str, values: Floats, slope: Doubles, pace: _Pace) -> Floats:
-        moved, moments = np.empty_like(values), self._moments.get(f"{part}_first")
-        old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
-        scratch = np.empty((2, min(pace.rates.size, old.size)), dtype=np.float32)
-        for block in _blocks(old.size, pace.rates.size):
-            g, other = scratch[:, : old[block].size]
-            np.copyto(g, slopes[block], casting="same_kind")
-            pace.add_decay(g, old[block], other)
-            if moments is not None:
-                m = moments.reshape(-1)[block]
-                np.multiply(m, np.float32(self.beta), out=m)
-                np.add(m, g, out=m)
-                np.copyto(g, m)
-            np.multiply(g, pace.rates[: g.size], out=g)
-            np.subtract(old[block], g, out=new[block])
-        return moved
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return ("first",)
-
-    def _tensors(self) -> Mapping[str, Floats]:
-        return self._moments
-
-    def _take(self, tensors: dict[str, Floats]) -> None:
-        _check_moments(tensors, self._names)
-        self._moments = tensors
-
-
-class Sgd(Momentum):
-    """Plain gradient descent: w ← w − rate · g."""
-
-    kind = "sgd"
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return ()
-
-
-class Adam(Optimiser):
-    """Adam as torch.optim has it, dense: numbers without a gradient still move by their momentum."""
-
-    kind = "adam"
-
-    def __init__(self, rates: Rates, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
-        super().__init__(rates)
-        if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1 and _SMALLEST_EPS <= eps <= 1):
-            raise OptimiserError(f"betas must be numbers from 0 to below 1, eps from {_SMALLEST_EPS} to 1")
-        self._betas, self._eps = betas, eps
-        self._moments: dict[str, Floats] = {}
-
-    def _check(self, model: Model, gradient: Gradient) -> None:
-        super()._check(model, gradient)
-        self._moments = _begun(self._moments, model, _MOMENTS)
-
-    def _move(self, part: str, values: Floats, slope: Doubles, pace: _Pace) -> Floats:
-        moved = np.empty_like(values)
-        first, second = (self._moments[f"{part}_{moment}"].reshape(-1) for moment in _MOMENTS)
-        old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
-        scratch = np.empty((2, min(pace.rates.size, old.size)), dtype=np.float32)
-        steps = self._steps + 1
-        # rate/c₁ · m / (√v/√c₂ + eps), with √c₂ taken out of the denominator: one operation less for each number
-        c1, root_c2 = 1 - self._betas[0] ** steps, float(np.sqrt(1 - self._betas[1] ** steps))
-        factors, eps = pace.rates * np.float32(root_c2 / c1), np.float32(self._eps * root_c2)
-        for block in _blocks(old.size, pace.rates.size):
-            m, v = first[block], second[block]
-            g, quotient = scratch[:, : m.size]
-            np.copyto(g, slopes[block], casting="same_kind")
-            pace.add_decay(g, old[block], quotient)
-            self._blend(m, v, g, quotient)
-            if steps % _SWEEP == 0:
-                m[np.abs(m) < _TINY_FIRST] = 0
-                v[v < _TINY_SECOND] = 0
-            np.sqrt(v, out=quotient)
-            np.add(quotient, eps, out=quotient)
-            np.divide(m, quotient, out=quotient)
-            np.multiply(quotient, factors[: m.size], out=quotient)
-            np.subtract(old[block], quotient, out=new[block])
-        return moved
-
-    def _blend(self, m: Floats, v: Floats, g: Floats, scratch: Floats) -> None:
-        """Let m ← m + (1−β₁)(g − m) and v ← β₂v + (1−β₂)g², in place; g is used up."""
-        np.subtract(g, m, out=scratch)
-        np.multiply(scratch, np.float32(1 - self._betas[0]), out=scratch)
-        np.add(m, scratch, out=m)
-        np.multiply(g, g, out=g)
-        np.multiply(g, np.float32(1 - self._betas[1]), out=g)
-        np.multiply(v, np.float32(self._betas[1]), out=v)
-        np.add(v, g, out=v)
-
-    def _tensors(self) -> Mapping[str, Floats]:
-        return self._moments
-
-    def _take(self, tensors: dict[str, Floats]) -> None:
-        _check_moments(tensors, _MOMENTS)
-        if not all((tensors[f"{part}_second"] >= 0).all() for part in _PARTS):
-            raise StateError("the second moments of a state must not be negative")
-        self._moments = tensors
-
-
-OPTIMISERS: dict[str, type[Optimiser]] = {one.kind: one for one in (Adam, Momentum, Sgd)}
-
-
-def _begun(moments: dict[str, Floats], model: Model, names: Sequence[str]) -> dict[str, Floats]:
-    """Return the moments of a model, zeros before the first step."""
-    parts = dict(zip(_PARTS, (model.rows, model.dense), strict=True))
-    if not moments:
-        return {f"{part}_{name}": np.zeros_like(values) for part, values in parts.items() for name in names}
-    if any(moments[f"{part}_{name}"].shape != values.shape for part, values in parts.items() for name in names):
-        raise StateError("the restored state is of a model with another shape")
-    return moments
-
-
-def _check_moments(tensors: Mapping[str, Floats], names: Sequence[str]) -> None:
-    if set(tensors) != {f"{part}_{name}" for part in _PARTS for name in names}:
-        raise StateError("the state of this optimiser has other moments for rows and dense part")
-    for part in _PARTS:
-        found = [tensors[f"{part}_{name}"] for name in names]
-        if any(one.shape != found[0].shape or one.dtype != np.float32 for one in found):
-            raise StateError("the moments of a state must be float32 and of one shape")
-        if not all(np.isfinite(one).all() for one in found):
-            raise StateError("the moments of a state must be finite")
-
-
 def _square(values: Doubles) -> float:
     """Return the squared norm in one pass: NaN, infinity and anything too large for float32 show in it."""
     # BLAS would give a long product to threads of its own, which then burn processor time waiting for the next one.
     with np.errstate(all="ignore"):
-        return float(sum(np.dot(values[block], values[block]) for block in _blocks(values.size, _UNTHREADED)))
+        return float(sum(np.dot(values[block], values[block]) for block in blocks(values.size, _UNTHREADED)))
 
 
-def _blocks(size: int, length: int = _BLOCK) -> Iterator[slice]:
+def blocks(size: int, length: int) -> Iterator[slice]:
+    """Yield slices of so many numbers."""
     return (slice(first, first + length) for first in range(0, size, length))

@@ -10,8 +10,9 @@ from secemb_party.errors import GradientError, PeerRefusedError, StateError
 from secemb_party.evaluation import Share
 from secemb_party.logs import get_logger
 from secemb_party.storage import Model, ModelStore, OptimiserState
+from secemb_server0.descent import OPTIMISERS
 from secemb_server0.figures import read_evaluations
-from secemb_server0.optimiser import OPTIMISERS, Gradient, Optimiser, Rates
+from secemb_server0.optimiser import Gradient, Optimiser, Rates
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import SURVEY, SURVEY_CAPACITIES

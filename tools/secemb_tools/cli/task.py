@@ -76,15 +76,8 @@ def create(
     json: AsJson = False,
 ) -> None:
     """Create a task, or explain why it would not be safe."""
-    from secemb_tools.operate.tasks import (
-        TaskOptions,
-        describe_task,
-        make_task,
-        read_items_file,
-        relay_key_of,
-        warning_of,
-        write_task,
-    )
+    from secemb_tools.operate.task_files import read_items_file, relay_key_of, write_task
+    from secemb_tools.operate.tasks import TaskOptions, describe_task, make_task, warning_of
 
     with refusals():
         count, file = read_items_file(catalogue, items) if catalogue is not None else (items, None)
@@ -132,7 +125,8 @@ def create(
 @app.command()
 def show(file: Annotated[Path, typer.Argument(help="A task.json.")], json: AsJson = False) -> None:
     """Show a task, what it costs a device, and its limits."""
-    from secemb_tools.operate.tasks import describe_task, read_task
+    from secemb_tools.operate.task_files import read_task
+    from secemb_tools.operate.tasks import describe_task
 
     with refusals():
         output.show_facts(describe_task(read_task(file)), as_json=json)

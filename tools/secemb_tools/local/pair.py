@@ -19,7 +19,7 @@ from secemb_tools.local.process import HERE, Ports, Service, free_ports
 from secemb_tools.operate.certificate import make_identity
 from secemb_tools.operate.directory import SECRET, Addresses, ServerDirectory, install, private_pem
 from secemb_tools.operate.pairing import dump, export_pair, import_pair
-from secemb_tools.operate.tasks import write_task
+from secemb_tools.operate.task_files import write_task
 
 PORTS = 7  # devices' of server 0 and 1, the peer channel's, then operator's and metrics' of server 0 and of server 1
 START_SECONDS = 60.0

@@ -38,7 +38,8 @@ from secemb_tools.operate.peer_check import check_peer
 from secemb_tools.operate.recovery import data_faults
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at
-from secemb_tools.operate.tasks import check_budgets, read_task
+from secemb_tools.operate.task_files import read_task
+from secemb_tools.operate.tasks import check_budgets
 from secemb_tools.output import show_json
 
 

@@ -14,7 +14,7 @@ from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.ledger_file import refuse_to_overwrite
 from secemb_tools.operate.recovery import model_store
-from secemb_tools.operate.tasks import read_task
+from secemb_tools.operate.task_files import read_task
 
 
 class VersionRow(TypedDict):

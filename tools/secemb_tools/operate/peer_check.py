@@ -15,7 +15,7 @@ from secemb_party.settings import Settings
 from secemb_server0.app import peer_client
 from secemb_tools.operate.certificate import hosts, read_certificate
 from secemb_tools.operate.finding import Finding, fail, ok, warn
-from secemb_tools.operate.tasks import read_task
+from secemb_tools.operate.task_files import read_task
 
 _LARGEST_SKEW = 10.0  # seconds; tickets and deadlines are in seconds since 1970
 

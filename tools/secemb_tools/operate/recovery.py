@@ -17,7 +17,7 @@ from secemb_server0.app import peer_client
 from secemb_server0.reconstruct import fresh_state
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError, UnreachableError
-from secemb_tools.operate.tasks import read_task
+from secemb_tools.operate.task_files import read_task
 
 _SECONDS = httpx.Timeout(60.0, connect=10.0)
 

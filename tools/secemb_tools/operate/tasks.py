@@ -1,28 +1,22 @@
-"""Tasks: made from an operator's options, described, and written as two directories, one for each server."""
+"""Tasks: made from an operator's options, checked, and described for both operators."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from typing_extensions import TypedDict
 
 from secemb_party.accountant import epsilon_known
 from secemb_party.budget import lines_of
 from secemb_party.storage import check_scale
 from secemb_server0.reconstruct import make_optimiser
-from secemb_shared.catalogue import FILE as CATALOGUE
 from secemb_shared.catalogue import digest_of
 from secemb_shared.layout import DEFAULT_LOSS, Geometry, loss_bound
 from secemb_shared.messages import Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.ring import Ring
-from secemb_tools.datasets.catalogue import catalogue_from
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.directory import PUBLIC, SECRET, write_new
-from secemb_tools.operate.pairing import read_pair
 from secemb_tools.operate.privacy import read_privacy
 from secemb_tools.specification import (
     as_decimal,
@@ -146,35 +140,6 @@ def check_budgets(task: TaskSpec) -> None:
         )
 
 
-def write_task(task: TaskSpec, out: Path, catalogue: bytes | None = None) -> None:
-    """Write `server0` and `server1` under `out`: each secret is in one file only."""
-    folders = [out / "server0", out / "server1"]
-    if taken := [folder for folder in folders if folder.exists() and any(folder.iterdir())]:
-        raise OperationError(f"{taken[0]} is not empty and nothing is overwritten; name another --out")
-    key = Ed25519PrivateKey.generate()
-    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    for folder in folders:
-        write_new(folder / "task.json", task.encode(), mode=PUBLIC)
-        if catalogue is not None:
-            write_new(folder / CATALOGUE, catalogue, mode=PUBLIC)
-    write_new(folders[0] / "ticket.key", private, mode=SECRET)
-    write_new(folders[1] / "ticket.pub", public, mode=PUBLIC)
-
-
-def read_items_file(path: Path, items: int | None) -> tuple[int, bytes]:
-    """Return how many items a file names, and the catalogue of them; `items` must be as many if it is given."""
-    found = catalogue_from(path)
-    if items not in (None, len(found)) or not len(found):
-        raise OperationError(f"{path} lists {len(found):,} items; give --items {len(found)}, or leave --items out")
-    return len(found), found.encode()
-
-
-def read_task(path: Path) -> TaskSpec:
-    """Return the task in a file."""
-    return TaskSpec.decode(path.read_bytes().strip())
-
-
 class TaskSummary(TypedDict):
     """A task in numbers and words."""
 
@@ -293,16 +258,6 @@ def warning_of(task: TaskSpec) -> str | None:
 def _describe_transport(task: TaskSpec) -> str:
     relayed = "relayed or direct: devices may send everything through server 0"
     return relayed if task.relays else "direct: devices call both servers"
-
-
-def relay_key_of(pair_file: Path) -> str:
-    """Return the relay identity in server 1's pair file."""
-    pair = read_pair(pair_file)
-    if pair.relay_key is None:
-        raise OperationError(
-            f"{pair_file} has no relay_key; export it from server 1's directory with secemb pair export"
-        )
-    return pair.relay_key
 
 
 def _geometry(options: TaskOptions) -> Geometry | None:
