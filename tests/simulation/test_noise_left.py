@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.simulation.pair import Pair, a_pair, a_task
+from tests.simulation.round_states import last
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, run_round
-from tests.simulation.test_scenarios import last
 
 from secemb_party.accountant import Terms, epsilon
 from secemb_party.budget import Spent, lines_of

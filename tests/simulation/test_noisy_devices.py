@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from tests.devices.phone import Marking, Phone, a_phone, contributed, until_contributed
 from tests.simulation.pair import RELAYED, Pair, a_pair, a_task
+from tests.simulation.round_states import last
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, Draws, watched
-from tests.simulation.test_scenarios import last
 from tests.unit.noise_bytes import SeededSource
 
 from secemb_party.evaluation import Share

@@ -13,7 +13,7 @@ import pytest
 from tests.devices.scripted import a_device
 from tests.simulation.faults import CrashedError
 from tests.simulation.pair import Pair, a_pair, a_task
-from tests.simulation.test_scenarios import filled, last, step_to
+from tests.simulation.round_states import filled, last, step_to
 
 from secemb_party.budget import Spending, Spent, lines_of
 from secemb_party.compute import threads

@@ -7,7 +7,7 @@ import pytest
 from tests.devices.scripted import KEYS, UPDATE, a_device
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import a_pair
-from tests.simulation.test_scenarios import last, results, self_reports, step_to
+from tests.simulation.round_states import last, results, self_reports, step_to
 
 from secemb_party.ledger import RoundState
 from secemb_sdk.round.upload import survey

@@ -1,20 +1,16 @@
 """Rounds that go wrong in one known way each, and how they end."""
 
 import math
-import secrets
-from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import delete
-from tests.devices.scripted import KEYS, UPDATE, Device, a_device, flipped
+from tests.devices.scripted import KEYS, UPDATE, a_device, flipped
 from tests.integration.databases import keys_body
-from tests.simulation.invariants import Invariants
-from tests.simulation.pair import TICKET_KEY, Pair, a_pair
+from tests.simulation.pair import TICKET_KEY, a_pair
+from tests.simulation.round_states import assert_published, filled, last, results, self_reports
 
 from secemb_party.errors import PeerRefusedError
-from secemb_party.ledger import RoundRecord, RoundState
-from secemb_party.ledger.schema import rounds
+from secemb_party.ledger import RoundState
 from secemb_party.tickets import issue_ticket
 from secemb_sdk.round.upload import survey
 from secemb_server0.conductor import Abort, Advance, Finished, Open, Wait
@@ -22,40 +18,6 @@ from secemb_shared.messages.measures import EvaluationSums
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 pytestmark = pytest.mark.asyncio
-
-
-async def filled(pair: Pair, count: int = 3) -> list[Device]:
-    """Open a round and let so many devices do all that is asked of them."""
-    assert isinstance(await pair.step(), Open)
-    devices = [a_device(pair, number) for number in range(count)]
-    for device in devices:
-        await device.take_part()
-    return devices
-
-
-async def last(pair: Pair, role: int) -> RoundRecord:
-    record = await pair.parties[role].ledger.last_round(pair.task.task_id)
-    assert record is not None
-    return record
-
-
-async def assert_published(pair: Pair, devices: list[Device]) -> None:
-    """See that the round ended published over exactly these devices."""
-    await Invariants(pair, list(devices)).check_end()
-    for role in (0, 1):
-        record = await last(pair, role)
-        assert record.state is RoundState.PUBLISHED
-        assert record.sealed_sessions == tuple(sorted(device.name for device in devices))
-
-
-async def step_to(pair: Pair, state: RoundState) -> None:
-    """Let the leader go on until its round is in a state."""
-    pair.clock.now += pair.task.join_seconds
-    for _ in range(8):
-        if (await last(pair, 0)).state is state:
-            return
-        assert await pair.step() is not None
-    raise AssertionError(f"the round never became {state}")
 
 
 async def test_a_good_round_is_published_on_both_sides() -> None:
@@ -139,145 +101,6 @@ async def test_a_round_that_only_looks_full_to_server_0_is_aborted_while_it_is_s
         await pair.finish()
         assert [(await last(pair, role)).state for role in (0, 1)] == [RoundState.ABORTED] * 2
         assert [(await last(pair, role)).sealed_sessions for role in (0, 1)] == [None, None]
-
-
-@pytest.mark.parametrize("after", [False, True])
-@pytest.mark.parametrize("writes", range(3))
-async def test_server_1_dies_while_a_round_is_sealed(writes: int, after: bool) -> None:
-    """Its writes: sealing, the list that it offers, the list that it seals."""
-    async with a_pair() as pair:
-        devices = await filled(pair)
-        await step_to(pair, RoundState.SEALING)
-        pair.fuses[1].light(writes, after=after)
-        assert await pair.step() is None
-        assert (await last(pair, 0)).state is RoundState.SEALING
-        await pair.finish()
-        await assert_published(pair, devices)
-
-
-async def test_server_1_dies_between_prepare_and_commit() -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair)
-        await step_to(pair, RoundState.SEALING)
-        pair.fuses[1].light(1, after=True)
-        assert await pair.step() is None
-        assert (await last(pair, 1)).state is RoundState.SEALING
-        assert await a_late_session(pair) == 410
-        await pair.finish()
-        await assert_published(pair, devices)
-
-
-async def test_server_1_is_told_again_of_a_round_that_it_has_lost() -> None:
-    """Its ledger was put back to an older copy. What server 1 was told once counts until something fails."""
-    async with a_pair() as pair:
-        await pair.step()
-        await pair.parties[1].ledger._database.write(lambda tx: tx.execute(delete(rounds)))
-        pair.clock.now += pair.task.upload_seconds
-        with pytest.raises(PeerRefusedError):
-            await pair.step()
-        await pair.finish()
-        assert [(await last(pair, role)).state for role in (0, 1)] == [RoundState.ABORTED] * 2
-
-
-async def a_late_session(pair: Pair) -> int:
-    """Return how server 1 answers to the keys of a new session with a good ticket."""
-    record, device = await last(pair, 1), a_device(pair, 9)
-    device.ticket = issue_ticket(TICKET_KEY, record.round_id, device.name, int(pair.clock.now) + 60)
-    device.begin(record.spec)
-    answer = await device.put(1, KEYS)
-    assert answer is not None
-    return answer.status_code
-
-
-async def test_server_0_dies_after_server_1_has_sealed() -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair)
-        await step_to(pair, RoundState.SEALING)
-        pair.fuses[0].light(0, after=False)
-        assert await pair.step() is None
-        assert (await last(pair, 1)).state is RoundState.SEALED
-        assert (await last(pair, 0)).state is RoundState.SEALING
-        await pair.finish()
-        await assert_published(pair, devices)
-
-
-@pytest.mark.parametrize("state", [RoundState.OPEN, RoundState.SEALING, RoundState.SHARED, RoundState.RECONSTRUCTED])
-@pytest.mark.parametrize("what", ["request", "response"])
-async def test_calls_that_get_lost_in_any_state_are_made_up_for(state: RoundState, what: str) -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair)
-        await step_to(pair, state)
-        for _ in range(3):
-            setattr(pair.line, f"lose_{what}s", 1)
-            await pair.step()
-        await pair.finish()
-        await assert_published(pair, devices)
-
-
-async def test_a_share_whose_answer_was_lost_is_given_again_byte_for_byte() -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair)
-        await step_to(pair, RoundState.SHARED)
-        pair.line.lose_responses = 1
-        assert await pair.step() is None
-        shared = await last(pair, 1)
-        assert shared.state is RoundState.SHARED
-        first = await pair.parties[1].share(shared.round_id)
-        await pair.crash(1)
-        assert await pair.parties[1].share(shared.round_id) == first
-        await pair.finish()
-        assert await pair.parties[1].share(shared.round_id) == first
-        await assert_published(pair, devices)
-
-
-async def test_a_lost_answer_to_publish_leaves_devices_on_the_old_version_until_it_is_repeated() -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair)
-        await step_to(pair, RoundState.RECONSTRUCTED)
-        pair.line.lose_responses = 1
-        assert await pair.step() is None
-        versions = [await pair.parties[role].ledger.published_version(pair.task.task_id) for role in (0, 1)]
-        assert [one.version for one in versions if one is not None] == [0, 1]
-        await pair.crash(0)
-        await pair.finish()
-        await assert_published(pair, devices)
-
-
-@pytest.mark.parametrize("role", [0, 1])
-@pytest.mark.parametrize("after", [False, True])
-async def test_a_server_may_die_at_every_single_write_of_a_round(role: int, after: bool) -> None:
-    """So many writes, so many deaths: each kills the server one write further on."""
-    async with a_pair() as pair:
-        for writes in range(12):
-            devices = [a_device(pair, number % 10, name=bytes([writes, number]) * 8) for number in range(2)]
-            while not isinstance(await pair.step(), Wait):
-                pass
-            pair.fuses[role].light(writes, after=after)
-            for device in devices:
-                while device.session is None:
-                    await pair.step()
-                    await device.join()
-                for what in (KEYS, UPDATE):
-                    for to in (0, 1):
-                        while (to, what) not in device.answers:
-                            await device.put(to, what)
-            pair.clock.now += pair.task.join_seconds
-            for _ in range(12):
-                await pair.step()
-                if (await last(pair, 0)).ended:
-                    break
-            await pair.finish()
-            record = await last(pair, 1)
-            assert record.state is RoundState.PUBLISHED
-            assert record.sealed_sessions == tuple(sorted(device.name for device in devices))
-            for each in (0, 1):  # the operator is told of each step once, whatever was cut off
-                assert await told_states(pair, each, record.number) == list(RoundState)[1:6]
-
-
-async def told_states(pair: Pair, role: int, number: int) -> list[str]:
-    """Return the states that a server has told its operator of, for one round."""
-    told = await pair.parties[role].ledger.recent_events("round")
-    return [str(event.data["state"]) for event in reversed(told) if event.data["round"] == number]
 
 
 async def test_bodies_of_aborted_rounds_are_forgotten_as_well() -> None:
@@ -394,28 +217,6 @@ async def test_the_figures_of_the_fleet_come_from_a_window_of_evaluations() -> N
         assert found["window"]["rmse"] == pytest.approx(math.sqrt(15 / 10))
         assert found["rmse"] == pytest.approx(math.sqrt(5 / 2))
         assert b'secemb_quality{figure="predictions"} 20.0' in pair.parties[0].metrics.render()
-
-
-async def self_reports(pair: Pair, numbers: list[list[float]]) -> None:
-    """Run a round in which devices hand in these numbers; the model stays as it is."""
-    await pair.step()
-    for number, values in enumerate(numbers):
-        device = a_device(pair, number, name=secrets.token_bytes(16))
-        await device.join()
-        device.write_sum(values)
-        await device.take_part()
-    await pair.finish()
-    for role in (0, 1):
-        assert (await last(pair, role)).state is RoundState.PUBLISHED
-        published = await pair.parties[role].ledger.published_version(pair.task.task_id)
-        assert published is not None
-        assert published.version == 0
-    assert pair.line.broken == []
-
-
-async def results(pair: Pair) -> list[dict[str, Any]]:
-    """Return the figures that server 0 has noted."""
-    return [dict(one.data) for one in await pair.parties[0].ledger.events() if one.kind == "result"]
 
 
 async def test_the_task_ends_after_its_last_round() -> None:

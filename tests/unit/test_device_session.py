@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.party_rounds import ITEMS, ROUND, UPDATES, ask, make_parties, make_session
 from tests.unit.sessions import (
     BACKENDS,
     Floats,
@@ -38,10 +39,14 @@ from secemb_shared.errors import (
     SessionError,
     SpecError,
 )
-from secemb_shared.messages import RoundSpec, Sizes, TaskSpec, decode_keys, public_keys_digest, public_update_digest
+from secemb_shared.messages import Sizes, TaskSpec, decode_keys, public_keys_digest, public_update_digest
 
 EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
+
+
 WIDE_RING = {"ring_bits": 64, "fraction_bits": 30, "bound": 2**40}
+
+
 TASKS = {
     "binned": make_task(),
     "direct": direct(),
@@ -60,23 +65,9 @@ TASKS = {
     "one number": make_task(row_width=1, dense_size=1),
     "wide": planned(items=29, capacity=5, row_width=65, dense_size=130),
 }
+
+
 EACH_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-ROUND = make_round(make_task())
-ITEMS = ids(2, 21, 7)
-UPDATES = np.array([[1.0] * 5, [2.0] * 5, [-3.5] * 5])
-
-
-def make_session(round_: RoundSpec = ROUND, seed: int = 0) -> DeviceSession:
-    return DeviceSession(round_, ITEMS, random_bytes=seeded(seed))
-
-
-def ask(session: DeviceSession, parties: list[PartyRound]) -> tuple[bytes, bytes]:
-    answers = [party.keys(session.session_id, data) for party, data in zip(parties, session.keys, strict=True)]
-    return answers[0], answers[1]
-
-
-def make_parties(round_: RoundSpec = ROUND) -> list[PartyRound]:
-    return [PartyRound(round_, party, bit_table(round_.task)) for party in (0, 1)]
 
 
 @EACH_BACKEND
@@ -181,6 +172,8 @@ def with_value(value: float) -> Floats:
 
 
 BEYOND = (ROUND.task.bound + 1) / 2**ROUND.task.fraction_bits
+
+
 REFUSED: dict[str, tuple[type[SecEmbError], tuple[Any, ...]]] = {
     "not a number": (NotFiniteError, (ITEMS, with_value(np.nan))),
     "infinity": (NotFiniteError, (ITEMS, with_value(-np.inf))),
@@ -314,81 +307,6 @@ def test_a_session_that_was_never_opened_is_refused() -> None:
         parties[0].share([bytes(16), session.session_id])
 
 
-def filled(count: int, round_: RoundSpec = ROUND) -> tuple[list[PartyRound], list[bytes]]:
-    """Return both parties with complete sessions; the n-th adds n times the same rows."""
-    parties = make_parties(round_)
-    sessions = [make_session(round_, seed=seed) for seed in range(count)]
-    for factor, session in enumerate(sessions, start=1):
-        ask(session, parties)
-        for party, data in zip(parties, session.write(ITEMS, factor * UPDATES), strict=True):
-            party.update(session.session_id, data)
-    return parties, [session.session_id for session in sessions]
-
-
-def total(parties: list[PartyRound], names: list[bytes]) -> Floats:
-    shares = [party.share(sorted(names)) for party in parties]
-    return ROUND.task.ring.decode(shares[0].rows + shares[1].rows)
-
-
-def test_a_sum_over_fewer_than_the_minimum_stays_closed() -> None:
-    parties, names = filled(2)
-    for few in ([], names[:1]):
-        with pytest.raises(SpecError):
-            parties[0].share(few)
-
-
-def test_a_session_named_twice_does_not_make_a_cohort() -> None:
-    parties, names = filled(2)
-    with pytest.raises(SessionError):
-        parties[0].share([names[0], names[0]])
-
-
-def test_a_sum_over_more_than_the_cohort_stays_closed() -> None:
-    """The overflow budget was checked for the cohort and no more."""
-    parties, names = filled(4, make_round(make_task(cohort=3)))
-    with pytest.raises(SpecError):
-        parties[0].share(sorted(names))
-
-
-def test_the_list_of_sessions_has_one_order() -> None:
-    parties, names = filled(3)
-    with pytest.raises(SessionError):
-        parties[0].share(sorted(names, reverse=True))
-
-
-def test_a_sum_needs_every_update_of_its_list() -> None:
-    parties, names = filled(2)
-    late = make_session(seed=9)
-    ask(late, parties)
-    with pytest.raises(SessionError):
-        parties[0].share(sorted([*names, late.session_id]))
-    assert parties[0].complete() == sorted(names)
-
-
-def test_a_sum_is_over_exactly_the_sessions_of_its_list() -> None:
-    parties, names = filled(4)
-    assert parties[0].complete() == parties[1].complete() == sorted(names)
-    assert total(parties, [names[1], names[3]])[ITEMS].tolist() == (6 * UPDATES).tolist()
-
-
-def test_a_round_opens_for_one_list_and_ever_after_for_the_same() -> None:
-    """The difference of two sums would be a sum over fewer sessions than the minimum."""
-    parties, names = filled(4)
-    first = total(parties, names[:3])
-    for other in (names, names[1:], names[:2]):
-        with pytest.raises(SessionError):
-            parties[0].share(sorted(other))
-    assert np.array_equal(total(parties, names[:3]), first)
-
-
-def test_a_refused_list_does_not_open_the_round() -> None:
-    parties, names = filled(3)
-    for wrong in (names[:1], sorted([*names, bytes(16)])):
-        with pytest.raises(SecEmbError):
-            parties[0].share(wrong)
-    assert total(parties, names)[ITEMS].tolist() == (6 * UPDATES).tolist()
-
-
 def test_more_items_than_the_capacity_are_truncated_and_counted() -> None:
     everything = np.arange(23, dtype=np.int64)
     session, parties = DeviceSession(ROUND, everything, random_bytes=seeded(1)), make_parties()
@@ -445,12 +363,3 @@ def test_errors_name_no_item_and_no_value(name: str) -> None:
     with pytest.raises(SecEmbError) as caught:
         make_session().write(*arguments)
     assert not any(character.isdigit() for character in str(caught.value))
-
-
-def test_a_list_that_changes_after_its_sum_does_not_open_the_round_again() -> None:
-    parties, names = filled(3)
-    opened = sorted(names[:2])
-    parties[0].share(opened)
-    opened[:] = sorted(names)
-    with pytest.raises(SessionError):
-        parties[0].share(opened)
