@@ -1,12 +1,10 @@
 """What holds for every round: devices read the exact bits, and the two shares add up to the plain sum."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.sessions import (
-    BACKENDS,
-    backend_name,
+    EACH_BACKEND,
     bit_table,
     both_keys,
     direct,
@@ -23,8 +21,6 @@ from tests.unit.sessions import (
 from secemb_shared.dpf import Backend
 from secemb_shared.dpf.convert import convert_eval
 from secemb_shared.messages import TaskSpec
-
-EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 
 
 @st.composite

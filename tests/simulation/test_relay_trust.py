@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from tests.devices.phone import a_phone, contributed, noticed
+from tests.devices.phone import Phone, a_phone, contributed, noticed
 from tests.simulation.pair import IDENTITY, RELAYED, Pair, a_pair
 from tests.simulation.tampering import LONG, check_sum, newest_key, refusals, relay_keys
 
@@ -62,14 +62,20 @@ async def test_a_relay_key_that_server_1_has_not_signed_is_not_used(fault: str) 
         assert noticed(phone) == {"relay-key"}
 
 
+async def after_a_round(pair: Pair) -> list[Phone]:
+    """Return phones that have taken part in one round; the next is open."""
+    await pair.step()
+    phones = [a_phone(pair, number) for number in range(2)]
+    for phone in phones:
+        await contributed(phone)
+    await pair.finish()
+    await pair.step()
+    return phones
+
+
 async def test_an_older_relay_key_than_before_is_not_used() -> None:
     async with a_pair(**LONG) as pair:
-        await pair.step()
-        phones = [a_phone(pair, number) for number in range(2)]
-        for phone in phones:
-            await contributed(phone)
-        await pair.finish()
-        await pair.step()
+        phones = await after_a_round(pair)
         key = RelayKey(public=newest_key(pair).public, not_before=newest_key(pair).not_before - 1, not_after=2**40)
 
         phones[0].alter = showing(announced(pair, key))
@@ -96,12 +102,7 @@ async def test_a_key_whose_time_it_is_not_is_not_sealed_to(wrong: int) -> None:
 
 async def test_a_clock_that_goes_wrong_between_two_rounds_takes_no_place() -> None:
     async with a_pair(**LONG) as pair:
-        await pair.step()
-        phones = [a_phone(pair, number) for number in range(2)]
-        for phone in phones:
-            await contributed(phone)
-        await pair.finish()
-        await pair.step()
+        phones = await after_a_round(pair)
         phones[0].seen.requests.clear()
         phones[0].wall_clock = lambda: newest_key(pair).not_before + 400 * DAY
         assert isinstance(await phones[0].contribute(), NotNow)

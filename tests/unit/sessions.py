@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from secemb_lab.party_round import PartyRound
 from secemb_sdk.round.session import DeviceSession
@@ -30,6 +31,9 @@ BACKENDS: list[Backend] = [Portable(), *([Native()] if native_available() else [
 
 def backend_name(backend: Backend) -> str:
     return type(backend).__name__.lower()
+
+
+EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Models for tests of the model store."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +37,25 @@ def plant_fault(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("planted")
 
     monkeypatch.setattr(Path, "replace", fail)
+
+
+def note_disk(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that says from now on what reaches the disk, and when a file gets its name."""
+    events: list[str] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        events.append("folder" if os.path.isdir(f"/dev/fd/{descriptor}") else "file")
+        fsync(descriptor)
+
+    def noted_rename(path: Path, target: Path) -> Path:
+        events.append("rename")
+        assert path.parent == target.parent
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    return events
 
 
 def state(version: int, *, seed: int = 1, task_id: bytes = TASK) -> OptimiserState:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tests.unit import reference
-from tests.unit.sessions import BACKENDS, backend_name, both_keys, random_blocks, random_ring, rng_of
+from tests.unit.sessions import BACKENDS, EACH_BACKEND, both_keys, random_blocks, random_ring, rng_of
 
 from secemb_shared.dpf import Backend, convert_eval, convert_gen
 from secemb_shared.dpf.convert import convert
@@ -11,7 +11,6 @@ from secemb_shared.dpf.paths import SEED_BITS
 from secemb_shared.ring import Ring
 
 KEY = b"sixteen byte key"
-EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 RINGS = pytest.mark.parametrize("bits", [32, 64])
 WIDTHS = pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 17, 65])
 

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.party_rounds import ITEMS, ROUND, UPDATES, ask, make_parties, make_session
 from tests.unit.sessions import (
     BACKENDS,
+    EACH_BACKEND,
     Floats,
-    backend_name,
     bit_table,
     direct,
     ids,
@@ -40,9 +40,6 @@ from secemb_shared.errors import (
     SpecError,
 )
 from secemb_shared.messages import Sizes, TaskSpec, decode_keys, public_keys_digest, public_update_digest
-
-EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
-
 
 WIDE_RING = {"ring_bits": 64, "fraction_bits": 30, "bound": 2**40}
 

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.unit.stored_models import note_disk
 
 from secemb_party.storage.files import make_folder, remove_unfinished, write_file
 from secemb_party.storage.share_files import ShareFiles
@@ -49,19 +50,7 @@ def test_a_file_has_exactly_the_permissions_asked_for(tmp_path: Path, mode: int,
 def test_the_file_is_on_the_disk_before_its_name_and_the_name_before_the_writer_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    events: list[str] = []
-    fsync, rename = os.fsync, Path.replace
-
-    def noted_fsync(descriptor: int) -> None:
-        events.append("folder" if os.path.isdir(f"/dev/fd/{descriptor}") else "file")
-        fsync(descriptor)
-
-    def noted_rename(path: Path, target: Path) -> Path:
-        events.append("rename")
-        return rename(path, target)
-
-    monkeypatch.setattr(os, "fsync", noted_fsync)
-    monkeypatch.setattr(Path, "replace", noted_rename)
+    events = note_disk(monkeypatch)
     write_file(tmp_path / "state.json", b"data")
     assert events == ["file", "rename", "folder"]
 

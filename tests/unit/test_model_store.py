@@ -1,6 +1,5 @@
 """The model store: a version is there as a whole or not at all, and what is not exactly it is never taken for it."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from safetensors.numpy import save_file
-from tests.unit.stored_models import OTHER_TASK, SHAPE, TASK, file_of, model, plant_fault, same, state
+from tests.unit.stored_models import OTHER_TASK, SHAPE, TASK, file_of, model, note_disk, plant_fault, same, state
 
 from secemb_party.errors import (
     DamagedFileError,
@@ -208,20 +207,7 @@ def test_the_file_is_on_the_disk_before_its_name_and_the_name_before_save_return
     store: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.save(model(1))
-    events: list[str] = []
-    fsync, rename = os.fsync, Path.replace
-
-    def noted_fsync(descriptor: int) -> None:
-        events.append("folder" if os.path.isdir(f"/dev/fd/{descriptor}") else "file")
-        fsync(descriptor)
-
-    def noted_rename(path: Path, target: Path) -> Path:
-        events.append("rename")
-        assert path.parent == target.parent
-        return rename(path, target)
-
-    monkeypatch.setattr(os, "fsync", noted_fsync)
-    monkeypatch.setattr(Path, "replace", noted_rename)
+    events = note_disk(monkeypatch)
     store.save(model(2))
     assert events == ["file", "rename", "folder"]
 

@@ -6,7 +6,7 @@ import pickle
 import numpy as np
 import pytest
 from tests.unit import reference
-from tests.unit.sessions import BACKENDS, backend_name, both_keys, ids, random_blocks, rng_of
+from tests.unit.sessions import BACKENDS, EACH_BACKEND, both_keys, ids, random_blocks, rng_of
 
 from secemb_shared import prg
 from secemb_shared.dpf import Backend, CorrectionWords, HeldKeys, PathSecret, SessionKeys, expand_roots, path_eval
@@ -14,7 +14,6 @@ from secemb_shared.dpf.paths import SEED_BITS, control_bits, path_gen, root_node
 from secemb_shared.errors import PathSpentError
 from secemb_shared.labels import Label, Purpose
 
-EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 DEPTHS = pytest.mark.parametrize("depth", [0, 1, 2, 3, 5, 9])
 
 

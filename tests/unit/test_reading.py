@@ -8,7 +8,7 @@ import pytest
 from tests.unit import reference
 from tests.unit.sessions import (
     BACKENDS,
-    backend_name,
+    EACH_BACKEND,
     bit_table,
     both_keys,
     direct,
@@ -30,7 +30,6 @@ from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
 from secemb_shared.reading import Rows
 
-EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 TASKS = {
     "binned": make_task(),
     "direct": direct(),

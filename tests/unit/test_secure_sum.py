@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from tests.unit import reference
-from tests.unit.sessions import BACKENDS, backend_name, random_ring, rng_of
+from tests.unit.sessions import EACH_BACKEND, random_ring, rng_of
 
 from secemb_shared import secure_sum
 from secemb_shared.dpf import Backend
@@ -14,7 +14,6 @@ from secemb_shared.messages.spec import LARGEST_SUM
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 KEY = b"sixteen byte key"
-EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 RINGS = pytest.mark.parametrize("bits", [32, 64])
 
 

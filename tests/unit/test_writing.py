@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.unit.sessions import (
     BACKENDS,
-    backend_name,
+    EACH_BACKEND,
     direct,
     make_round,
     make_task,
@@ -21,7 +21,6 @@ from secemb_shared.errors import PathSpentError, SpecError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
 
-EACH_BACKEND = pytest.mark.parametrize("backend", BACKENDS, ids=backend_name)
 TASKS = {
     "binned": make_task(),
     "direct": direct(),

@@ -9,7 +9,7 @@ import numpy as np
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet, Split, read_ratings, split, split_by
-from secemb_tools.datasets.made_up import make_ratings
+from secemb_tools.datasets.made_up import NAME, make_ratings
 
 ALL, RATINGS, PEOPLE = "", "ratings", "people"  # what a sample is drawn from
 _SAMPLED, _FEW = 31, 32  # what a seed is used for
@@ -23,6 +23,11 @@ class Source:
     of: str = ALL
     share: float = 1.0
     without_ratings: bool = False  # keep only who chose what
+
+    @property
+    def name(self) -> str:
+        """Return the name of the set's folder."""
+        return NAME if self.path is None else self.path.name
 
     @property
     def sample(self) -> str:

@@ -35,8 +35,7 @@ class RankingCase:
 
     def __str__(self) -> str:
         """Return what this is, for a line of progress."""
-        name = "made up" if self.source.path is None else self.source.path.name
-        return f"{name}, choices, {self.model}, {self.loss}, seed {self.seed}"
+        return f"{self.source.name}, choices, {self.model}, {self.loss}, seed {self.seed}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +49,7 @@ class BaselineCase:
 
     def __str__(self) -> str:
         """Return what this is, for a line of progress."""
-        name = "made up" if self.source.path is None else self.source.path.name
-        return f"{name}, choices, popularity and central BPR"
+        return f"{self.source.name}, choices, popularity and central BPR"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,8 +31,7 @@ class RatingCase:
 
     def __str__(self) -> str:
         """Return what this is, for a line of progress."""
-        name = "made up" if self.source.path is None else self.source.path.name
-        return ", ".join(filter(None, (name, self.source.sample, self.model, f"seed {self.seed}")))
+        return ", ".join(filter(None, (self.source.name, self.source.sample, self.model, f"seed {self.seed}")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ runs. It is not in the ledger: a new server has its first token before it has a 
 ledger does not bring a revoked token back.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from secemb_party.errors import ForbiddenError, OperatorTokenError, SettingsError, UnauthorizedError
-from secemb_party.storage.files import write_file
+from secemb_party.storage.files import locked, write_file
 
 LONGEST_NAME = 100
 _UNKNOWN = "this is not an active operator token of this server; `secemb operator add` makes one"
@@ -120,13 +119,9 @@ class Operators:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self._path):
             self._reload()
             yield
-        finally:
-            os.close(handle)
 
     def _reload(self) -> None:
         found = self._path.stat()

@@ -7,10 +7,8 @@
 They are in one file that is replaced as a whole. The command line may change it while the server runs.
 """
 
-import fcntl
 import json
 import math
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secemb_party.errors import OutdatedRelayKeyError, SettingsError
-from secemb_party.storage.files import write_file
+from secemb_party.storage.files import locked, write_file
 from secemb_shared.messages.relay_key import RelayKey
 
 KEYS_FILE = "relay-keys.json"  # in the server's data directory
@@ -123,13 +121,9 @@ class RelayKeys:
     def _locked(self) -> Iterator[None]:
         """Hold the lock on the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+        with locked(self._path):
             self._reload()
             yield
-        finally:
-            os.close(handle)
 
     def _reload(self) -> None:
         try:

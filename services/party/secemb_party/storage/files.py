@@ -1,5 +1,6 @@
 """Files that exist whole or not at all, whenever the process or the machine dies."""
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
@@ -51,6 +52,17 @@ def make_folder(folder: Path) -> None:
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from changing a file; they wait. The lock is a file beside it, which stays."""
+    handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def remove_unfinished(folder: Path) -> None:
