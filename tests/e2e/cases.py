@@ -219,7 +219,7 @@ CASES: dict[str, Case] = {
         good=lambda place: ("one", "--runs", place.runs, "--user", 3, "-k", 2),
         says="score",
         bad=lambda place: ("one", "--runs", place.runs),
-        fix="one of the two",
+        fix="give either",
     ),
     "run list": Case(good=lambda place: ("--runs", place.runs), says="two"),
     "run show": Case(

@@ -117,7 +117,7 @@ def test_unknown_names_are_refused(kept: Path) -> None:
     with pytest.raises(DatasetError, match="has no user 'x'"):
         run.recommend(user="x")
     for wrong in ({}, {"user": "u1", "likes": ["m1"]}):
-        with pytest.raises(RunError, match="one of the two"):
+        with pytest.raises(RunError, match="give either a user"):
             run.recommend(**wrong)  # type: ignore[arg-type]
 
 

@@ -310,7 +310,7 @@ def with_tensor(name: str, values: Array | None) -> OptimiserState:
     [
         (adam_state(kind="sgd"), "of the optimiser"),
         (adam_state(steps=0), "at least one step"),
-        (with_tensor("rows_first", None), "other moments"),
+        (with_tensor("rows_first", None), "the moments that this optimiser"),
         (with_tensor("rows_first", np.zeros((3, 3), np.float32)), "one shape"),
         (with_tensor("dense_second", np.zeros(SHAPE.dense)), "float32"),
         (with_tensor("dense_first", np.full(SHAPE.dense, np.nan, np.float32)), "finite"),
@@ -337,7 +337,7 @@ def test_a_state_for_another_shape_is_refused() -> None:
 
 
 def test_plain_gradient_descent_refuses_moments() -> None:
-    with pytest.raises(StateError, match="other moments"):
+    with pytest.raises(StateError, match="the moments that this optimiser"):
         make("sgd").restore(adam_state(kind="sgd"))
 
 

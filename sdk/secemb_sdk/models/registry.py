@@ -125,7 +125,7 @@ def _imported(name: str) -> ModelKind:
             f"{name!r} cannot be imported ({error}); give package.module:Class, with its folder on PYTHONPATH"
         ) from None
     if not isinstance(kind, type) or not all(hasattr(kind, part) for part in ("gradients", "scores", "first_private")):
-        raise UnknownModelError(f"{name!r} is not a model; docs/sdk.md, Models, says what its class has")
+        raise UnknownModelError(f"{name!r} is not a model; docs/sdk.md, Models, says what its class needs")
     takes = signature(kind).parameters
     return ModelKind(
         name=name,

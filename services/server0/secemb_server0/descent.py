@@ -141,13 +141,13 @@ def _begun(moments: dict[str, Floats], model: Model, names: Sequence[str]) -> di
     if not moments:
         return {f"{part}_{name}": np.zeros_like(values) for part, values in parts.items() for name in names}
     if any(moments[f"{part}_{name}"].shape != values.shape for part, values in parts.items() for name in names):
-        raise StateError("the restored state is of a model with another shape")
+        raise StateError("the restored state belongs to a model of another shape")
     return moments
 
 
 def _check_moments(tensors: Mapping[str, Floats], names: Sequence[str]) -> None:
     if set(tensors) != {f"{part}_{name}" for part in _PARTS for name in names}:
-        raise StateError("the state of this optimiser has other moments for rows and dense part")
+        raise StateError("the state does not have the moments that this optimiser keeps")
     for part in _PARTS:
         found = [tensors[f"{part}_{name}"] for name in names]
         if any(one.shape != found[0].shape or one.dtype != np.float32 for one in found):

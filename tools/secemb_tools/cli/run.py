@@ -43,7 +43,7 @@ def compare_(
     first: Annotated[str, typer.Argument(help="A run's name.")],
     second: Annotated[str | None, typer.Argument(help="Another run's name.")] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Instead of another run: the same rounds without any protection, run now.")
+        bool, typer.Option("--plain", help="Compare with the same rounds, run now without any protection.")
     ] = False,
     runs: RunsFolder = RUNS,
     json: AsJson = False,
@@ -78,7 +78,7 @@ def continue_(
     save_every: Annotated[int, typer.Option(min=1, help="Save the state every this many rounds.")] = 10,
     json: AsJson = False,
 ) -> None:
-    """Give a run more rounds: the model, the optimiser and everyone's private part go on where they are."""
+    """Continue a run for more rounds, with its model, optimiser and private parts as they were left."""
     from secemb_tools.simulation.continuation import continue_run, rounds_asked
     from secemb_tools.simulation.run import Run
     from secemb_tools.simulation.view import RunProgress

@@ -34,7 +34,7 @@ Data = Annotated[
 Devices = Annotated[int | None, typer.Option(min=2, help="Devices in all; default: 200, or everyone in --data.")]
 Cohort = Annotated[int | None, typer.Option(min=2, help="Devices in a round; default: a fifth of all, at most 100.")]
 Rounds = Annotated[
-    int | None, typer.Option(min=1, help="Rounds that train; default: about five for each device, at least 100.")
+    int | None, typer.Option(min=1, help="Training rounds; default: about five for each device, at least 100.")
 ]
 Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue.")]
 Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]
@@ -123,23 +123,27 @@ def simulate(
     cohort: Cohort = None,
     capacity: Annotated[int | None, typer.Option(min=4, help="Most items of a device in a round (m').")] = None,
     loss: Annotated[Loss | None, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = None,
-    dimension: Annotated[int | None, typer.Option(min=0, help="Length of an item's vector; 0: biases alone.")] = None,
+    dimension: Annotated[int | None, typer.Option(min=0, help="Length of an item's vector; 0: biases only.")] = None,
     optimiser: Annotated[Optimiser | None, typer.Option(help="How the sum moves the model.")] = None,
-    schedule: Annotated[Schedule | None, typer.Option(help="Of the rates over the rounds.")] = None,
+    schedule: Annotated[Schedule | None, typer.Option(help="How the learning rates change over the rounds.")] = None,
     rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = None,
     bias_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the biases in rows.")] = None,
     dense_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the dense part.")] = None,
     scale: Annotated[float | None, typer.Option(min=0, help="Standard deviation of the first weights.")] = None,
-    penalty: Annotated[float | None, typer.Option(min=0, help="On vectors, once for each rating.")] = None,
-    person_penalty: Annotated[float | None, typer.Option(min=0, help="On a person's vector, once.")] = None,
-    bias_penalty: Annotated[float | None, typer.Option(min=0, help="On a person's bias, once.")] = None,
-    dense_penalty: Annotated[float | None, typer.Option(min=0, help="On the dense part, once for each device.")] = None,
-    row_pull: Annotated[float | None, typer.Option(min=0, help="On an item's vector, once for the fleet.")] = None,
-    bias_pull: Annotated[float | None, typer.Option(min=0, help="On an item's bias, once for the fleet.")] = None,
+    penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on vectors, per rating.")] = None,
+    person_penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on a person's vector.")] = None,
+    bias_penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on a person's bias.")] = None,
+    dense_penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on the dense part, per device.")] = None,
+    row_pull: Annotated[float | None, typer.Option(min=0, help="Penalty on an item's vector, over the fleet.")] = None,
+    bias_pull: Annotated[float | None, typer.Option(min=0, help="Penalty on an item's bias, over the fleet.")] = None,
     centre: Annotated[float | None, typer.Option(min=0, help="First value of biases; default: by a survey.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Steps of a private part that cannot be solved.")] = None,
-    evaluate_every: Annotated[int, typer.Option(min=2, help="Of this many rounds, one measures the fleet.")] = 6,
-    patience: Annotated[int, typer.Option(min=0, help="Evaluations without progress that end a run; 0: none.")] = 4,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Steps per round for a private part that is not solved.")
+    ] = None,
+    evaluate_every: Annotated[int, typer.Option(min=2, help="Evaluate once in this many rounds.")] = 6,
+    patience: Annotated[
+        int, typer.Option(min=0, help="Stop after this many evaluations without progress; 0: never.")
+    ] = 4,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole run; default: no noise.")] = None,
     delta: Annotated[float, typer.Option(help="Of the budget.")] = 1e-4,
     unit: Annotated[Unit, typer.Option(help="What the budget protects.")] = "user",

@@ -47,7 +47,7 @@ def create(
     upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
     loss: Annotated[Loss, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = "squared",
     optimiser: Annotated[Optimiser, typer.Option(help="How the sum moves the model.")] = "adam",
-    schedule: Annotated[Schedule, typer.Option(help="Of the rates over the rounds.")] = "cosine",
+    schedule: Annotated[Schedule, typer.Option(help="How the learning rates change over the rounds.")] = "cosine",
     row_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = 0.02,
     bias_rate: Annotated[
         float | None,

@@ -125,7 +125,7 @@ def _verdict(low: float, high: float, best: float) -> str:
         return "The model is better than both."
     if low > best:
         return "The model is not better: it needs more rounds."
-    return "So few ratings do not tell the better one."
+    return "There are too few ratings to tell which is better."
 
 
 def person_lines(person: Person) -> list[tuple[str, str]]:

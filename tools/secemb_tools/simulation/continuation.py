@@ -40,7 +40,7 @@ def continue_run(
     more rounds goes on with the task that it has.
     """
     if run.scenario.noise is not None:
-        raise RunError("a run with a privacy budget has planned its noise for all rounds; simulate it with more rounds")
+        raise RunError("the noise of a private run depends on its number of rounds; start a new run with more rounds")
     before, scenario, continued = run.standing(), _with_rounds(run.scenario, rounds), [*run.continued]
     if rounds != run.scenario.rounds or run.stopped:
         continued.append(Stretch(len(run.rows), run.scenario.rounds))

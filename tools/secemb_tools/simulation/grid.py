@@ -75,7 +75,7 @@ def grid(over: Mapping[str, Sequence[Any]], *, processes: int | None = None, **s
     start with `if __name__ == "__main__":`. With `runs` each run is kept, and a grid that was cut short goes on.
     """
     if not over or any(isinstance(values, str) or not len(values) for values in over.values()):
-        raise ScenarioError("a grid goes over one or more settings, each with a list of values")
+        raise ScenarioError("a grid needs at least one setting with a list of values")
     if twice := over.keys() & settings.keys():
         raise ScenarioError(f"{min(twice)!r} is both fixed and a setting of the grid; give it once")
     wanted = [settings | one for one in combinations(over)]

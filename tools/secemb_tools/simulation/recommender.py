@@ -72,7 +72,7 @@ class Recommender:
         highest = float(self.world.ratings.values.max())
         liked = {self.catalogue.row_of(name): highest for name in likes}
         if not liked or max(liked) >= self.world.task.items:
-            raise RunError(f"give liked items by ids of the set, which has {self.world.task.items:,} items")
+            raise RunError(f"name liked items by their ids in the set, which has {self.world.task.items:,} items")
         squared = self.world.task.loss == SQUARED
         return self._best(
             self._rate(liked) if squared else self._scores(_ANYBODY, self._fit(_ANYBODY, liked)), k, liked

@@ -119,7 +119,7 @@ class Run:
         """Return the best items, with ids and titles, for a person of the set or for someone who likes these items."""
         likes = list(likes)
         if (user is None) == (not likes):
-            raise RunError("give a user of the set, or the ids of liked items: one of the two")
+            raise RunError("give either a user of the set or the ids of liked items")
         if user is None:
             return self.recommender.for_likes(likes, k=k)
         return self.recommender.for_user(user, k=k, include_rated=include_rated)

@@ -54,7 +54,7 @@ def simulate(
 
     `data` is the place of a rating set, a polars or pandas frame, or what `secemb_tools.datasets.read_ratings` has
     returned; without it ratings are made up. `model` is a registered name, a class as `package.module:Class`, or a
-    model that is made already, which is known in this process only and takes `processes=1`.
+    model instance, which is known in this process only and takes `processes=1`.
 
     On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
     in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
@@ -64,7 +64,7 @@ def simulate(
     its start with `if __name__ == "__main__":`, as always where Python starts processes.
     """
     if not isinstance(model, str) and processes != 1:
-        raise ScenarioError("a model that is made already stays in this process; use processes=1, or name its class")
+        raise ScenarioError("a model instance cannot be sent to other processes; use processes=1, or name its class")
     world = make_world(
         model=name_of(model),
         data=data if data is None or isinstance(data, RatingSet) else read_ratings(data),
