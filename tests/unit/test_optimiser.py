@@ -309,7 +309,6 @@ def with_tensor(name: str, values: Array | None) -> OptimiserState:
     ("state", "reason"),
     [
         (adam_state(kind="sgd"), "of the optimiser"),
-        (adam_state(steps=0), "at least one step"),
         (with_tensor("rows_first", None), "the moments that this optimiser"),
         (with_tensor("rows_first", np.zeros((3, 3), np.float32)), "one shape"),
         (with_tensor("dense_second", np.zeros(SHAPE.dense)), "float32"),
