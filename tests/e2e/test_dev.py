@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.e2e.commands import check_shape, read_json, refused
+from tests.e2e.commands import check_shape, read_json, refused, run
 from tests.e2e.foreground import OWN, Running
 
 from secemb_sdk import BlockingDevice, Contributed, Device, EnrolmentError, Policy
@@ -112,6 +112,11 @@ def test_the_printed_program_and_the_printed_commands_work_as_they_are(start: Ca
     assert len(commands) == 2
     for command in commands:
         subprocess.run(f"{command} --fail --silent --noproxy '*'", shell=True, check=True, timeout=30)
+    (join,) = re.findall(r"^  secemb (device join .*)$", dev.text(), re.M)
+    words = join.split()
+    assert words[-2] == "--ca"
+    assert "unknown authority" in refused(*words[:-2])
+    assert "task id" in run(*words)
     end(dev)
 
 
@@ -129,4 +134,4 @@ def test_a_port_that_is_in_use_is_named() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert f"port {port} is in use" in refused("dev", "--port", port - 1 if port > 65533 else port)
+        assert f"port {port} is in use" in refused("dev", "--port", port - 6 if port > 65529 else port)

@@ -23,14 +23,14 @@ TASK = replace(RUNNING, join_seconds=300, upload_seconds=600)  # a round is over
 PATIENCE = 120.0  # seconds
 
 
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path)
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
 
 
-@pytest.fixture
-def pair(tmp_path: Path, authority: Authority) -> Iterator[Pair]:
-    made = Pair(tmp_path / "pair", TASK, relayed=True, tls=True)
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iterator[Pair]:
+    made = Pair(tmp_path_factory.mktemp("rotation") / "pair", TASK, relayed=True, tls=True)
     assert made.ca is not None
     made.ca.write_bytes(authority.pem)
     for server in made.servers:
@@ -125,6 +125,21 @@ async def shown_certificate(url: str) -> str:
     """Return the certificate that a listener shows."""
     host, port = url.removeprefix("https://").split(":")
     return await asyncio.to_thread(ssl.get_server_certificate, (host, int(port)))
+
+
+async def test_operators_name_the_authority_of_a_server(
+    pair: Pair, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = pair.servers[0]
+    monkeypatch.setenv("OPERATOR_TOKEN", server.operator_token)
+    place = ("--server", server.operator_url)
+    for command in (("status",), ("privacy", "show"), ("model", "rollback", 0, "--yes")):
+        said = await asyncio.to_thread(refused, *command, *place)
+        assert f"{server.operator_url} shows a certificate of an unknown authority" in said
+    assert "role" in await asyncio.to_thread(run, "status", *place, "--ca", authority.file, "--json")
+    said = await asyncio.to_thread(refused, "model", "rollback", 7, "--yes", *place, "--ca", authority.file)
+    assert "refuses" in said  # there is no version 7
+    await asyncio.to_thread(run, "privacy", "show", *place, "--ca", authority.file)
 
 
 async def test_everything_is_changed_while_rounds_run_and_no_session_fails(
