@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,19 @@ def test_the_guide_shows_every_check(printed: dict[str, str], folder: Path, role
     in_guide = names(shown(f"secemb check server{role}\n")[1].splitlines())
     assert [name for name in in_guide if name in offline] == offline
     assert set(in_guide) - set(offline) <= {"peer", "same task", "clock", "same model"}
+
+
+def test_the_guide_shows_what_a_rotation_prints(printed: dict[str, str], folder: Path, tmp_path: Path) -> None:
+    assert printed
+    place = Path(shutil.copytree(folder, tmp_path / "rotation"))
+    rotated = secemb(place, "pair", "rotate", "server0")
+    assert plain(shown("secemb pair rotate server0")[1]) == plain(rotated)
+    (place / "server0.pair.json").write_text(exported(place, "server0"))
+    commands, told = next(block for block in blocks() if "pair import --replace server1" in block[0])
+    output = [secemb(place, *typed.split()[1:]) for typed in commands.splitlines()]
+    assert sorted(plain(told)) == sorted(plain("".join(output)))
+    secemb(place, "pair", "switch", "server0", "--now")
+    assert '"next_certificate"' not in exported(place, "server0")
 
 
 def test_a_line_that_no_command_prints_is_found() -> None:

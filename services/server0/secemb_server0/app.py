@@ -21,7 +21,7 @@ from secemb_party.errors import (
 from secemb_party.event_loop import watch_event_loop
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
-from secemb_party.http.listeners import public_listeners, serve
+from secemb_party.http.listeners import listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
@@ -127,9 +127,7 @@ async def run(settings: Settings) -> None:
                 surroundings=Surroundings.of(settings),
                 relay_line=HttpRelayLine(client, party.metrics),
             )
-            listeners = public_listeners(
-                settings, devices=server.devices, operator=server.operator, metrics=server.metrics
-            )
+            listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
             lag = asyncio.create_task(watch_event_loop(party.metrics))
             await serve(listeners, lambda: conduct(server.leader))
             lag.cancel()

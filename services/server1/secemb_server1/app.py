@@ -15,7 +15,7 @@ from secemb_party.errors import SettingsError
 from secemb_party.event_loop import watch_event_loop
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
-from secemb_party.http.listeners import Listener, public_listeners, serve
+from secemb_party.http.listeners import Listener, listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.security import PEER
 from secemb_party.http.session_routes import session_routes
@@ -126,7 +126,7 @@ async def run(settings: Settings) -> None:
             surroundings=Surroundings.of(settings),
             relay_keys=keys,
         )
-        listeners = public_listeners(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
+        listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
         for_peer = Listener(
             app=server.peer, host=peer.host, port=peer.port, cert=peer.cert, key=peer.key.path, client_ca=peer.peer_ca
         )

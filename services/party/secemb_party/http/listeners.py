@@ -51,9 +51,7 @@ class Listener:
     client_ca: Path | None = None  # with it, clients must show a certificate of this authority
 
 
-def public_listeners(
-    settings: Settings, *, devices: FastAPI, operator: FastAPI | None, metrics: FastAPI
-) -> list[Listener]:
+def listeners_of(settings: Settings, *, devices: FastAPI, operator: FastAPI | None, metrics: FastAPI) -> list[Listener]:
     """Return the listeners that both servers have: for devices, for the operator, and for Prometheus."""
     apps = [(devices, settings.devices)] + ([(operator, settings.operator)] if operator is not None else [])
     with_tls = [
