@@ -23,6 +23,7 @@ from secemb_shared.messages.relayed import box_bytes, step_of
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.asyncio]
 
+SECRET_WORD = re.compile(r"(?<!-)[A-Za-z0-9_/+=-]{20,}(?!-)")  # of a line in a file: a token, a hash, base64
 WINDOW = 8  # bytes: so much of a message by chance is one in 2^64
 
 
@@ -159,7 +160,7 @@ def secret_words(servers: Servers, devices: list[Device]) -> Iterator[tuple[str,
     for folder in (server.folder for server in servers.pair):
         for path in [*(folder / "secrets").iterdir(), folder / "task" / "ticket.key"]:
             lines = path.read_text().splitlines() if path.exists() else []
-            yield from ((path.name, line) for line in lines if line and not line.startswith("-----"))
+            yield from ((path.name, word) for line in lines for word in SECRET_WORD.findall(line))
     yield from (("a relay key", private.hex()) for private in relay_keys(servers))
 
 

@@ -48,8 +48,10 @@ async def open_party(settings: Settings) -> Party:
         catalogue=catalogue,
         metrics=metrics,
         keep_rounds=settings.rounds.keep_bodies_rounds,
+        reserve=settings.storage.min_free_bytes,
     )
     party = Party(parts)
+    metrics.watch_space(party.space.free, party.space.reserve)
     await party.start()
     return party
 

@@ -31,6 +31,7 @@ SecEmbError (secemb_shared)
 │   └── RelayUnavailableError      this task is not relayed
 ├── LedgerError                the ledger could not do what it was asked
 │   ├── LedgerUnavailableError     the database does not answer; trying again may help
+│   │   └── LedgerFullError            its disk is full
 │   ├── LedgerTakenError           another server process works with this ledger
 │   ├── LedgerSettingError         a database that could lose an acknowledged write
 │   ├── SchemaError                tables that this version does not work with
@@ -46,6 +47,8 @@ SecEmbError (secemb_shared)
 │       ├── StateConflictError         a round in another state, or with other facts
 │       └── TokenConflictError         a token or a name that is used otherwise
 ├── Storage
+│   ├── StorageUnavailableError    a file cannot be written now; trying again may help
+│   ├── StorageFullError           too little room on the disk for a new session
 │   ├── DamagedShareError          a share that is missing, altered or of another list
 │   └── ModelError                 a model, its file or its place in the store
 │       ├── WeightsError               numbers that are not a model of this task
@@ -199,6 +202,10 @@ class LedgerUnavailableError(LedgerError):
     """The database cannot be reached, is busy, or failed in the middle; trying again may help."""
 
 
+class LedgerFullError(LedgerUnavailableError):
+    """The database has no room on its disk."""
+
+
 class LedgerTakenError(LedgerError):
     """Another server process works with this ledger; two would contradict each other."""
 
@@ -258,6 +265,16 @@ class StateConflictError(LedgerConflictError):
 
 class TokenConflictError(LedgerConflictError):
     """A token or the name of a device is already used in another way."""
+
+
+class StorageUnavailableError(SecEmbError, OSError):
+    """A file cannot be written now: the disk is full, or too many files are open."""
+
+
+class StorageFullError(SecEmbError):
+    """The disk is so full that no new session begins."""
+
+    retry_after = 60  # seconds
 
 
 class DamagedShareError(SecEmbError):

@@ -16,6 +16,7 @@ from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
 from secemb_party.ledger import Stored, Upload
 from secemb_party.metrics import Transport
 from secemb_party.parts import Parts
+from secemb_party.storage.space import Space
 from secemb_party.tickets import READ_DOMAIN, Claim, TicketCheck
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.messages import RoundSpec, Sizes
@@ -36,9 +37,10 @@ class Place(Generic[Message, Taken]):
 class Intake:
     """Takes in the messages of one task's sessions, of direct and of relayed ones."""
 
-    def __init__(self, parts: Parts, prepared: Callable[[bytes], Awaitable[PreparedRound]]) -> None:
+    def __init__(self, parts: Parts, prepared: Callable[[bytes], Awaitable[PreparedRound]], space: Space) -> None:
         self._role, self._task, self._ledger, self._clock = parts.role, parts.task, parts.ledger, parts.clock
         self._workers, self._metrics, self._prepared = parts.workers, parts.metrics, prepared
+        self._space = space
         self._sizes = Sizes.of(parts.task)
         self._macs = UploadMacs(parts.ledger)
         self.tickets = TicketCheck(parts.ticket_key)
@@ -47,6 +49,7 @@ class Intake:
     @asynccontextmanager
     async def reserve_keys(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[bytes, bytes]]:
         """Reserve a place for a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
+        self._space.require()
         self.tickets.check(claim, self._clock())
         with self._workers.place():
             prepared = await self._prepared(claim.round_id)

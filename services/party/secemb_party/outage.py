@@ -1,9 +1,9 @@
 """Something that keeps failing: the log tells when it begins, why, now and then how often, and when it is over."""
 
 import time
+from collections.abc import Callable
 
 from secemb_party.logs import Level, get_logger
-from secemb_party.parts import Clock
 
 REMIND_SECONDS = 300.0
 _MOST_CAUSES = 8  # of one outage, told one by one
@@ -12,7 +12,9 @@ _MOST_CAUSES = 8  # of one outage, told one by one
 class Outage:
     """Failures of one kind, from the first one until something works again."""
 
-    def __init__(self, begins: str, ends: str, *, level: Level = "warning", steady: Clock = time.monotonic) -> None:
+    def __init__(
+        self, begins: str, ends: str, *, level: Level = "warning", steady: Callable[[], float] = time.monotonic
+    ) -> None:
         self._begins, self._ends, self._level, self._steady = begins, ends, level, steady
         self._causes: set[str] = set()
         self._failures, self._since, self._told = 0, 0.0, 0.0

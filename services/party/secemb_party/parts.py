@@ -36,3 +36,4 @@ class Parts:
     clock: Clock = time.time
     steady: Clock = time.monotonic  # for lengths of time: nobody can set it
     keep_rounds: int = 3
+    reserve: int = 0  # bytes on the disk below which no new session begins

@@ -23,8 +23,10 @@ from secemb_party.intake import Intake
 from secemb_party.inventory import MODEL, Inventory
 from secemb_party.ledger import NewRound, RoundRecord, RoundState
 from secemb_party.ledger.records import ENDED
+from secemb_party.logs import get_logger
 from secemb_party.parts import Parts
 from secemb_party.storage import Model, first_model
+from secemb_party.storage.space import Space
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
@@ -52,9 +54,11 @@ class Party:
         self.catalogue = parts.catalogue
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
+        self._opened = b""  # the round that the log last told of
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
         self._spend = asyncio.Lock()
-        self.intake = Intake(parts, self.prepared)
+        self.space = Space(parts.scratch, reserve=parts.reserve, ledger_full=lambda: self.ledger.full)
+        self.intake = Intake(parts, self.prepared, self.space)
         self.inventory = Inventory(parts)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
 
@@ -92,7 +96,14 @@ class Party:
         except LedgerUnavailableError:
             return [Check("ledger", False, "the database does not answer; check [ledger] url")]
         wrong = [Check(fault.check, False, f"{fault.text}; {fault.fix}") for fault in faults]
-        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")])]
+        shortage = self.space.shortage()
+        room = Check("storage", shortage is None, shortage or "")
+        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room]
+
+    async def probe_ledger(self) -> None:
+        """Find out whether a database whose disk was full has room again: there may be nothing else to write."""
+        if self.ledger.full:
+            await self.ledger.append_event("storage", {"full": False}, self.clock())
 
     async def install(self, model: Model) -> None:
         """Store a model and make it the published version."""
@@ -111,6 +122,9 @@ class Party:
         """Record a round and return it as it is now: it may have been opened before."""
         record = await self.ledger.create_round(new)
         self._show(record)
+        if record.round_id != self._opened:  # server 0 may announce it again
+            self._opened = record.round_id
+            tell_round(record, "opened", version=record.model_version)
         return record
 
     async def advance(
@@ -129,7 +143,7 @@ class Party:
         record = await self.ledger.advance(round_id, expect, to, now, remarks={**(remarks or {}), **ends}, **facts)
         self.metrics.round_phase(expect.value, max(0.0, now - _entered(record, expect)))
         self._show(record)
-        await self._count_sessions(record)
+        tell_round(record, to.value, **await self._count_sessions(record))
         if record.ended:
             self.metrics.round_ended(to.value)
             self._refusals_before = counted
@@ -144,13 +158,21 @@ class Party:
         else:
             self.metrics.task_phase(record.state.value, number=record.number, since=_entered(record, record.state))
 
-    async def _count_sessions(self, record: RoundRecord) -> None:
-        """Count what became of the sessions of a round that has just been sealed or aborted."""
-        if record.state in (RoundState.SEALED, RoundState.ABORTED):
-            counted = len(record.sealed_sessions or ())
-            rest = (await self.ledger.counts(record.round_id)).admitted - counted
-            self.metrics.round_sessions("counted", counted)
-            self.metrics.round_sessions("left-out" if counted else "aborted", rest)
+    async def _count_sessions(self, record: RoundRecord) -> dict[str, int]:
+        """Count what became of the sessions of a round that has just been sealed or aborted; return it for the log."""
+        if record.state not in (RoundState.SEALED, RoundState.ABORTED):
+            return {}
+        counted, sessions = len(record.sealed_sessions or ()), await self.ledger.counts(record.round_id)
+        left_out = sessions.admitted - counted
+        self.metrics.round_sessions("counted", counted)
+        self.metrics.round_sessions("left-out" if counted else "aborted", left_out)
+        return {
+            "counted": counted,
+            "left_out": left_out,
+            "silent": sessions.admitted - sessions.keys,  # joined, and sent nothing
+            "unfinished": sessions.keys - sessions.updates,  # read rows, and sent no update
+            "one_sided": sessions.updates - counted,  # complete here, but not on the other server, or different there
+        }
 
     def refusals(self) -> dict[str, int]:
         """Return how often each kind of request was refused since a round last ended here, or since the start."""
@@ -235,6 +257,16 @@ class Party:
             raise RoundClosedError("this round has ended; join the current one")
         model = await self.workers.run(lambda: self.models.load(spec.model_version))
         return await self._compute.prepare(spec, model.rows)
+
+
+def tell_round(record: RoundRecord, what: str, **facts: int) -> None:
+    """Log what happened to a round, on both servers under the same id."""
+    told = {"round": record.number, "round_id": record.round_id.hex()[:12], "kind": record.kind, **facts}
+    if what == RoundState.PUBLISHED and record.next_version is not None:
+        told["version"] = record.next_version
+    if record.reason is not None:
+        told["reason"] = record.reason
+    get_logger().info(f"round {what}", **told)
 
 
 def _entered(record: RoundRecord, state: RoundState) -> float:

@@ -148,6 +148,12 @@ class Rounds(Section):
     keep_bodies_rounds: Annotated[int, Field(ge=1)] = 3
 
 
+class Storage(Section):
+    """Room on the disk with `data_dir`."""
+
+    min_free_bytes: Annotated[int, Field(ge=0)] = 1 << 28
+
+
 class Logs(Section):
     """What is logged, and how."""
 
@@ -190,6 +196,7 @@ class Settings(Section):
     operator: Operator = Operator()
     metrics: Metrics = Metrics()
     rounds: Rounds = Rounds()
+    storage: Storage = Storage()
     logs: Logs = Logs()
 
     @model_validator(mode="after")

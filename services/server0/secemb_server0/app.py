@@ -17,6 +17,7 @@ from secemb_party.errors import (
     PeerRefusedError,
     PeerUnavailableError,
     SettingsError,
+    StorageUnavailableError,
 )
 from secemb_party.event_loop import watch_event_loop
 from secemb_party.file_watch import FileWatch
@@ -32,6 +33,7 @@ from secemb_party.secret_file import SecretFile
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
+from secemb_party.upkeep import keep_up
 from secemb_server0.enrolment_routes import enrolment_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train
@@ -106,6 +108,8 @@ def create_server0(
     )
 
 
+# What another attempt may help against.
+_PASSING = (PeerUnavailableError, LedgerUnavailableError, LedgerTakenError, StorageUnavailableError)
 _LONGEST_PAUSE = 15.0
 _REFUSED_PAUSE = 10.0
 
@@ -128,9 +132,10 @@ async def run(settings: Settings) -> None:
                 relay_line=HttpRelayLine(client, party.metrics),
             )
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
-            lag = asyncio.create_task(watch_event_loop(party.metrics))
+            beside = [asyncio.create_task(watch_event_loop(party.metrics)), asyncio.create_task(keep_up(party))]
             await serve(listeners, lambda: conduct(server.leader))
-            lag.cancel()
+            for task in beside:
+                task.cancel()
     finally:
         await close_party(party)
 
@@ -185,7 +190,7 @@ async def conduct(leader: Leader) -> None:
             except PeerRefusedError as error:
                 refused.failed(str(error))
                 pause = _REFUSED_PAUSE
-            except (PeerUnavailableError, LedgerUnavailableError, LedgerTakenError) as error:
+            except _PASSING as error:
                 waiting.failed(str(error))
             except Exception as error:  # a full disk, too many open files, a mistake of ours: looking again may help
                 leader.count_failure()

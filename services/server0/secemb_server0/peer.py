@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
 from secemb_party.ledger import RoundRecord, SessionSummary
 from secemb_party.metrics import Metrics
+from secemb_party.outage import Outage
 from secemb_party.peer_messages import (
     AbortReason,
     Announcement,
@@ -84,6 +85,7 @@ class HttpPeer:
 
     def __init__(self, client: httpx.AsyncClient, metrics: Metrics | None = None) -> None:
         self._client, self._metrics = client, metrics or Metrics()
+        self._outage = Outage("server 1 does not answer", "server 1 answers again")
 
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
@@ -153,10 +155,11 @@ class HttpPeer:
             answer = await self._client.request(method, path, **request)
         except LINE_ERRORS as error:
             record("unreachable")
-            raise PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})") from error
+            raise self._unavailable(f"server 1 cannot be reached ({type(error).__name__})") from error
         if answer.status_code >= 500 or answer.status_code in (408, 429):
             record("unreachable")
-            raise PeerUnavailableError(f"server 1 answered {answer.status_code}; the call will be repeated")
+            raise self._unavailable(f"server 1 answered {answer.status_code}; the call will be repeated")
+        self._outage.worked()
         if answer.status_code >= 400:
             record("refused")
             slug = _slug(answer)
@@ -166,6 +169,10 @@ class HttpPeer:
         record("ok")
         self._metrics.heard_peer(time.time())
         return answer
+
+    def _unavailable(self, reason: str) -> PeerUnavailableError:
+        self._outage.failed(reason)
+        return PeerUnavailableError(reason)
 
 
 class HttpRelayLine:

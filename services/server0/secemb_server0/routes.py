@@ -90,6 +90,7 @@ def join_routes(
     )
     async def join(task: TaskHex, request: Request) -> Response:
         """Return a ticket for this session, or 202 with Retry-After."""
+        party.space.require()
         token, session_id = await _read_join(party, task, request, body_seconds)
         found = await issuer.join(token, session_id)
         if isinstance(found, NotNow):

@@ -25,6 +25,7 @@ from secemb_party.secret_file import SecretFile
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
+from secemb_party.upkeep import keep_up
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.relay_keys import KEYS_FILE, RelayKeys
 from secemb_server1.responder import Responder
@@ -130,8 +131,9 @@ async def run(settings: Settings) -> None:
         for_peer = Listener(
             app=server.peer, host=peer.host, port=peer.port, cert=peer.cert, key=peer.key.path, client_ca=peer.peer_ca
         )
-        lag = asyncio.create_task(watch_event_loop(party.metrics))
+        beside = [asyncio.create_task(watch_event_loop(party.metrics)), asyncio.create_task(keep_up(party))]
         await serve([*listeners, for_peer])
-        lag.cancel()
+        for task in beside:
+            task.cancel()
     finally:
         await close_party(party)

@@ -141,6 +141,9 @@ port = {metrics_port}
 [rounds]
 {kinds}keep_bodies_rounds = 3                    # rounds whose uploads are kept after they end
 
+[storage]
+min_free_bytes = 268435456                # with less free space in data_dir no new session begins
+
 [logs]                                    # to stderr
 level = "info"                            # debug, info, warning or error
 format = "json"                           # json or text

@@ -9,6 +9,7 @@ from time import perf_counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from secemb_party.http.problems import SLUG
 from secemb_party.logs import debugging, get_logger, new_request_id, request_lines
 from secemb_party.metrics import Metrics
 
@@ -17,7 +18,7 @@ _ID = re.compile(rb"[0-9a-f]{16}")
 UNMATCHED = "unmatched"
 
 _GONE = 499  # the client left before it had an answer
-_BUSY = 429  # an overloaded server has no time to log each
+_UNAUTHORIZED = 401
 # What every device asks for in every round.
 _FOR_DEVICES = {
     "/v1/rounds/{round}/sessions/{session}/keys",
@@ -28,8 +29,8 @@ _FOR_DEVICES = {
     "/v1/tasks/{task}/join",
     "/v1/tasks/{task}/relay",
 }
-# Too frequent to log one by one unless refused: metrics count them.
-_QUIET = {"/healthz", "/readyz", "/metrics", "/peer/v1/relay"} | _FOR_DEVICES
+# Too frequent to log one by one: metrics count them, and refusals have a line in a while (secemb_party.upkeep).
+_QUIET = {UNMATCHED, "/healthz", "/readyz", "/metrics", "/peer/v1/relay"} | _FOR_DEVICES
 # A response may bring its own: dense parameters may be cached, a page needs its scripts.
 _HEADERS = (
     (b"cache-control", b"no-store"),
@@ -67,8 +68,7 @@ class Requests:
         route, seconds = route_template(scope), perf_counter() - exchange.start
         self._metrics.request(route=route, method=scope["method"], status=exchange.status, seconds=seconds)
         self._metrics.moved(received=exchange.received, sent=exchange.sent)
-        routine = exchange.status < 400 or exchange.status == _BUSY
-        quiet = (route in _QUIET or route.startswith("/ui")) and routine
+        quiet = route in _QUIET or route.startswith("/ui") or exchange.status == _UNAUTHORIZED
         if quiet and not debugging():
             return
         get_logger().log(
@@ -77,6 +77,7 @@ class Requests:
             method=scope["method"][:10],
             route=route,
             status=exchange.status,
+            **({"problem": scope[SLUG]} if SLUG in scope else {}),
             seconds=round(seconds, 4),
             received=exchange.received,
             sent=exchange.sent,

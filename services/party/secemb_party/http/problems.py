@@ -23,6 +23,7 @@ from secemb_shared import errors as shared
 
 PREFIX = "urn:secemb:problem:"
 MEDIA_TYPE = "application/problem+json"
+SLUG = "secemb.problem"  # in the scope of a request that was refused: what the log says about it
 
 _RETRY_SECONDS = 2
 _LONGEST_DETAIL = 240
@@ -125,6 +126,8 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.LedgerConflictError: _silent("conflict", 409, "The request contradicts what the server already holds"),
     errors.TokenConflictError: _spoken("token-conflict", 409, "The token or the device's name is used otherwise"),
     errors.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
+    errors.StorageUnavailableError: UNAVAILABLE,
+    errors.StorageFullError: UNAVAILABLE,
     errors.DamagedShareError: INTERNAL,
     errors.AccountingError: INTERNAL,
     errors.BudgetSpentError: _spoken("privacy-spent", 409, "The task's privacy budget has no room for this"),
@@ -230,16 +233,19 @@ def refusal(error: Exception, refused: Refused) -> Response:
 def install_problems(app: FastAPI, refused: Refused) -> None:
     """Let every error of this app end as a problem document, counted by its slug."""
 
-    async def ours(_request: Request, error: Exception) -> Response:
+    async def ours(request: Request, error: Exception) -> Response:
+        request.scope[SLUG] = problem_for(type(error)).slug
         return refusal(error, refused)
 
-    async def invalid(_request: Request, _error: Exception) -> Response:
+    async def invalid(request: Request, _error: Exception) -> Response:
+        request.scope[SLUG] = REQUEST_INVALID.slug
         refused(REQUEST_INVALID.slug)
         return problem_response(REQUEST_INVALID)
 
-    async def framework(_request: Request, error: Exception) -> Response:
+    async def framework(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         problem = BY_STATUS.get(status) or (REQUEST_INVALID if status < 500 else INTERNAL)
+        request.scope[SLUG] = problem.slug
         refused(problem.slug)
         allow = (getattr(error, "headers", None) or {}).get("Allow") if problem is METHOD_NOT_ALLOWED else None
         return problem_response(problem, headers={"Allow": allow} if allow else None)

@@ -8,10 +8,17 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from secemb_party.errors import LedgerError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
+from secemb_party.errors import (
+    LedgerError,
+    LedgerFullError,
+    LedgerSettingError,
+    LedgerTakenError,
+    LedgerUnavailableError,
+)
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
+_FULL = {"SQLITE_FULL", "53100"}  # 53100 is PostgreSQL's disk_full
 Measure = Callable[[str], AbstractContextManager[None]]
 
 
@@ -84,10 +91,20 @@ def translated() -> Iterator[None]:
     except (IntegrityError, ProgrammingError) as error:
         raise LedgerError(f"the database refused a statement ({_name(error)})") from None
     except (DBAPIError, PoolTimeout, OSError) as error:  # asyncio's TimeoutError is an OSError
-        raise LedgerUnavailableError(f"the database failed ({_name(error)})") from None
+        kind = LedgerFullError if _code(error) in _FULL else LedgerUnavailableError
+        raise kind(f"the database failed ({_name(error)})") from None
 
 
 def _name(error: BaseException) -> str:
-    origin = error.orig if isinstance(error, DBAPIError) else error
-    code = getattr(origin, "sqlstate", None) or getattr(origin, "sqlite_errorname", None)
-    return f"{type(origin).__name__} {code}" if code else type(origin).__name__
+    code, kind = _code(error), type(_origin(error)).__name__
+    return f"{kind} {code}" if code else kind
+
+
+def _code(error: BaseException) -> str | None:
+    origin = _origin(error)
+    code: str | None = getattr(origin, "sqlstate", None) or getattr(origin, "sqlite_errorname", None)
+    return code
+
+
+def _origin(error: BaseException) -> BaseException | None:
+    return error.orig if isinstance(error, DBAPIError) else error

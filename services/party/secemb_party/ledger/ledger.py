@@ -1,12 +1,13 @@
 """The ledger itself: every call in one place, each made of a function that runs inside a transaction."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection, text
 
-from secemb_party.errors import LedgerSettingError, LedgerTakenError, LedgerUnavailableError
+from secemb_party.errors import LedgerFullError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import actions, archive, events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
@@ -14,6 +15,7 @@ from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, pa
 from secemb_party.ledger.postgres import open_postgres
 from secemb_party.ledger.records import Stored, Upload
 from secemb_party.ledger.sqlite import open_sqlite
+from secemb_party.outage import Outage
 from secemb_party.storage.interfaces import KEYS, UPDATE, BodyStore
 
 P = ParamSpec("P")
@@ -27,7 +29,8 @@ def _reads(function: Call[P, T]) -> Method[P, T]:
 
     @wraps(function)
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._database.read(lambda tx: function(tx, *args, **kwargs))
+        with self._watched():
+            return await self._database.read(lambda tx: function(tx, *args, **kwargs))
 
     return method
 
@@ -39,7 +42,10 @@ def _writes(function: Call[P, T]) -> Method[P, T]:
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
         if self._taken:
             raise LedgerUnavailableError("another server process has taken over this ledger")
-        return await self._database.write(lambda tx: function(tx, *args, **kwargs))
+        with self._watched():
+            answer = await self._database.write(lambda tx: function(tx, *args, **kwargs))
+        self.full = False
+        return answer
 
     return method
 
@@ -50,6 +56,8 @@ class Ledger:
     def __init__(self, database: Database, bodies: BodyStore | None = None) -> None:
         self._database = database
         self._taken = False
+        self._outage = Outage("the ledger fails", "the ledger works again")
+        self.full = False  # the last write failed because the database's disk is full
         self.bodies: BodyStore = bodies or DatabaseBodies(database)
 
     @classmethod
@@ -77,6 +85,17 @@ class Ledger:
             await database.close()
             raise
         return cls(MeasuredDatabase(database, measure) if measure is not None else database, bodies)
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Tell in the log that the database fails, once, and that it works again."""
+        try:
+            yield
+        except LedgerUnavailableError as error:
+            self.full = self.full or isinstance(error, LedgerFullError)
+            self._outage.failed(str(error))
+            raise
+        self._outage.worked()
 
     async def close(self) -> None:
         """Let what is running end, then close the database."""

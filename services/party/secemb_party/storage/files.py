@@ -8,16 +8,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from secemb_party.errors import StorageUnavailableError
+
 _UNFINISHED = ".tmp"
 
 
 def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None) -> None:
     """Write a file, in place of any earlier one, and return when it is on the disk.
 
-    A crash leaves the old file or the new one. With `mode` the file never has other permissions, whatever the umask.
+    A crash or a full disk leaves the old file or the new one. With `mode` the file never has other permissions,
+    whatever the umask.
     """
-    with whole_file(path, mode=mode) as file:
-        file.write(data)
+    try:
+        with whole_file(path, mode=mode) as file:
+            file.write(data)
+    except OSError as error:
+        raise StorageUnavailableError(f"a file cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager
