@@ -132,12 +132,12 @@ class Pair:
         )
         self.server0: Server0 = create_server0(
             party,
-            HttpPeer(client),
+            HttpPeer(client, party.metrics, party.peer_clock),
             TICKET_KEY,
             open_enrolment=self.open_enrolment,
             body_seconds=self.body_seconds,
             choose_kind=self.choose_kind,
-            relay_line=HttpRelayLine(client),
+            relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
             relay_limits=self.relay_limits,
         )
 

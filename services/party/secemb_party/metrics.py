@@ -104,6 +104,7 @@ class Metrics:
         self._heard = self._gauge("secemb_peer_heard_timestamp_seconds", "When the peer last called or answered")
         self._strangers = self._counter("secemb_peer_strangers", "Calls on the peer line without the peer's bearer")
         self._expiry = self._gauge("secemb_expiry_timestamp_seconds", "When a certificate or key expires", "of")
+        self._skew = self._gauge("secemb_clock_skew_seconds", "By how much the peer's clock is ahead of this one's")
         self._free = self._gauge("secemb_disk_free_bytes", "Free bytes on the disk with the server's data")
         self._reserve = self._gauge("secemb_disk_reserve_bytes", "Free bytes below which no new session begins")
         self._queue = self._gauge("secemb_queue_places_taken", "Places taken in the queue of the worker threads")
@@ -273,6 +274,10 @@ class Metrics:
     def watch_queue(self, taken: Callable[[], int]) -> None:
         """Set the function that returns the number of places taken."""
         self._queue.set_function(taken)
+
+    def clock_skew(self, seconds: float) -> None:
+        """Record by how much the other server's clock is ahead of this one's."""
+        self._skew.set(seconds)
 
     def watch_space(self, free: Callable[[], int], reserve: int) -> None:
         """Set the function that returns the free bytes on the disk, and the bytes below which no session begins."""

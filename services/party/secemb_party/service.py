@@ -25,6 +25,7 @@ from secemb_party.ledger import NewRound, RoundRecord, RoundState
 from secemb_party.ledger.records import ENDED
 from secemb_party.logs import get_logger
 from secemb_party.parts import Parts
+from secemb_party.peer_clock import PeerClock
 from secemb_party.storage import Model, first_model
 from secemb_party.storage.space import Space
 from secemb_shared.errors import SessionError
@@ -57,6 +58,7 @@ class Party:
         self._opened = b""  # the round that the log last told of
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
         self._spend = asyncio.Lock()
+        self.peer_clock = PeerClock(parts.clock, parts.steady, parts.metrics)
         self.space = Space(parts.scratch, reserve=parts.reserve, ledger_full=lambda: self.ledger.full)
         self.intake = Intake(parts, self.prepared, self.space)
         self.inventory = Inventory(parts)
@@ -98,7 +100,9 @@ class Party:
         wrong = [Check(fault.check, False, f"{fault.text}; {fault.fix}") for fault in faults]
         shortage = self.space.shortage()
         room = Check("storage", shortage is None, shortage or "")
-        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room]
+        wrong_clock = self.peer_clock.fault()
+        clock = Check("clock", wrong_clock is None, wrong_clock or "")
+        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room, clock]
 
     async def probe_ledger(self) -> None:
         """Find out whether a database whose disk was full has room again: there may be nothing else to write."""

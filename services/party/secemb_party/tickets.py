@@ -18,6 +18,7 @@ from secemb_party.errors import TicketError, TicketExpiredError
 DOMAIN = b"secemb/1 ticket"
 READ_DOMAIN = b"secemb/1 read ticket"
 TICKET_BYTES = 72
+CLOCK_TOLERANCE = 60.0  # seconds for which server 1 accepts an expired ticket: its clock may be ahead of server 0's
 _REMEMBERED = 4096  # tickets that need not be verified again
 
 
@@ -41,8 +42,8 @@ def issue_ticket(
 class TicketCheck:
     """Checks tickets. A device shows the same one with its keys and with its update: it is verified once."""
 
-    def __init__(self, key: Ed25519PublicKey, *, domain: bytes = DOMAIN) -> None:
-        self._key, self._domain = key, domain
+    def __init__(self, key: Ed25519PublicKey, *, domain: bytes = DOMAIN, tolerance: float = 0.0) -> None:
+        self._key, self._domain, self._tolerance = key, domain, tolerance
         self._verified: OrderedDict[Claim, int] = OrderedDict()  # and when each expires
 
     def check(self, claim: Claim, now: float) -> None:
@@ -51,7 +52,7 @@ class TicketCheck:
         if expires is None:
             expires = check_signature(self._key, claim, self._domain)
             self.remember(claim, expires)
-        if expires < now:
+        if expires + self._tolerance < now:
             raise TicketExpiredError("the ticket has expired; join again")
 
     def remember(self, claim: Claim, expires: int) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import ssl
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -119,25 +120,35 @@ async def run(settings: Settings) -> None:
     party = await open_party(settings)
     try:
         async with peer_client(settings) as client:
-            devices = settings.devices
+            devices, peer = settings.devices, HttpPeer(client, party.metrics, party.peer_clock)
             server = create_server0(
                 party,
-                HttpPeer(client, party.metrics),
+                peer,
                 ticket_private_key(settings),
                 open_enrolment=devices.open_enrolment,
                 body_seconds=devices.body_seconds,
                 operators=find_operators(settings),
                 choose_kind=kinds_of(settings),
                 surroundings=Surroundings.of(settings),
-                relay_line=HttpRelayLine(client, party.metrics),
+                relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
             )
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
-            beside = [asyncio.create_task(watch_event_loop(party.metrics)), asyncio.create_task(keep_up(party))]
+            beside = [
+                asyncio.create_task(one) for one in (watch_event_loop(party.metrics), keep_up(party), call_peer(peer))
+            ]
             await serve(listeners, lambda: conduct(server.leader))
             for task in beside:
                 task.cancel()
     finally:
         await close_party(party)
+
+
+async def call_peer(peer: Peer, *, every: float = 30.0) -> None:
+    """Call server 1 now and then, whatever rounds do: clocks are compared, and an outage is told when it begins."""
+    while True:
+        with suppress(PeerUnavailableError, PeerRefusedError):  # told by the line itself, and by the conductor
+            await peer.standing()
+        await asyncio.sleep(every)
 
 
 def kinds_of(settings: Settings) -> ChooseKind:

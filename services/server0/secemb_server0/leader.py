@@ -178,6 +178,7 @@ class Leader:
                 upload_until=now + self._task.upload_seconds,
             )
         )
+        self.timer.of(record)  # from now on, whatever happens to the clock
         return await self._announce(record)
 
     async def _next_kind(self, last: RoundRecord | None) -> str:

@@ -14,6 +14,7 @@ from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailabl
 from secemb_party.ledger import RoundRecord, SessionSummary
 from secemb_party.metrics import Metrics
 from secemb_party.outage import Outage
+from secemb_party.peer_clock import PeerClock
 from secemb_party.peer_messages import (
     AbortReason,
     Announcement,
@@ -83,8 +84,11 @@ class RelayLine(Protocol):
 class HttpPeer:
     """The peer channel over HTTP; the client carries certificate, pinned authority and bearer."""
 
-    def __init__(self, client: httpx.AsyncClient, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, metrics: Metrics | None = None, clock: PeerClock | None = None
+    ) -> None:
         self._client, self._metrics = client, metrics or Metrics()
+        self._clock = clock or PeerClock(time.time, time.monotonic, self._metrics)
         self._outage = Outage("server 1 does not answer", "server 1 answers again")
 
     async def standing(self) -> StandingMessage:
@@ -152,7 +156,8 @@ class HttpPeer:
             self._metrics.peer_call(route, outcome, perf_counter() - start)
 
         try:
-            answer = await self._client.request(method, path, **request)
+            headers = request.pop("headers", {}) | self._clock.header()
+            answer = await self._client.request(method, path, headers=headers, **request)
         except LINE_ERRORS as error:
             record("unreachable")
             raise self._unavailable(f"server 1 cannot be reached ({type(error).__name__})") from error
@@ -167,6 +172,7 @@ class HttpPeer:
             kind = PeerSpentError if slug == _SPENT else PeerRefusedError
             raise kind(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
         record("ok")
+        self._clock.compare(answer.headers, took=perf_counter() - start)
         self._metrics.heard_peer(time.time())
         return answer
 
@@ -178,14 +184,17 @@ class HttpPeer:
 class HttpRelayLine:
     """The line over the peer channel."""
 
-    def __init__(self, client: httpx.AsyncClient, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, metrics: Metrics | None = None, clock: PeerClock | None = None
+    ) -> None:
         self._client, self._metrics = client, metrics or Metrics()
+        self._clock = clock or PeerClock(time.time, time.monotonic, self._metrics)
 
     async def relay_key(self) -> bytes:
         """Return the signed announcement of server 1's key."""
         start = perf_counter()
         try:
-            answer = await self._client.get("/peer/v1/relay-key")
+            answer = await self._client.get("/peer/v1/relay-key", headers=self._clock.header())
         except LINE_ERRORS as error:
             raise self._unavailable("relay-key", start, error) from error
         if answer.status_code != _OK or len(answer.content) != RELAY_KEY_BYTES:
@@ -195,7 +204,7 @@ class HttpRelayLine:
 
     async def pass_on(self, frames: Sequence[bytes], *, most: int) -> AsyncIterator[Reply]:
         """Send frames in one request, without joining them, and yield the replies as they arrive."""
-        headers = {"content-type": "application/octet-stream", "content-length": str(sum(map(len, frames)))}
+        headers = BINARY | {"content-length": str(sum(map(len, frames)))} | self._clock.header()
         reader, start = ReplyReader(most), perf_counter()
         try:
             async with self._client.stream("POST", "/peer/v1/relay", content=_each(frames), headers=headers) as answer:

@@ -79,7 +79,11 @@ def create_server1(
     return Server1(
         devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers),
         peer=new_app(
-            f"{TITLE}, peer channel", PEER_DESCRIPTION, metrics=party.metrics, routers=peer_routers, for_peer=True
+            f"{TITLE}, peer channel",
+            PEER_DESCRIPTION,
+            metrics=party.metrics,
+            routers=peer_routers,
+            peer_clock=party.clock,
         ),
         operator=operator,
         metrics=metrics_app(TITLE, metrics=party.metrics, ready=party.readiness),
@@ -117,7 +121,6 @@ async def run(settings: Settings) -> None:
     try:
         keys = relay_keys(settings, party.task)
         if keys is not None:
-            keys.erase_expired(party.clock())
             party.metrics.watch_expiry("relay-key", lambda: keys.expiry(party.clock()))
         server = create_server1(
             party,

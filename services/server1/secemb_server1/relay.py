@@ -29,7 +29,8 @@ class RelayReceiver:
 
     async def announce(self) -> bytes:
         """Return the signed announcement of the key that devices encrypt to."""
-        return self.keys.announcement(self._party.clock())
+        clock = self._party.peer_clock
+        return self.keys.announcement(*clock.times(), sure=clock.compared())
 
     async def take(self, frame: Frame) -> bytes:
         """Take a frame's message and return the reply, once the message is durable."""
@@ -54,7 +55,7 @@ class RelayReceiver:
         if len(frame.rest) != size + public_bytes(spec, frame.step):
             raise LengthError("the box and the public part do not have the length that the round asks for")
         box, public = frame.rest[:size], frame.rest[size:]
-        key = self.keys.private(box[:KEY_ID_BYTES], self._party.clock())
+        key = self.keys.private(box[:KEY_ID_BYTES], *self._party.peer_clock.times())
 
         def build() -> Sent:
             content = open_content(spec, frame.claim.session_id, frame.step, key, box)

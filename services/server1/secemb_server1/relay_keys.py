@@ -9,7 +9,7 @@ They are in one file that is replaced as a whole. The command line may change it
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,12 +65,19 @@ class RelayKeys:
         last = _last([key for key in self._keys if key.state(now) != EXPIRED])
         return math.nan if last is None else last.announced.not_after
 
-    def announcement(self, now: float) -> bytes:
-        """Return the signed announcement of the newest active key; make and erase keys when it is time."""
-        self.erase_expired(now)
-        newest = self._newest(now)
-        if newest is None or not self._lasts(now):
-            newest = self._renew(now)
+    def announcement(self, *times: float, sure: bool = True) -> bytes:
+        """Return the signed announcement of the newest active key; make and erase keys when it is time.
+
+        Several times are what clocks say that disagree: one of them is wrong, so that keys are made and erased only
+        when it is time by all of them. Unless it is sure that the clock is right, nothing but a first key is made.
+        """
+        newest = self._lasting(times)
+        if newest is None and not sure:
+            newest = _last([key for key in self._keys if key.private is not None])
+        if newest is None:
+            newest = self._renew(times)
+        if sure:
+            self.erase_expired(min(times))
         return newest.announced.announce(self._identity, self._task_id)
 
     def erase_expired(self, now: float) -> None:
@@ -80,11 +87,12 @@ class RelayKeys:
             with self._locked():
                 self._write(self._keys, now)
 
-    def private(self, key_id: bytes, now: float) -> X25519PrivateKey:
-        """Return the private half of an active key."""
+    def private(self, key_id: bytes, *times: float) -> X25519PrivateKey:
+        """Return the private half of a key that is active, by one clock of several that disagree."""
         self._reload()
         for key in self._keys:
-            if key.announced.key_id == key_id and key.state(now) == ACTIVE and key.private is not None:
+            active = any(key.state(now) == ACTIVE for now in times)
+            if key.announced.key_id == key_id and active and key.private is not None:
                 return key.private
         raise OutdatedRelayKeyError("the box was encrypted to a key not in use; fetch the relay key and encrypt again")
 
@@ -97,6 +105,10 @@ class RelayKeys:
             self._write([*before, made], now)
             return made
 
+    def _lasting(self, times: Sequence[float]) -> HeldKey | None:
+        """Return the newest active key, by the first clock that has one, if the next need not be made yet."""
+        return next((newest for now in times if (newest := self._newest(now)) is not None and self._lasts(now)), None)
+
     def _newest(self, now: float) -> HeldKey | None:
         self._reload()
         active = [key for key in self._keys if key.state(now) == ACTIVE]
@@ -107,11 +119,11 @@ class RelayKeys:
         last = _last([key for key in self._keys if key.state(now) != EXPIRED])
         return last is not None and last.announced.has_left(now, _RENEW_PARTS)
 
-    def _renew(self, now: float) -> HeldKey:
+    def _renew(self, times: Sequence[float]) -> HeldKey:
         """Make the next key beside the old ones, unless another process just has."""
+        now = times[0]
         with self._locked():
-            newest = self._newest(now)
-            if newest is not None and self._lasts(now):
+            if (newest := self._lasting(times)) is not None:
                 return newest
             made = _new_key(int(now), int(now) + LIFE_SECONDS)
             self._write([*self._keys, made], now)

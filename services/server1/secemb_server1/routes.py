@@ -52,6 +52,7 @@ from secemb_server1.responder import Responder
 from secemb_shared.errors import EncodingError, LengthError
 
 _BODY_SECONDS = 300.0
+_ON_THE_WAY_SECONDS = 5.0  # from server 0's clock to here: it may have had to connect first
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
 _FIXED = 1 << 14  # bytes of a message without its sessions
@@ -84,6 +85,7 @@ def bearer_check(party: Party, token_hashes: Callable[[], Collection[bytes]]) ->
             party.metrics.stranger()
             raise UnauthorizedError("this is not the peer's token; pair the servers again")
         party.metrics.heard_peer(party.clock())
+        party.peer_clock.compare(request.headers, took=_ON_THE_WAY_SECONDS)
 
     return check_bearer
 

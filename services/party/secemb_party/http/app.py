@@ -19,6 +19,7 @@ from secemb_party.http.problems import (
 )
 from secemb_party.http.security import add_schemes
 from secemb_party.metrics import Metrics
+from secemb_party.parts import Clock
 
 
 class Service(FastAPI):
@@ -40,12 +41,13 @@ def new_app(
     metrics: Metrics,
     routers: Iterable[APIRouter],
     ready: Readiness | None = None,
-    for_peer: bool = False,
+    peer_clock: Clock | None = None,
 ) -> Service:
     """Return an app with these routes, problems, measurements, health routes and `/openapi.json`.
 
     Routes are tried in this order: those that sessions call come first. A listener without `ready`, such as the
-    devices', has `/healthz` only. The one for the other server logs under its request ids.
+    devices', has `/healthz` only. The one for the other server, with `peer_clock`, logs under
+    its request ids and tells it the time.
     """
     app = Service(
         title=title,
@@ -65,7 +67,7 @@ def new_app(
     )
     metrics.expect_problems(PROBLEMS)
     install_problems(app, metrics.refused)
-    app.add_middleware(Requests, metrics=metrics, for_peer=for_peer)  # added last: around everything else
+    app.add_middleware(Requests, metrics=metrics, clock=peer_clock)  # added last: around everything else
     for router in (*routers, health_router(ready)):
         app.include_router(router)
     return app

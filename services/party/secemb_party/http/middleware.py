@@ -12,6 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from secemb_party.http.problems import SLUG
 from secemb_party.logs import debugging, get_logger, new_request_id, request_lines
 from secemb_party.metrics import Metrics
+from secemb_party.parts import Clock
+from secemb_party.peer_clock import TIME_HEADER, written
 
 REQUEST_ID = b"x-request-id"
 _ID = re.compile(rb"[0-9a-f]{16}")
@@ -45,10 +47,13 @@ _LEAN = tuple(
 
 
 class Requests:
-    """Middleware around a whole app. With `for_peer`, the caller's request ids are kept: it is the other server."""
+    """Middleware around a whole app.
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, for_peer: bool = False) -> None:
-        self._app, self._metrics, self._for_peer = app, metrics, for_peer
+    With `clock` the caller is the other server: its request ids are kept, and answers tell it this server's time.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, clock: Clock | None = None) -> None:
+        self._app, self._metrics, self._clock = app, metrics, clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; anything else passes untouched."""
@@ -56,8 +61,8 @@ class Requests:
             await self._app(scope, receive, send)
             return
         # Never a device's own id: no input goes into the log.
-        request_id = (_given_id(scope) if self._for_peer else None) or new_request_id()
-        exchange = _Exchange(request_id, scope, receive, send)
+        request_id = (_given_id(scope) if self._clock is not None else None) or new_request_id()
+        exchange = _Exchange(request_id, scope, receive, send, self._clock)
         with request_lines(request_id):
             try:
                 await self._app(scope, exchange.receive, exchange.send)
@@ -93,8 +98,9 @@ def _given_id(scope: Scope) -> str | None:
 class _Exchange:
     """One request and its answer as they pass."""
 
-    def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send, clock: Clock | None) -> None:
         self.request_id = request_id
+        self._clock = clock
         self.start = perf_counter()
         self.status = _GONE
         self.received = 0
@@ -120,6 +126,8 @@ class _Exchange:
         headers = list(message.get("headers", ()))
         brought = {name for name, _ in headers}
         headers.append((REQUEST_ID, self.request_id.encode()))
+        if self._clock is not None:
+            headers.append((TIME_HEADER.encode(), written(self._clock()).encode()))
         usual = _LEAN if route_template(self._scope) in _FOR_DEVICES else _HEADERS
         headers.extend(one for one in usual if one[0] not in brought)
         message["headers"] = headers
