@@ -43,6 +43,7 @@ NOUNS = {"finding", "pairing", "ranking", "rating", "reading", "ring", "sharing"
 # A name that several modules have, and the one sense in which all of them have it.
 SENSES = {
     "app": "a FastAPI application put together",
+    "backup": "a backup of one server",
     "base": "the base class of a family",
     "catalogue": "items by row, with their ids and titles",
     "catalogues": "the paper's catalogues",

@@ -1,7 +1,9 @@
 """For each command how it succeeds and how it is refused; what is tried elsewhere is named with the test for it."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -34,6 +36,17 @@ def weights(place: Place) -> Words:
     return file, "--config", place.server(1)
 
 
+def backed_up(place: Place) -> Path:
+    file = place.new(".tar")
+    run("backup", file, "--config", place.pair.servers[1].folder)
+    return file
+
+
+def without_data(place: Place) -> Path:
+    """Return what an operator has left of server 1: what is kept separately."""
+    return Path(shutil.copytree(place.pair.servers[1].folder, place.new(), ignore=shutil.ignore_patterns("data")))
+
+
 def exported(place: Place) -> Words:
     file = place.new(".jsonl")
     run("ledger", "export", file, "--config", place.pair.servers[1].folder)
@@ -42,6 +55,12 @@ def exported(place: Place) -> Words:
 
 CASES: dict[str, Case] = {
     "bench": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
+    "backup": Case(
+        good=lambda place: (place.new(".tar"), "--config", place.pair.servers[1].folder),
+        says="model version",
+        bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
+        fix="name another file",
+    ),
     "check": Case(good=lambda place: (place.server(1),), says="kernel"),
     "config show": Case(
         good=lambda place: ("--config", place.resting / "server0"), says="data_dir", bad=nowhere, fix="secemb init"
@@ -196,6 +215,12 @@ CASES: dict[str, Case] = {
         fix="choose among mf, ncf, fm, deepfm",
         code=2,
         slow=True,
+    ),
+    "restore": Case(
+        good=lambda place: (backed_up(place), "--config", without_data(place)),
+        says="secemb check",
+        bad=lambda place: (backed_up(place), "--config", place.pair.servers[1].folder),
+        fix="empty",
     ),
     "run compare": Case(
         good=lambda place: ("one", "two", "--runs", place.runs),

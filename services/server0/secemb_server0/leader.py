@@ -106,6 +106,7 @@ class Leader:
             self._party.metrics.task_phase("finished", number=last.number, since=last.ended_at or now)
         match decision:
             case Open(number, kind):
+                await self._repeat_abort(last)
                 last = await self._open(number, kind)
             case RollBack():
                 await self.rollbacks.carry_out()
@@ -221,6 +222,11 @@ class Leader:
         ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
         await self._party.tidy()
         return ended
+
+    async def _repeat_abort(self, last: RoundRecord | None) -> None:
+        """Let server 1 know how the last round ended, after a start: a restore aborts rounds without telling it."""
+        if self._told is None and last is not None and last.state is RoundState.ABORTED:
+            await self._peer.abort(last.round_id, last.reason or "")
 
     async def _advance(self, record: RoundRecord, state: RoundState) -> RoundRecord | None:
         match state:

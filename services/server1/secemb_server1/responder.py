@@ -91,6 +91,8 @@ class Responder:
     async def prepare(self, round_id: bytes, offered: Digests) -> list[bytes]:
         """Accept nothing new from now on; return the sessions complete on both servers with equal public parts."""
         record, _ = await self._party.round(round_id)
+        if record.state is RoundState.ABORTED:
+            return []  # this server was restored from a backup: server 0 finds too few, and ends the round as well
         if record.state is RoundState.OPEN:
             await self._party.advance(round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
         held = {

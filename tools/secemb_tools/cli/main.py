@@ -6,7 +6,21 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli import data, device, keys, model, operator, privacy, run, server, simulate, status, task, token
+from secemb_tools.cli import (
+    backup,
+    data,
+    device,
+    keys,
+    model,
+    operator,
+    privacy,
+    run,
+    server,
+    simulate,
+    status,
+    task,
+    token,
+)
 from secemb_tools.cli.options import AsJson
 
 app = typer.Typer(
@@ -54,6 +68,8 @@ for command in (
     server.init,
     server.check,
     server.serve,
+    backup.backup,
+    backup.restore,
     status.status,
 ):
     app.command()(command)

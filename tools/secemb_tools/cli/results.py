@@ -15,6 +15,7 @@ from secemb_tools.demo import baselines, evidence, person
 from secemb_tools.dev import connection
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.operate import (
+    backup,
     directory,
     finding,
     ledger_file,
@@ -180,6 +181,7 @@ class Demo(Run):
 Outcome = device.ContributedFacts | device.PostponedFacts
 
 RESULTS: dict[str, Any] = {
+    "backup": backup.Backup,
     "check": finding.CheckReport,
     "config show": list[settings.SettingRow],
     "data fetch": Fetched,
@@ -215,6 +217,7 @@ RESULTS: dict[str, Any] = {
     "privacy show": list[privacy.Spending],
     "relay-key list": list[relay_keys.RelayKeyRow],
     "relay-key rotate": relay_keys.RelayKeyRow,
+    "restore": backup.Backup,
     "run compare": RunComparison,
     "run continue": Run,
     "run export": recommender.Exported,

@@ -16,10 +16,14 @@ from sqlalchemy import Column, Connection, String, Table, exists, func, insert, 
 from sqlalchemy.types import LargeBinary, TypeDecorator
 
 from secemb_party.errors import LedgerArchiveError, LedgerConflictError
-from secemb_party.ledger.schema import METADATA, head
+from secemb_party.ledger.events import append_event
+from secemb_party.ledger.records import RoundState
+from secemb_party.ledger.rounds import advance
+from secemb_party.ledger.schema import METADATA, head, rounds
 from secemb_party.ledger.statements import hold_snapshot, writes_alone
 
 FORMAT = "secemb/1 ledger"
+RESTORED = "a server was restored from a backup"
 _AT_ONCE = 200  # rows: with bodies of 250 kB they still fit in memory
 _LONGEST_LINE = 1 << 30
 _FIX = "write it again with `secemb ledger export`"
@@ -59,6 +63,21 @@ def read_archive(tx: Connection, file: BinaryIO) -> dict[str, int]:
     while lines := list(islice(file, _AT_ONCE)):
         _insert(tx, tables, [json.loads(line) for line in lines])
     _count_on(tx)
+    return counts
+
+
+def restore_archive(tx: Connection, file: BinaryIO, now: float) -> dict[str, int]:
+    """Fill an empty ledger from a backup: like `read_archive`, but no round that accepted sessions goes on.
+
+    Their bodies are not in a backup, and their sums may have been opened since.
+    """
+    counts = read_archive(tx, file)
+    for row in tx.execute(select(rounds.c.round_id, rounds.c.state).where(rounds.c.ended_at.is_(None))).all():
+        if row.state == RoundState.SEALED:
+            raise LedgerArchiveError("the backup is of a moment at which no backup is made; take an earlier one")
+        if row.state in (RoundState.OPEN, RoundState.SEALING):
+            advance(tx, row.round_id, RoundState(row.state), RoundState.ABORTED, now, reason=RESTORED)
+    append_event(tx, "restored", {"rows": sum(counts.values())}, now)
     return counts
 
 

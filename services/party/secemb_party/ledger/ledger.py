@@ -176,6 +176,7 @@ class Ledger:
 
     write_archive = _reads(archive.write_archive)
     read_archive = _writes(archive.read_archive)
+    restore_archive = _writes(archive.restore_archive)
 
     async def put_keys(self, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
         """Record a session's keys and store their body; see `sessions.put_keys`."""
