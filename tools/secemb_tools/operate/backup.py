@@ -32,7 +32,7 @@ from secemb_party.storage.files import make_folder, whole_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.ledger_file import open_or_create, refuse_to_overwrite
-from secemb_tools.operate.tasks import read_task
+from secemb_tools.operate.task_files import read_task
 
 FORMAT = "secemb/1 backup"
 SEPARATE = ("secemb.toml", "tls/", "secrets/", "task/")
