@@ -99,7 +99,7 @@ def test_the_mean_rating_is_measured_on_what_the_panel_holds_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("biases", "words"), [(8.0, "better than both"), (0.5, "do not tell the better"), (0.001, "needs more rounds")]
+    ("biases", "words"), [(8.0, "better than both"), (0.5, "too few ratings to tell"), (0.001, "needs more rounds")]
 )
 def test_the_model_is_called_better_only_where_the_interval_says_so(biases: float, words: str) -> None:
     measured = RoundRecord(

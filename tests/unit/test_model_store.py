@@ -96,7 +96,7 @@ def test_every_truncated_file_is_noticed(store: ModelFiles) -> None:
     data = path.read_bytes()
     for length in range(len(data)):
         path.write_bytes(data[:length])
-        with pytest.raises(DamagedFileError, match="remove it and put in its place") as caught:
+        with pytest.raises(DamagedFileError, match="secemb model fetch") as caught:
             store.load(1)
         assert str(path) in str(caught.value)
     path.write_bytes(data + b"\0")
