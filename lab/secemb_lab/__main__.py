@@ -76,6 +76,29 @@ def loadtest(
 
 
 @app.command()
+def memory(
+    output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/memory.json"),
+    items: Annotated[str, typer.Option(help="Sizes of the catalogues, separated by commas.")] = "100000,1000000",
+    json: AsJson = False,
+) -> None:
+    """Measure the peak memory of two real servers, and compare it with `secemb plan`.
+
+    Exit code 1 if the plan is off by more than a quarter.
+    """
+    from secemb_lab.loadtest.memory import run
+
+    try:
+        sizes = [int(one) for one in items.split(",")]
+    except ValueError:
+        raise typer.BadParameter("--items: whole numbers separated by commas, such as 100000,1000000") from None
+    if min(sizes) < 100:
+        raise typer.BadParameter("--items: each catalogue has at least 100 items")
+    with refusals():
+        right = run(output, sizes, as_json=json)
+    raise typer.Exit(0 if right else REFUSED)
+
+
+@app.command()
 def wire(
     output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/wire.json"),
     sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions in each timing.")] = 40,

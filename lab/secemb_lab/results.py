@@ -6,6 +6,7 @@ from typing_extensions import TypedDict
 
 from secemb_lab.bench.catalogues import Figure as CatalogueFigure
 from secemb_lab.bench.devices import Figure as DeviceFigure
+from secemb_lab.loadtest.memory import MemoryRun
 from secemb_lab.report.dp_runs import Plan
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
@@ -238,6 +239,13 @@ class DpReport(TypedDict):
     runs: list[NoisyRun]
 
 
+class Memory(TypedDict):
+    """`memory`."""
+
+    machine: Machine
+    runs: list[MemoryRun]
+
+
 class QualityReport(TypedDict):
     """`quality`."""
 
@@ -254,6 +262,7 @@ class QualityReport(TypedDict):
 RESULTS: dict[str, Any] = {
     "bench": Bench,
     "loadtest": Loadtest,
+    "memory": Memory,
     "quality": QualityReport,
     "report dp": DpReport,
     "vectors": Vectors,

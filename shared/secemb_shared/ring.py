@@ -72,7 +72,9 @@ class Ring:
         """Return the centred value: elements from half up are negative."""
         plain: RingArray = np.asarray(elements, dtype=self.dtype)
         signed = plain.view(np.int32 if self.bits == 32 else np.int64)
-        return signed.astype(np.float64) / 2.0**self.fraction_bits
+        decoded = signed.astype(np.float64)
+        decoded /= 2.0**self.fraction_bits  # in place: a second array of this size would be the largest of a server
+        return decoded
 
     def check_budget(self, *, cohort: int, bound: int, noise_tail: int = 0) -> None:
         """Refuse a cohort whose sum could wrap around: cohort · bound + noise tail must stay below half."""

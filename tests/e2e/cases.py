@@ -121,6 +121,7 @@ CASES: dict[str, Case] = {
         good=lambda place: ("--config", place.server(0)), says="this version's schema", bad=nowhere, fix="secemb init"
     ),
     "loadtest": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
+    "memory": Case(bad=lambda _: ("--items", "many"), fix="separated by commas", code=2),
     "model export": Case(
         good=lambda place: (place.new(".safetensors"), "--config", place.pair.servers[1].folder),
         says="digest",
@@ -348,6 +349,7 @@ _SERVERS = "tests/e2e/test_cli_servers.py::test_devices_take_part_and_the_model_
 _RECOVERY = "tests/e2e/test_recovery.py::test_an_optimiser_whose_state_does_not_fit_starts_over_and_it_is_recorded"
 _BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_prints"
 _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
+_MEMORY = "tests/e2e/test_loadtest.py::test_the_memory_of_real_servers_is_compared_with_the_plan"
 _QUALITY = "tests/integration/test_quality.py::test_a_short_run_measures_every_part_and_writes_its_files"
 _WIRE = "tests/e2e/test_wire.py::test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head"
 ELSEWHERE: dict[tuple[str, str], str] = {
@@ -362,6 +364,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     ("dev", JSON): f"{_DEV}::test_one_device_takes_part_in_round_after_round_with_what_is_printed_as_json",
     **{(f"device {name}", kind): _SERVERS for name in ("loop", "once") for kind in (SUCCESS, JSON)},
     **{("loadtest", kind): _LOADTEST for kind in (SUCCESS, JSON)},
+    **{("memory", kind): _MEMORY for kind in (SUCCESS, JSON)},
     **{("model reset-optimiser", kind): _RECOVERY for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
     **{("quality", kind): _QUALITY for kind in (SUCCESS, JSON)},

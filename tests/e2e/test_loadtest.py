@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.commands import check_shape, invoke, json_of, read_json
 
+from secemb_lab.loadtest.memory import TOLERANCE, errors
+
 FRAME = 1000  # bytes beyond messages: acknowledgements, which a plan leaves out
 
 
@@ -22,3 +24,15 @@ def test_devices_move_what_the_plan_says_of_their_transport(transport: str, name
     plan = json_of("plan", "--catalogue", "ML100K", "--seconds", 0.05)
     for way in ("up", "down"):
         assert 0 <= run[f"bytes_{way}_per_device"] - plan[f"bytes_{way}_{named}"] < FRAME, way
+
+
+def test_the_memory_of_real_servers_is_compared_with_the_plan(tmp_path: Path) -> None:
+    done = invoke("memory", "--items", "2000", "--output", tmp_path / "figures.json", "--json")
+    assert done.exit_code in (0, 1), done.output  # of so few items the libraries take nearly all
+    assert "Peak memory of real servers" in done.stderr
+    found = read_json(done.stdout)
+    check_shape("memory", found)
+    (run,) = found["runs"]
+    assert run["items"] == 2000
+    assert all(50e6 < peak < 1e9 for peak in run["measured_bytes"])
+    assert done.exit_code == int(any(abs(error) > TOLERANCE for error in errors(run)))

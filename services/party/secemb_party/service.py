@@ -32,7 +32,7 @@ from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
-_KEPT_ROUNDS = 4  # the round that is open, the one that is being added up, and some that devices are late for
+_KEPT_ROUNDS = 2  # the round that is open, and the one before it; each holds a copy of the table
 
 
 class Check(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError
+from secemb_party.evaluation import Share
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
 from secemb_party.operators import Order
 from secemb_party.peer_messages import list_digest
@@ -274,9 +275,7 @@ class Leader:
     async def _reconstruct(self, record: RoundRecord) -> RoundRecord:
         """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation."""
         _, spec = await self._party.round(record.round_id)
-        other = await self._peer.share(record.round_id, record.list_digest or b"")
-        own = await self._party.share(record.round_id)
-        total = await self._party.workers.run(lambda: add_shares(spec, own, other))
+        total, peer_share = await self._open_sum(record, spec)
         sessions, version = len(record.sealed_sessions or ()), None
         if spec.kind == TRAIN:
             store = self._party.models
@@ -294,9 +293,15 @@ class Leader:
             RoundState.SHARED,
             RoundState.RECONSTRUCTED,
             self._party.clock(),
-            remarks={"peer_share": await self._party.workers.run(lambda: hashlib.sha256(other).hexdigest())},
+            remarks={"peer_share": peer_share},
             next_version=version,
         )
+
+    async def _open_sum(self, record: RoundRecord, spec: RoundSpec) -> tuple[Share, str]:
+        """Return the plain sum and the digest of server 1's share; the shares themselves are large, and end here."""
+        other = await self._peer.share(record.round_id, record.list_digest or b"")
+        own = await self._party.share(record.round_id)
+        return await self._party.workers.run(lambda: (add_shares(spec, own, other), hashlib.sha256(other).hexdigest()))
 
     async def _publish(self, record: RoundRecord) -> RoundRecord:
         """Publish the version here once server 1 has published it."""

@@ -44,6 +44,7 @@ def next_model(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) 
         raise StateError(
             "the optimiser's state is missing: restore a backup, or start it over with `secemb model reset-optimiser`"
         )
+    del state  # twice the size of the table, and copied by now
     model = move_model(optimiser, task, store.load(spec.model_version), total, sessions)
     store.save(model)
     store.save_state(optimiser.state())

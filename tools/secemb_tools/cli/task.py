@@ -135,7 +135,9 @@ def show(file: Annotated[Path, typer.Argument(help="A task.json.")], json: AsJso
 def plan(
     items: Annotated[int | None, typer.Option(min=1, help="Rows of the table.")] = None,
     capacity: Annotated[int | None, typer.Option(min=1, help="Most items of a device in a round (m').")] = None,
-    catalogue: Annotated[str | None, typer.Option(help="Instead of both: ML100K, ML1M, ML10M, ML25M or Yelp.")] = None,
+    catalogue: Annotated[
+        str | None, typer.Option(help="Instead of both: ML100K, ML1M, ML10M, ML25M, Yelp or Amazon.")
+    ] = None,
     width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")] = 65,
     dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
     cohort: Annotated[int, typer.Option(min=2, help="Devices in a round.")] = 100,
@@ -144,11 +146,21 @@ def plan(
         float, typer.Option(help="The probability that a device with m' items must leave one out.")
     ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
+    fraction_bits: Annotated[int, typer.Option(min=0, help="Bits after the binary point.")] = 16,
+    clip: Annotated[float, typer.Option(help="Largest absolute number in a device's update.")] = 2.0,
+    upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
+    memory: Annotated[
+        float | None, typer.Option(min=0.1, help="GB of memory of each server; default: this machine's.")
+    ] = None,
+    link: Annotated[float, typer.Option(min=0.1, help="Mbit/s between the two servers.")] = 1000.0,
     seconds: Annotated[float, typer.Option(min=0.05, help="How long to measure this machine's kernel.")] = 1.0,
     json: AsJson = False,
 ) -> None:
-    """Estimate what a catalogue and a fleet cost: bytes for a device, time and memory for each server."""
-    from secemb_tools.plan import PlanInput, cost
+    """Estimate what a catalogue and a fleet cost, and say which limit stands in the way if one does.
+
+    Bytes of a device, seconds of each stage of a round, memory, disk, and traffic between the servers.
+    """
+    from secemb_tools.plan import PlanInput, cost, describe
 
     with refusals():
         given = PlanInput.of(
@@ -161,7 +173,12 @@ def plan(
             fleet=fleet,
             placement_loss=placement_loss,
             ring_bits=ring_bits,
+            fraction_bits=fraction_bits,
+            clip=clip,
+            upload_seconds=upload_seconds,
+            memory=memory,
+            link=link,
         )
-        with output.busy("measuring this machine's kernel"):
-            facts = cost(given, seconds=seconds)
-        output.show_facts(facts, as_json=json)
+        with output.busy("measuring this machine: the kernel, the optimiser and the disk"):
+            found = cost(given, seconds=seconds)
+        output.show_facts(found if json else describe(found), as_json=json)

@@ -1,0 +1,66 @@
+"""What a plan says: limits with their names, figures that follow the task, and units that people think in."""
+
+from typing import Any
+
+import pytest
+
+from secemb_party.service import _KEPT_ROUNDS
+from secemb_tools.plan import Cost, PlanInput, cost, describe
+from secemb_tools.plan.resources import PREPARED
+
+
+def plan(**changes: Any) -> Cost:
+    """Return the plan for a small catalogue, or one that differs."""
+    given: dict[str, Any] = {
+        "items": 2000, "capacity": 50, "width": 65, "dense_size": 0, "cohort": 100, "fleet": 1000,
+        "placement_loss": 1e-6, "ring_bits": 32, "memory": 4.0,
+    }  # fmt: skip
+    return cost(PlanInput(**given | changes), seconds=0.02)
+
+
+def test_a_small_task_is_possible() -> None:
+    found = plan()
+    assert found["cannot"] == []
+    assert describe(found)["verdict"] == "possible"
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"memory": 0.2}, "memory: "),
+        ({"upload_seconds": 1, "cohort": 1_000_000, "clip": 0.01}, "time: "),
+        ({"cohort": 20_000, "upload_seconds": 10_000}, "ring overflow: "),
+    ],
+)
+def test_a_limit_that_is_exceeded_is_named_alone(changes: dict[str, Any], limit: str) -> None:
+    found = plan(**changes)
+    assert [one.startswith(limit) for one in found["cannot"]] == [True], found["cannot"]
+    assert describe(found)["verdict"].startswith(f"cannot: {limit}")
+
+
+def test_amazon_fits_neither_into_a_message_nor_into_a_small_machine() -> None:
+    given = PlanInput.of(
+        "Amazon", items=None, capacity=None, width=65, dense_size=0, cohort=100, fleet=6_775_277,
+        placement_loss=1e-6, ring_bits=32, memory=16.0,
+    )  # fmt: skip
+    found = cost(given, seconds=0.02)
+    assert found["items"] == 9_267_503
+    assert {"memory", "body size"} <= {one.split(":")[0] for one in found["cannot"]}
+
+
+def test_ring_and_width_count_where_they_should() -> None:
+    small, wide = plan(items=20_000, capacity=50), plan(items=20_000, capacity=50, ring_bits=64)
+    assert wide["peer_bytes_per_round"] - small["peer_bytes_per_round"] == 4 * 20_000 * 65
+    assert wide["memory_bytes_server0"] > small["memory_bytes_server0"]
+    assert plan(link=10)["seconds_to_send_share"] == pytest.approx(100 * plan(link=1000)["seconds_to_send_share"])
+
+
+def test_the_stages_after_the_seal_add_up() -> None:
+    found = plan()
+    stages = ("add", "share", "send_share", "step", "send_model", "publish")
+    total = sum(found[f"seconds_to_{name}"] for name in stages)  # type: ignore[literal-required]
+    assert found["seconds_from_seal_to_publish"] == pytest.approx(total)
+
+
+def test_the_plan_counts_as_many_tables_as_a_server_keeps() -> None:
+    assert PREPARED == _KEPT_ROUNDS
