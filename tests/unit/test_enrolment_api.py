@@ -142,3 +142,12 @@ async def test_a_body_that_is_too_long_or_not_json_is_refused(backend: httpx.Asy
     json = {"content-type": "application/json"}
     assert (await backend.post(TOKENS, content=b" " * (1 << 21), headers=json)).status_code == 400
     assert (await backend.post(TOKENS, content=b"{}", headers={"content-type": "text/plain"})).status_code == 415
+
+
+async def test_the_description_of_the_bodies_refers_to_nothing_that_is_not_there(desk: Desk) -> None:
+    paths = desk.apps[0].openapi()["paths"]
+    for path in ("", "/list", "/replace", "/revoke"):
+        body = paths[TOKENS + path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+        assert "$ref" not in str(body)
+    devices = paths[TOKENS]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]["devices"]
+    assert devices["items"]["properties"]["name"]["maxLength"] == 100

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from contextlib import aclosing
 from typing import Annotated, Any, TypeVar
 
@@ -140,7 +140,19 @@ def describe_binary(description: str) -> dict[str, Any]:
 
 def describe_json(kind: type[BaseModel]) -> dict[str, Any]:
     """Return the OpenAPI description of a message."""
-    return {"content": {JSON: {"schema": kind.model_json_schema()}}}
+    schema = kind.model_json_schema()
+    return {"content": {JSON: {"schema": _inlined(schema, schema.pop("$defs", {}))}}}
+
+
+def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a schema without references: those of pydantic are to the schema, those of OpenAPI to the document."""
+    if isinstance(part, list):
+        return [_inlined(one, definitions) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _inlined(definitions[part["$ref"].rpartition("/")[2]], definitions)
+    return {name: _inlined(one, definitions) for name, one in part.items()}
 
 
 def describe_mac() -> dict[str, Any]:
