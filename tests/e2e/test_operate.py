@@ -247,7 +247,7 @@ def test_a_task_can_have_the_papers_layout(tmp_path: Path) -> None:
 
 def test_tokens_are_shown_once_and_can_be_revoked(pair: Servers) -> None:
     home = pair.pair[0].folder
-    assert "another token has this name" in refused("token", "create", "new-1", "phone-0", "--config", home)
+    assert "a token exists for phone-0" in refused("token", "create", "new-1", "phone-0", "--config", home)
     assert "new-1" not in secemb("token", "list", "--config", home)  # all of them or none
     listed = secemb("token", "list", "--config", home)
     assert "phone-0" in listed

@@ -3,10 +3,10 @@
 import asyncio
 import csv
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -51,9 +51,7 @@ def create(
             asyncio.run(run(wanted, made.extend))
             output.show_rows(["name", "token"], made, as_json=json)
         else:
-            writer = csv.DictWriter(sys.stdout, ["name", "token"], lineterminator="\n")
-            writer.writeheader()
-            asyncio.run(run(wanted, writer.writerows))
+            asyncio.run(run(wanted, _CsvTable(["name", "token"]).add))
 
 
 @app.command("import")
@@ -122,6 +120,20 @@ def revoke(
 
     with refusals():
         output.show_facts(asyncio.run(tokens.revoke(settings_at(config), name)), as_json=json)
+
+
+class _CsvTable:
+    """Rows that are printed as they come, with the names of the columns before the first."""
+
+    def __init__(self, columns: list[str]) -> None:
+        self._writer, self._begun = csv.DictWriter(sys.stdout, columns, lineterminator="\n"), False
+
+    def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Print some rows."""
+        if not self._begun:
+            self._writer.writeheader()
+        self._begun = True
+        self._writer.writerows(rows)
 
 
 @contextmanager
