@@ -136,7 +136,7 @@ def test_status_without_the_right_token_or_server_is_refused_with_the_fix(
     monkeypatch.delenv("OPERATOR_TOKEN", raising=False)
     assert "--token-file" in refused("status", "--server", pair.servers[0].operator_url)
     monkeypatch.setenv("OPERATOR_TOKEN", "wrong")
-    assert "secemb init" in refused("status", "--server", pair.servers[0].operator_url)
+    assert "secemb operator list" in refused("status", "--server", pair.servers[0].operator_url)
     nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
     assert "is the server up" in refused("status", "--server", nobody)
     assert "http://host:port" in refused("status", "--server", "zero")
