@@ -22,6 +22,7 @@ LAB := PYTHONPATH=lab $(BIN)/python -m secemb_lab
 BROWSER := $(VENV)/.browser
 PROMETHEUS := $(VENV)/.prometheus
 NGINX := $(VENV)/.nginx
+FAKETIME := $(VENV)/.faketime
 CADDY := $(VENV)/.caddy
 PINNED := pyproject.toml setup.py constraints.txt
 
@@ -44,7 +45,7 @@ help: ## list the targets
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
-test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(CADDY) which-kernel ## run the tests
+test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(DEV) which-kernel ## measure, print tables and write build/bench.json
@@ -214,6 +215,9 @@ $(PROMETHEUS): | $(CREATED)
 
 $(NGINX): | $(CREATED)
 	$(call packaged,nginx,nginx libnginx-mod-stream,deploy/proxy,PROXY_TESTS,nginx)
+
+$(FAKETIME): | $(CREATED)
+	$(call packaged,faketime,faketime,wrong clocks,CLOCK_TESTS,faketime)
 
 $(CADDY): | $(CREATED)
 	$(call packaged,caddy,caddy,deploy/proxy,PROXY_TESTS,caddy)

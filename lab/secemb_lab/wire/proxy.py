@@ -39,9 +39,9 @@ class Passed:
 
 @asynccontextmanager
 async def proxy(
-    target: int, *, seconds: float = 0.0, tls: ssl.SSLContext | None = None
+    target: int, *, port: int = 0, seconds: float = 0.0, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[int, Passed]]:
-    """Run a proxy to a port of this machine; yield its own port and what passes.
+    """Run a proxy to a port of this machine; yield its own port, `port` if that is given, and what passes.
 
     `seconds` is the delay of each byte in each direction. With `tls` clients speak TLS, which is terminated here; the
     bytes inside it are counted.
@@ -62,7 +62,7 @@ async def proxy(
     def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         serving.add(asyncio.ensure_future(carry(reader, writer)))
 
-    server = await asyncio.start_server(serve, HERE, 0, ssl=tls)
+    server = await asyncio.start_server(serve, HERE, port, ssl=tls)
     try:
         async with server:
             yield int(server.sockets[0].getsockname()[1]), passed

@@ -1,5 +1,6 @@
 """What a party is made of."""
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -36,4 +37,6 @@ class Parts:
     clock: Clock = time.time
     steady: Clock = time.monotonic  # for lengths of time: nobody can set it
     keep_rounds: int = 3
+    keep_seconds: float = math.inf  # how long sessions' rows are kept after their round
+    keep_tasks: int | None = None  # how many earlier tasks keep their files; None: all
     reserve: int = 0  # bytes on the disk below which no new session begins

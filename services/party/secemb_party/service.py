@@ -53,6 +53,7 @@ class Party:
         self._shares, self._compute = parts.shares, parts.compute
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
         self.catalogue = parts.catalogue
+        self._keep_seconds, self._keep_tasks = parts.keep_seconds, parts.keep_tasks
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
         self._opened = b""  # the round that the log last told of
@@ -193,6 +194,18 @@ class Party:
         wanted = await self.ledger.open_rollback(self.task.task_id)
         protected = [wanted.source] if wanted is not None else []
         await self.workers.run(lambda: self.models.prune(keep=3, protect=protected))
+
+    async def forget_old(self) -> int:
+        """Remove some rows of sessions that are kept no longer, and files of old tasks; return how many rows.
+
+        Not while the clocks of the two servers differ, or before they were compared: time is what this goes by.
+        """
+        if not self.peer_clock.compared() or self.peer_clock.fault() is not None:
+            return 0
+        others = [one.task_id for one in await self.ledger.tasks() if one.task_id != self.task.task_id]
+        old = [] if self._keep_tasks is None else others[: max(0, len(others) - self._keep_tasks)]
+        await self.workers.run(lambda: self.models.forget_tasks(old))
+        return await self.ledger.forget_sessions(ended_before=self.clock() - self._keep_seconds, tasks=old)
 
     async def round(self, round_id: bytes) -> tuple[RoundRecord, RoundSpec]:
         """Return a round of this task and its specification."""

@@ -146,6 +146,8 @@ class Rounds(Section):
     evaluate_every: Annotated[int, Field(ge=0)] = 0
     survey_first: bool = False
     keep_bodies_rounds: Annotated[int, Field(ge=1)] = 3
+    keep_rows_days: Annotated[int, Field(ge=1)] = 90
+    keep_tasks: Annotated[int, Field(ge=0)] | None = None
 
 
 class Storage(Section):

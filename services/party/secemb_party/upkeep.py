@@ -1,4 +1,4 @@
-"""What a server does beside its requests: it keeps its claim on the ledger, and tells what it refused."""
+"""What a server does beside its requests: it keeps its claim on the ledger, tells what it refused, forgets the old."""
 
 import asyncio
 
@@ -8,18 +8,23 @@ from secemb_party.outage import Outage
 from secemb_party.service import Party
 
 _EVERY_SECONDS = 10.0
+_FORGET_SECONDS = 3600.0
 
 
 async def keep_up(party: Party, *, every: float = _EVERY_SECONDS) -> None:
     """Look after a server until cancelled."""
     refusals, storage = RefusalLines(party), Outage("new sessions are refused", "new sessions are accepted again")
     failing = Outage("upkeep failed", "upkeep works again", level="error")
+    forget_at = party.steady()
     while True:
         await asyncio.sleep(every)
         refusals.tell()
         try:
             await party.ledger.claim()
             await party.probe_ledger()
+            if party.steady() >= forget_at:
+                # A batch each time until nothing is left: other writers wait for one batch at most.
+                forget_at = party.steady() + (0.0 if await party.forget_old() else _FORGET_SECONDS)
             if (shortage := party.space.shortage()) is not None:
                 storage.failed(shortage)
             else:

@@ -140,6 +140,8 @@ port = {metrics_port}
 
 [rounds]
 {kinds}keep_bodies_rounds = 3                    # rounds whose uploads are kept after they end
+keep_rows_days = 90                       # days for which the digests of a session are kept after its round
+# keep_tasks = 1                          # how many earlier tasks keep their model files and sessions; without it: all
 
 [storage]
 min_free_bytes = 268435456                # with less free space in data_dir no new session begins

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerFullError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import actions, archive, events, rounds, schema, sessions, tasks, tokens
+from secemb_party.ledger import actions, archive, events, retention, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.postgres import open_postgres
@@ -151,6 +151,7 @@ class Ledger:
     has_update = _reads(sessions.has_update)
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
+    forget_sessions = _writes(retention.forget_sessions)
     keys_digest = _reads(sessions.keys_digest)
     _body_names = _reads(sessions.body_names)
     _put_keys = _writes(sessions.put_keys)

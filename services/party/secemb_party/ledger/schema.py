@@ -154,7 +154,8 @@ Index(
     postgresql_where=rounds.c.ended_at.is_(None),
 )
 
-# Rows stay forever: a session id is used once.
+# Rows stay long after their round: a session id is used once. One that comes again later shares no key with the first,
+# because the round is part of every label.
 sessions: Table = Table(
     "sessions",
     METADATA,

@@ -90,6 +90,9 @@ class ModelStore(Protocol):
     def prune(self, *, keep: int = 3, protect: Collection[int] = ()) -> list[int]:
         """Remove all but the newest few and the protected versions; return the removed ones."""
 
+    def forget_tasks(self, task_ids: Collection[bytes]) -> None:
+        """Remove everything that is kept of other tasks."""
+
     def save_state(self, state: OptimiserState) -> None:
         """Store the optimiser's state in place of the previous one; the model of its version comes first."""
 

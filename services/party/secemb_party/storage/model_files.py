@@ -8,6 +8,7 @@ A state of no steps is a fresh optimiser: after a rollback, or because the opera
 """
 
 import re
+import shutil
 import threading
 from collections.abc import Collection
 from pathlib import Path
@@ -80,6 +81,11 @@ class ModelFiles:
             for version in old:
                 self._path(version).unlink(missing_ok=True)
         return old
+
+    def forget_tasks(self, task_ids: Collection[bytes]) -> None:
+        """Remove the folders of other tasks."""
+        for task_id in set(task_ids) - {self._task_id}:
+            shutil.rmtree(self.folder.parent / task_id.hex(), ignore_errors=True)
 
     def save_state(self, state: OptimiserState) -> None:
         """Store the optimiser's memory durably, in place of the one before; the model of its version comes first."""
