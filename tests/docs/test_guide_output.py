@@ -103,7 +103,7 @@ def test_the_guide_shows_every_check(printed: dict[str, str], folder: Path, role
     offline = names(secemb(folder, "check", f"server{role}", "--offline").splitlines())
     in_guide = names(shown(f"secemb check server{role}\n")[1].splitlines())
     assert [name for name in in_guide if name in offline] == offline
-    assert set(in_guide) - set(offline) <= {"peer", "same task", "clock", "same model"}
+    assert set(in_guide) - set(offline) <= {"peer", "same task", "clock", "same model", "devices certificate"}
 
 
 def test_the_guide_shows_what_a_rotation_prints(printed: dict[str, str], folder: Path, tmp_path: Path) -> None:

@@ -93,6 +93,25 @@ async def test_restored_in_an_open_round_both_servers_abort_it_and_go_on(role: i
             assert await shared(pair, each) == 2
 
 
+async def test_a_restored_server_0_passes_over_the_numbers_of_rounds_that_were_aborted_since() -> None:
+    async with a_pair() as pair:
+        await run_rounds(pair, 1)
+        backup = await back_up(pair, 0)
+        await go_on(pair)  # nobody comes: rounds open and are aborted
+        seen = await pair.parties[1].ledger.last_round(pair.task.task_id)
+        await restore(pair, 0, backup)
+        for _ in range(50):
+            await pair.step()
+            if (open_now := pair.server0.leader.announced) is not None:
+                break
+        assert seen is not None
+        assert open_now is not None
+        assert open_now.number == seen.number + (1 if seen.ended else 0)
+        await take_part(pair)
+        await pair.finish()
+        assert [await shared(pair, each) for each in (0, 1)] == [2, 2]
+
+
 @pytest.mark.parametrize("role", [0, 1])
 async def test_restored_after_its_share_a_server_sends_the_same_bytes_and_the_round_is_published(role: int) -> None:
     async with a_pair() as pair:

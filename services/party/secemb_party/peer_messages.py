@@ -29,6 +29,13 @@ class Announcement(PeerMessage):
     shares: Shares  # that server 0 ever computed: server 1 has as many, unless one of the ledgers was restored
 
 
+class Announced(PeerMessage):
+    """Server 1 knows the round; it may have ended there already, if the ledger of server 0 was restored."""
+
+    digest: Hex32
+    ended: bool
+
+
 class Offer(PeerMessage):
     """The complete sessions of server 0: session, digest of its public keys, digest of its public update."""
 

@@ -202,23 +202,26 @@ class Leader:
         return ended or record
 
     async def _tell(self, record: RoundRecord) -> RoundRecord | None:
-        """Announce a round to server 1; if its privacy budget has no room, end the round here and return it."""
+        """Announce a round to server 1; if it cannot be held there, end it here and return it."""
         if self._told == record.round_id:
             return None
         try:
-            await self._peer.announce(record, await self._ledger.shares_by_kind(self._task.task_id))
+            ended = await self._peer.announce(record, await self._ledger.shares_by_kind(self._task.task_id))
         except PeerSpentError:
             self._spent_there.add(record.kind)
-            self._announced = None  # server 1 may have known it before and lost its ledger
-            now, reason = self._party.clock(), "the privacy budget of server 1 is spent"
-            ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
-            await self._party.tidy()
-            return ended
+            return await self._end(record, "the privacy budget of server 1 is spent")
+        if ended and record.state is RoundState.OPEN:
+            return await self._end(record, "it has ended on server 1: this server was restored from a backup")
         self._told = record.round_id
         return None
 
     async def _abort(self, record: RoundRecord, reason: str) -> RoundRecord:
         await self._peer.abort(record.round_id, reason)
+        return await self._end(record, reason)
+
+    async def _end(self, record: RoundRecord, reason: str) -> RoundRecord:
+        """Abort a round here."""
+        self._announced = None  # server 1 may have known it before and lost its ledger
         now = self._party.clock()
         ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
         await self._party.tidy()

@@ -17,6 +17,7 @@ from secemb_party.outage import Outage
 from secemb_party.peer_clock import PeerClock
 from secemb_party.peer_messages import (
     AbortReason,
+    Announced,
     Announcement,
     ListDigest,
     Offer,
@@ -46,8 +47,11 @@ class Peer(Protocol):
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
 
-    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> None:
-        """Tell server 1 that a round is open, and how many shares of each kind this server has computed."""
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
+        """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
+
+        Return whether the round has ended there already.
+        """
 
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates server 1 has."""
@@ -95,8 +99,11 @@ class HttpPeer:
         """Return the version that server 1 has published."""
         return _read(StandingMessage, await self._call("GET", "/peer/v1/standing"))
 
-    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> None:
-        """Tell server 1 that a round is open, and how many shares of each kind this server has computed."""
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
+        """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
+
+        Return whether the round has ended there already.
+        """
         message = Announcement(
             round=record.spec.decode(),
             opened_at=record.opened_at,
@@ -104,7 +111,7 @@ class HttpPeer:
             upload_until=record.upload_until,
             shares=dict(shares),
         )
-        await self._post("/peer/v1/announce", message)
+        return _read(Announced, await self._post("/peer/v1/announce", message)).ended
 
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates server 1 has."""

@@ -34,6 +34,7 @@ from secemb_party.http.requests import (
 from secemb_party.http.security import PEER, bearer, has_hash, needs
 from secemb_party.peer_messages import (
     AbortReason,
+    Announced,
     Announcement,
     ListDigest,
     Offer,
@@ -118,9 +119,11 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         return StandingMessage(task=party.task.task_id.hex(), version=found.version, digest=found.digest.hex())
 
     @router.post("/announce", openapi_extra=_describe(Announcement))
-    async def announce(announcement: Annotated[Announcement, _message(Announcement, party)]) -> ListDigest:
-        """Open a round; return its id."""
-        return ListDigest(digest=(await responder.announce(announcement)).hex())
+    async def announce(announcement: Annotated[Announcement, _message(Announcement, party)]) -> Announced:
+        """Open a round; return its id, and whether it has ended here."""
+        round_id = await responder.announce(announcement)
+        record, _ = await party.round(round_id)
+        return Announced(digest=round_id.hex(), ended=record.ended)
 
     @router.get("/rounds/{round}/progress")
     async def progress(round: RoundHex) -> Progress:

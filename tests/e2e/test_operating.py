@@ -1,0 +1,122 @@
+"""docs/operating.md, typed from its first line to its last by two operators in one fresh shell.
+
+Every block of commands is run as it stands, in order. Only what the page itself calls a choice differs: ports that are
+free here, a small task with short rounds, and a copy of this environment in place of `pip install`. A server is started
+where the page says `secemb serve`, and the shell goes on when it answers.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from secemb_tools.local.process import free_ports
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+# What needs the network, another machine, or a relayed task.
+ELSEWHERE = ("python3 -m venv", "ssh -L", "secemb relay-key")
+SMALLER = {
+    "--items 3883": "--items 60",
+    "--width 65": "--width 3",
+    "--capacity 300": "--capacity 6",
+    "--cohort 100": "--cohort 2",
+    "--min-cohort 20": "--min-cohort 2",
+    "--join-seconds 60": "--join-seconds 10",
+    "--upload-seconds 600": "--upload-seconds 30",
+    "$(seq 20)": "$(seq 2)",
+}
+# Servers go on in the background; what the page says of a refusal is that the command fails.
+SHELL = r"""
+set -e -o pipefail
+secemb() {
+    if [ "$1" = serve ]; then
+        command secemb "$@" >>"$3.log" 2>&1 &
+        echo $! >"$3.pid"
+        port=$(command secemb config show --config "$3" --json | python3 -c '
+import json, sys
+print(next(row["value"] for row in json.load(sys.stdin) if row["setting"] == "metrics.port"))')
+        for _ in $(seq 300); do
+            curl -sf "http://127.0.0.1:$port/healthz" >/dev/null && return
+            kill -0 "$(cat "$3.pid")" || { tail -5 "$3.log"; return 1; }
+            sleep 0.2
+        done
+        return 1
+    fi
+    command secemb "$@"
+}
+mv() { # what the page moves away belongs to a server that was stopped
+    pid=$(cat "${1%/data}.pid")
+    kill "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    command mv "$@"
+}
+"""
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(not all(map(shutil.which, ("bash", "curl", "openssl"))), reason="no bash, curl or openssl"),
+]
+
+
+def blocks(page: str) -> list[str]:
+    """Return the shell blocks of a page, without lines for another machine."""
+    found = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return [block for block in found if not any(word in block for word in ELSEWHERE)]
+
+
+def adapted(text: str) -> str:
+    """Return commands with a small task and ports that are free here."""
+    for large, small in SMALLER.items():
+        assert large in PAGE, f"the page no longer says {large}"
+        text = text.replace(large, small)
+    numbers = sorted(set(re.findall(r"\b84[45]\d\b", PAGE)))
+    free = dict(zip(numbers, map(str, free_ports(len(numbers))), strict=True))
+    return re.sub(r"\b84[45]\d\b", lambda found: free[found[0]], text)
+
+
+def run(script: str, folder: Path) -> str:
+    """Type a script into a fresh bash, which ends at the first command that fails; return what it says."""
+    variables = {"HOME": str(folder), "PATH": f"{Path(sys.executable).parent}:{os.defpath}", "LANG": "C.UTF-8"}
+    with subprocess.Popen(
+        ["bash", "-c", SHELL + script],
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as shell:
+        try:
+            said, _ = shell.communicate(timeout=240)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)  # the servers, and whatever did not end
+    assert shell.returncode == 0, said[-4000:]
+    return said
+
+
+def test_two_operators_get_from_empty_directories_through_a_rotation_and_a_restore_by_typing_the_page(
+    tmp_path: Path,
+) -> None:
+    typed = blocks(PAGE)
+    (take_part,) = (block for block in typed if "secemb device loop" in block)
+    script = adapted("\n".join([*typed, "echo THE END OF THE PAGE", take_part, "secemb model list --config server1"]))
+    for command in ("init", "pair rotate", "pair switch", "backup", "restore", "serve", "device join", "operator add"):
+        assert f"secemb {command}" in script
+    said, _, afterwards = run(script, tmp_path).partition("THE END OF THE PAGE")
+    assert "fail " not in said
+    assert len(re.findall(r"^round \d+ train: ", said, re.MULTILINE)) >= 2, "a round of two devices, over TLS"
+    # The restored server and the rotated keys carry another round: version 2 is published on both.
+    assert re.search(r"^2 +[0-9a-f]{64} +yes +yes", afterwards, re.MULTILINE), afterwards
+
+
+def test_a_command_that_fails_ends_the_walk(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="secemb init"):
+        run("secemb check nowhere\necho not reached", tmp_path)
