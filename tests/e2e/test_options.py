@@ -17,7 +17,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 # What follows from other settings, or from the ratings that a seed makes up.
-BY_RULE = {"bound", "capacity", "centre", "dense_penalty", "dense_rate", "dimension", "fraction_bits", "scale"}
+BY_RULE = {
+    "bound",
+    "capacity",
+    "centre",
+    "spread",
+    "lowest",
+    "highest",
+    "dense_penalty",
+    "dense_rate",
+    "dimension",
+    "fraction_bits",
+    "scale",
+}
 BY_RULE |= {"bias_pull", "bias_rate", "row_pull"}
 
 
@@ -36,6 +48,7 @@ def plain_run(place: Place) -> Any:
         ("--evaluate-every", 2, "evaluate_every"),
         ("--epochs", 2, "epochs"),
         ("--rate", 0.05, "rate"),
+        ("--spread", 2.0, "spread"),
         ("--penalty", 0.5, "penalty"),
         ("--schedule", "constant", "schedule"),
         ("--optimiser", "sgd", "optimiser"),
@@ -83,8 +96,9 @@ def test_a_run_is_compared_saved_and_named_as_asked(place: Place) -> None:
         ("--schedule", "constant", "schedule", "constant"),
         ("--row-decay", "0.25", "decay", "rows 0.25, biases 0"),
         ("--bias-decay", "0.25", "decay", "rows 0, biases 0.25"),
-        ("--people", 1000, "decay", "rows 0.02, biases 0.008"),
-        ("--centre", "3.5", "centre", "3.5"),
+        ("--people", 1000, "decay", "rows 0.02, biases 0.007"),
+        ("--centre", "-3.5", "ratings", "from any to any, centre -3.5, spread 1"),
+        ("--spread", "2.5", "ratings", "from any to any, centre 0, spread 2.5"),
         ("--dense-size", 3, "dense_size", 3),
         ("--seed", 5, "seed", 5),
         ("--initial-scale", "0.5", "initial_scale", "0.5"),
@@ -105,9 +119,9 @@ def test_every_option_of_a_task_is_in_the_task(
     ("words", "rounds", "decay"),
     [
         ((), 100, "rows 0, biases 0"),
-        (("--people", 10), 100, "rows 2, biases 0.8"),
-        (("--people", 1001), 1252, "rows 0.01998001998, biases 0.007992007992"),  # 5,005 sessions, four in a round
-        (("--people", 1001, "--rounds", 7, "--row-decay", 0), 7, "rows 0, biases 0.007992007992"),
+        (("--people", 10), 100, "rows 2, biases 0.7"),
+        (("--people", 1001), 1252, "rows 0.01998001998, biases 0.006993006993"),  # 5,005 sessions, four in a round
+        (("--people", 1001, "--rounds", 7, "--row-decay", 0), 7, "rows 0, biases 0.006993006993"),
         (("--people", 1001, "--loss", "bpr"), 1252, "rows 0, biases 0"),
     ],
 )

@@ -31,7 +31,7 @@ from secemb_tools.simulation.baseline import bias_only_rmse, measure_baselines
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PRIVATE
-from secemb_tools.simulation.survey import with_centre
+from secemb_tools.simulation.survey import with_scale
 from secemb_tools.simulation.world import world_for
 
 BESIDE = Path(__file__).parents[3] / "shared" / "data" / "ml-100k"
@@ -63,7 +63,7 @@ def report(out: Path, *words: object) -> Result:
 @pytest.mark.skipif(not native_available(), reason="takes minutes without the C kernel")
 def test_private_matrix_factorisation_learns_more_than_biases() -> None:
     data, bar = of_the_size_of_movielens()
-    recipe = with_centre(Recipe.by_rule(data.train, rounds=100, cohort=100), data.train, seed=1)
+    recipe = with_scale(Recipe.by_rule(data.train, rounds=100, cohort=100), data.train, seed=1)
     engine = Engine(world_for(recipe, data.train, seed=1), way=PRIVATE)
     for _ in range(recipe.rounds):
         engine.step()

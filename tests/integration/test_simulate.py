@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit.made_up_ratings import made_up_ratings
 
 from secemb_party.storage import Model
 from secemb_sdk.errors import UnknownModelError
@@ -117,7 +119,8 @@ def test_a_run_does_not_go_on_with_other_ratings(tmp_path: Path) -> None:
         if row.round == 2:
             raise CutOffError
 
-    few: dict[str, Any] = {"data": tmp_path / "own.csv", "cohort": 2, "rounds": 4, "centre": 3.0, "runs": tmp_path}
+    few: dict[str, Any] = {"data": tmp_path / "own.csv", "cohort": 2, "rounds": 4, "runs": tmp_path}
+    few |= {"centre": 3.0, "spread": 1.0}
     own_ratings(few["data"])
     with pytest.raises(CutOffError):
         simulate(**few, save_every=1, watch=pull_the_plug)
@@ -128,15 +131,34 @@ def test_a_run_does_not_go_on_with_other_ratings(tmp_path: Path) -> None:
     assert simulate(**few).finished
 
 
-def test_ratings_on_another_scale_are_stretched_and_that_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    as_they_are = make_world(data=own_ratings(tmp_path / "own.csv"), rounds=3).ratings.values
-    assert set(as_they_are.tolist()) == {1, 2, 3, 4, 5}
-    assert not capsys.readouterr().err
-    stretched = make_world(data=own_ratings(tmp_path / "own.csv", highest=9), rounds=3).ratings.values
-    assert set(stretched.tolist()) == {1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5}
-    assert "own has ratings from 1 to 9; they are scaled to 1 to 5" in capsys.readouterr().err
+@pytest.mark.parametrize("model", ["mf", "fm"])
+@pytest.mark.parametrize(("times", "plus"), [(20.0, -20.0), (0.25, -0.25), (-5.0, 15.0), (2.25, -1.25)])
+def test_training_does_not_depend_on_the_scale_of_the_ratings(model: str, times: float, plus: float) -> None:
+    """Stars, points from 0 to 100 or to 1, dislikes, 1 to 10: errors are on the set's own scale, all else is alike."""
+    stars = made_up_ratings(people=60, items=40, count=900)
+    other = replace(stars, values=(times * stars.values + plus).astype(np.float32))
+    one, two = (simulate(data=data, model=model, rounds=12, cohort=12, way=PLAIN) for data in (stars, other))
+    assert one.scenario.recipe.row_pull == two.scenario.recipe.row_pull
+    assert one.final is not None
+    assert two.final is not None
+    for name in ("model", "biases", "mean"):
+        in_stars, on_scale = one.final[name]["rmse"]["value"], two.final[name]["rmse"]["value"]
+        assert on_scale == pytest.approx(abs(times) * in_stars, rel=0.01)
+    assert two.window["rmse"] == pytest.approx(abs(times) * one.window["rmse"], rel=0.01)
+    if times > 0:
+        likes = [run.recommend(likes=["3", "5"], k=40) for run in (one, two)]
+        scores = [{found.item: found.score for found in some} for some in likes]
+        expected = [times * scores[0][item] + plus for item in scores[0]]
+        assert [scores[1][item] for item in scores[0]] == pytest.approx(expected, abs=0.05 * times)
+
+
+def test_a_set_says_what_its_scale_is_and_a_survey_where_ratings_lie(tmp_path: Path) -> None:
+    recipe = make_world(data=own_ratings(tmp_path / "own.csv", highest=9), rounds=3).recipe
+    assert (recipe.lowest, recipe.highest) == (1, 9)
+    assert 4 < recipe.centre < 6
+    assert 2 < recipe.spread < 3
+    given = make_world(data=own_ratings(tmp_path / "own.csv"), rounds=3, centre=-1.0, spread=7.0, highest=6.0)
+    assert (given.task.centre, given.task.spread, given.task.lowest, given.task.highest) == ("-1", "7", "1", "6")
 
 
 def test_a_run_saves_and_loads_what_it_is(tmp_path: Path) -> None:

@@ -208,7 +208,8 @@ async def test_a_survey_adds_up_how_many_items_devices_have() -> None:
             "round": 0,
             "mean_items": 26 / 4,
             "suggested_capacity": 24,  # 27 keep nine tenths of 26, which is more than there are items
-            "mean_rating": pytest.approx(4 / 3, abs=1e-4),
+            "mean_rating": pytest.approx((1 + 24 * 2 + 1) / 26, abs=1e-4),
+            "rating_spread": pytest.approx(np.std([1.0] * 2 + [2.0] * 24), abs=1e-4),
         }
         assert {one.kind for one in receipts} == {"survey"}
         assert len({one.sent for one in receipts}) == 1

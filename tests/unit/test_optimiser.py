@@ -361,7 +361,7 @@ def test_betas_and_eps_that_cannot_be_are_refused(betas: tuple[float, float], ep
         Adam(Rates(rows=0.1, dense=0.1), betas=betas, eps=eps)
 
 
-DECAYING = Rates(rows=0.02, dense=0.01, biases=0.1, row_decay=0.3, bias_decay=0.2, centre=3.5, rounds=40)
+DECAYING = Rates(rows=0.02, dense=0.01, biases=0.1, row_decay=0.3, bias_decay=0.2, rounds=40)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -377,7 +377,7 @@ def test_biases_decay_and_schedule_are_those_of_torch(torch: ModuleType, kind: s
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(theirs, T_max=40)
     for gradient in steps:
         parts[0].grad = torch.tensor(gradient.rows[:, :-1], dtype=torch.float32) + 0.3 * parts[0]
-        parts[1].grad = torch.tensor(gradient.rows[:, -1], dtype=torch.float32) + 0.2 * (parts[1] - 3.5)
+        parts[1].grad = torch.tensor(gradient.rows[:, -1], dtype=torch.float32) + 0.2 * parts[1]
         parts[2].grad = torch.tensor(gradient.dense, dtype=torch.float32)
         theirs.step()
         schedule.step()

@@ -20,7 +20,7 @@ from secemb_shared.messages.spec import BPR
 from secemb_shared.randomness import Indices
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
-TASK = replace(make_task(items=400, capacity=60), centre="3.5")
+TASK = make_task(items=400, capacity=60)
 NOISY = replace(
     TASK,
     privacy=Privacy(
@@ -81,13 +81,20 @@ def test_errors_are_those_of_held_out_ratings() -> None:
     assert (found.predictions, found.squared, found.absolute) == (2.0, 5.0, 3.0)
 
 
-def test_the_mean_of_the_held_out_ratings_follows_whatever_the_centre_is() -> None:
+def test_the_mean_of_the_held_out_ratings_and_their_spread_follow() -> None:
     values = [5.0, 2.0, 4.0, 1.0, -3.0]
-    for centre in ("0", "3.5", "11"):
-        found = measured([0.0] * 5, values, held=5, task=replace(TASK, centre=centre))
-        mean = (found.above - found.below) / 5
-        assert mean + float(centre) == pytest.approx(np.mean(values))
-        assert found.spread / 5 - mean**2 == pytest.approx(np.var(values))
+    found = measured([0.0] * 5, values, held=5)
+    mean = (found.above - found.below) / 5
+    assert mean == pytest.approx(np.mean(values))
+    assert found.spread / 5 - mean**2 == pytest.approx(np.var(values))
+
+
+def test_predictions_of_the_model_and_of_the_biases_are_cut_to_the_scale() -> None:
+    on_scale = replace(TASK, centre="3", spread="2", lowest="1", highest="5")  # from -1 to 1 as models see it
+    found = measured([9.0, -9.0, 0.5], [1.0, -0.5, 0.0], held=3, biases=[-9.0, 9.0, 0.5], task=on_scale)
+    assert (found.squared, found.absolute, found.biases) == (0 + 0.25 + 0.25, 1.0, 4 + 2.25 + 0.25)
+    anywhere = measured([9.0, -9.0, 0.5], [1.0, -0.5, 0.0], held=3, biases=[-9.0, 9.0, 0.5])
+    assert anywhere.squared == 64 + 8.5**2 + 0.25
 
 
 def test_biases_alone_are_the_items_and_a_ridge_over_the_training_ratings() -> None:

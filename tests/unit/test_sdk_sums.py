@@ -33,7 +33,7 @@ def total(round_: RoundSpec, sessions: list[DeviceSession]) -> Share:
     return shares[0] + shares[1]
 
 
-@pytest.mark.parametrize(("kind", "size"), [(SURVEY, 13), (EVALUATE, 22)])
+@pytest.mark.parametrize(("kind", "size"), [(SURVEY, 14), (EVALUATE, 22)])
 def test_the_numbers_of_all_devices_add_up(kind: str, size: int) -> None:
     round_, values = round_of(kind), [np.arange(size) + 0.5 * number for number in range(4)]
     sessions = [DeviceSession(round_, ids(1, 2)) for _ in values]

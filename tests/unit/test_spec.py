@@ -43,14 +43,17 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "schedule": "constant",
     "seed": 1,
     "initial_scale": "0.02",
-    "centre": "3.5",
+    "centre": "-3.5",
+    "spread": "2.5",
+    "lowest": "-10",
+    "highest": "10.5",
     "catalogue": "cd" * 32,
     "relay_key": "ab" * 32,
     "privacy": PRIVACY,
 }
 
 
-RATES = ("row_rate", "bias_rate", "dense_rate", "row_decay", "bias_decay", "initial_scale", "centre")
+RATES = ("row_rate", "bias_rate", "dense_rate", "row_decay", "bias_decay", "initial_scale")
 
 
 DECIMALS = {
@@ -97,10 +100,10 @@ NOT_DECIMALS_AND_NOT_ASCII = ["1\n", "\n1", "0.5\n", "\u0661", "0.\u0665", "\uff
 def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
         b'{"bias_decay":"0","bias_rate":"0.05","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
-        b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"initial_scale":"0.05","items":23,'
-        b'"join_seconds":60,"loss":"squared","min_cohort":2,"name":"films","optimiser":"adam","privacy":{},'
+        b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"highest":"","initial_scale":"0.05","items":23,'
+        b'"join_seconds":60,"loss":"squared","lowest":"","min_cohort":2,"name":"films","optimiser":"adam","privacy":{},'
         b'"protocol":"secemb/1","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'
-        b'"row_width":5,"schedule":"cosine","seed":0,"tables":3,"upload_seconds":600}'
+        b'"row_width":5,"schedule":"cosine","seed":0,"spread":"1","tables":3,"upload_seconds":600}'
     )
     assert TASK.encode() == expected
     assert TASK.task_id == hashlib.sha256(expected).digest()
@@ -335,7 +338,7 @@ def test_a_round_that_says_something_impossible_is_refused(changes: dict[str, An
         decode_round(written(document(ROUND.encode()) | changes))
 
 
-@pytest.mark.parametrize(("kind", "size"), [(TRAIN, 0), (SURVEY, 13), (EVALUATE, 22)])
+@pytest.mark.parametrize(("kind", "size"), [(TRAIN, 0), (SURVEY, 14), (EVALUATE, 22)])
 def test_the_kind_of_a_round_says_how_many_numbers_it_adds_up(kind: str, size: int) -> None:
     assert replace(ROUND, kind=kind).sum_size == size
 

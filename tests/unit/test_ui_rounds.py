@@ -94,6 +94,8 @@ async def test_a_survey_is_called_surveyed() -> None:
     async with a_pair(choose_kind=lambda _: SURVEY) as pair:
         await finish_round(pair, survey(np.ones(3, np.float32)).tolist())
         assert "0 survey surveyed" in await read(Desk(pair), 0, "/ui/rounds")
+        page = await read(Desk(pair), 0, "/ui/quality")
+        assert "Their mean rating is 1.00, with a standard deviation of 0.00" in page
 
 
 async def test_the_times_of_a_round_stand_under_their_heads() -> None:

@@ -1,19 +1,39 @@
 """The one builder of task specifications: `secemb task create`, plans, simulations and measurements all use it."""
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
+from secemb_sdk.models.ridge import Penalties
 from secemb_shared.layout import DEFAULT_LOSS, Geometry, plan
 from secemb_shared.messages import TaskSpec
-from secemb_shared.messages.canonical import decimal
+from secemb_shared.messages.canonical import signed_decimal
 from secemb_shared.messages.spec import SMALLEST_COHORT, SQUARED
 
 RING_BITS = 32
 SESSIONS = 5  # of a person in a task: rounds beyond that gain little
+_MOST_SESSIONS = 8  # where items are rare
+_UPDATES = 100  # of an item in a task, on average: what its bias needs to settle
 _FEWEST_ROUNDS = 100
 # What each item's vector and bias are pulled by, as if so many ratings of the whole fleet said "nothing special".
-_PULLS, _NO_PULLS = (10.0, 4.0), (0.0, 0.0)
+_ROW_PULL, _BIAS_PULL, _NO_PULLS = 10.0, 3.5, (0.0, 0.0)
+_LEAST_PULL = 1.0
+_NOISE = 0.85  # standard deviation of what biases leave of a rating, where that of ratings is 1
+_MARGIN, _SPARSE_MARGIN = 0.5, 0.8
 _BIAS_RATE, _RANKING_BIAS_RATE = 0.05, 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Density:
+    """How many ratings there are: of each person and of each item, on average."""
+
+    of_person: float
+    of_item: float
+
+    @classmethod
+    def of(cls, *, ratings: int, people: int, items: int) -> Self:
+        """Return the density of so many ratings."""
+        return cls(of_person=max(1.0, ratings / people), of_item=max(1.0, ratings / items))
 
 
 def build_task(
@@ -53,20 +73,36 @@ def build_task(
 
 def as_decimal(number: float) -> str:
     """Return a number as tasks have it, or raise `SpecError`."""
-    text = f"{number:.12f}"
-    text = text.rstrip("0").rstrip(".")
-    decimal(text)
+    text = f"{number:.12f}".rstrip("0").rstrip(".")
+    text = "0" if text == "-0" else text
+    signed_decimal(text)
     return text
 
 
-def default_rounds(people: int, cohort: int) -> int:
-    """Return how many training rounds a fleet needs: about five sessions of each person."""
-    return max(_FEWEST_ROUNDS, math.ceil(SESSIONS * people / cohort))
+def default_rounds(people: int, cohort: int, density: Density | None = None) -> int:
+    """Return how many training rounds a fleet needs: about five sessions of each person, more where items are rare."""
+    sessions = float(SESSIONS)
+    if density is not None:
+        sessions = min(max(sessions, _UPDATES / density.of_item), _MOST_SESSIONS)
+    return max(_FEWEST_ROUNDS, math.ceil(sessions * people / cohort))
 
 
-def default_pulls(loss: str) -> tuple[float, float]:
-    """Return the pulls of an item's vector and bias: a loss of ratings needs them, one of choices does not."""
-    return _PULLS if loss == SQUARED else _NO_PULLS
+def default_pulls(loss: str, density: Density | None = None) -> tuple[float, float]:
+    """Return the pulls of an item's vector and bias: a loss of ratings needs them, one of choices does not.
+
+    Vectors of people and items are zero where the product of their penalties is above the square of the largest
+    singular value of what biases leave of the ratings. For noise alone that is √n + √k, times its size, with n ratings
+    of a person and k of an item. The pull makes the product a share of it, the larger the fewer ratings there are.
+    """
+    if loss != SQUARED:
+        return _NO_PULLS
+    if density is None:
+        return _ROW_PULL, _BIAS_PULL
+    person, item = density.of_person, density.of_item
+    share = _MARGIN + _SPARSE_MARGIN * (person**-0.5 + item**-0.5)
+    wanted = (share * _NOISE * (person**0.5 + item**0.5)) ** 2
+    pull = wanted / (Penalties.rating * person + Penalties.person) - Penalties.rating * item
+    return max(_LEAST_PULL, pull), _BIAS_PULL
 
 
 def default_bias_rate(loss: str) -> float:

@@ -19,7 +19,6 @@ from secemb_tools.errors import OperationError
 from secemb_tools.output import show_json
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.processes import Processes, count_for
-from secemb_tools.simulation.scenario import on_scale
 
 # What the accountant and the ring of a simulated task have room for.
 _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
@@ -47,7 +46,7 @@ def run(options: DpOptions) -> int:
     """Train every plan, print the table, write figures, table and curves."""
     console = Console(stderr=options.as_json)
     wanted = _plans(options)
-    ratings = on_scale(read_ratings(options.path))
+    ratings = read_ratings(options.path)
     if ratings.implicit:
         raise OperationError(f"{ratings.name} has no ratings; this report is about their error")
     source = dp_file.Source(ratings=ratings.label, seed=options.seed, unit=options.unit)

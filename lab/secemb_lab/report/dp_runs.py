@@ -10,7 +10,7 @@ from secemb_tools.simulation.noise import NoiseOptions, noisy_fields, terms_of
 from secemb_tools.simulation.processes import Processes
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PLAIN
-from secemb_tools.simulation.survey import with_centre
+from secemb_tools.simulation.survey import with_scale
 from secemb_tools.simulation.world import Sampled, world_for
 
 ROUNDS = {100: 50, 500: 50}  # by cohort: where more rounds cost more in noise than they teach
@@ -80,7 +80,7 @@ def carry_out(
     schedule = Sampled(people=ratings.person_count, cohort=plan.cohort, seed=seed)
     terms, counted = _terms(plan, schedule)
     recipe = Recipe.by_rule(ratings, model=plan.model, rounds=plan.rounds, cohort=plan.cohort, unit=plan.unit)
-    recipe = with_centre(recipe, ratings, seed=seed)
+    recipe = with_scale(recipe, ratings, seed=seed)
     multiplier = 1.0 if terms is None else terms.multiplier
     fields = noisy_fields(recipe, schedule, _options(plan), multiplier=multiplier)
     world = world_for(recipe, ratings, seed=seed, schedule=schedule, **fields)

@@ -12,7 +12,7 @@ from secemb_tools.simulation.accuracy import Estimate, measure_ratings
 from secemb_tools.simulation.baseline import predict_biases, predict_mean
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.survey import with_centre
+from secemb_tools.simulation.survey import with_scale
 from secemb_tools.simulation.world import world_for
 
 _NUMBER_BYTES = 4  # of the dense part
@@ -91,7 +91,7 @@ def measure_case(case: RatingCase) -> RatingRun:
     """Train as the case says, and measure on a random fifth of the ratings."""
     data = case.source.split("random", seed=case.seed)
     recipe = Recipe.by_rule(data.train, model=case.model, rounds=case.rounds, cohort=case.cohort)
-    recipe = with_centre(recipe, data.train, seed=case.seed)
+    recipe = with_scale(recipe, data.train, seed=case.seed)
     world = world_for(recipe, data.train, seed=case.seed)
     both = Comparison(world, rounds=recipe.rounds, private_rounds=case.private_rounds)
     curve = []

@@ -82,6 +82,14 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("optimiser in capitals", {"optimiser": "Adam"}),
     ("loss unknown", {"loss": "hinge"}),
     ("schedule unknown", {"schedule": "linear"}),
+    ("centre with a plus sign", {"centre": "+1"}),
+    ("centre of minus zero", {"centre": "-0"}),
+    ("centre empty", {"centre": ""}),
+    ("centre with two signs", {"centre": "--1"}),
+    ("spread 0", {"spread": "0"}),
+    ("a scale without length", {"lowest": "5", "highest": "5"}),
+    ("a scale that ends below its beginning", {"lowest": "-1", "highest": "-10"}),
+    ("a lowest rating that is a word", {"lowest": "one", "highest": "5"}),
     ("catalogue of 63 digits", {"catalogue": "0" * 63}),
     ("catalogue in capitals", {"catalogue": "F" * 64}),
     ("relay key cut", {"relay_key": "ab" * 31}),
@@ -101,7 +109,7 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("an unknown field", {"colour": 1}),
     ("an unknown field that sorts last", {"zero": 0}),
 ]
-_RATES = ("row_rate", "bias_rate", "dense_rate", "row_decay", "bias_decay", "initial_scale", "centre")
+_RATES = ("row_rate", "bias_rate", "dense_rate", "row_decay", "bias_decay", "initial_scale", "spread")
 _NOT_DECIMAL = {
     "empty": "",
     "with a zero at the end": "0.0250",
@@ -129,6 +137,9 @@ _BORDERS: list[dict[str, Any]] = [
     {"catalogue": "f" * 64},
     {"loss": "bpr", "optimiser": "momentum", "schedule": "constant"},
     {"loss": "softmax", "bias_rate": "0", "row_decay": "0.5", "bias_decay": "1", "centre": "3.5"},
+    {"centre": "-3.5", "spread": "0.000000000001", "lowest": "-10", "highest": "-9.5"},
+    {"lowest": "0"},
+    {"highest": "-5.5"},
     {"privacy": _PRIVACY},
     {"privacy": {**_PRIVACY, "survey": {}, "sampling_rate": "1", "delta": "0.999999999999", "unit": "record"}},
     {"privacy": {**_PRIVACY, "train": {**_LINE, "multiplier": "900"}}},

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from secemb_sdk.errors import PartError
 from secemb_sdk.models import ranking
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
-from secemb_sdk.models.ridge import Penalties, solve_ridge
+from secemb_sdk.models.ridge import Penalties, solve_cautiously
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 
@@ -61,12 +61,12 @@ class MatrixFactorisation:
         return private
 
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-        """Return the best private part for these rows and ratings: a ridge regression."""
+        """Return the private part for these rows and ratings: a ridge regression, with care for the vector."""
         if self._loss != SQUARED:
             return np.append(ranking.fit_vector(rows[:, :-1], ratings.values), np.float32(0))
         rest = ratings.values - rows[:, -1]
         diagonal = self._penalties.diagonal(rest.size, self._vectors)
-        return solve_ridge(_with_one(rows), rest, diagonal)
+        return solve_cautiously(_with_one(rows), rest, diagonal, self._vectors)
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the loss over the ratings and its gradients."""

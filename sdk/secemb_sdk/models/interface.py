@@ -20,7 +20,10 @@ FeatureLookup = Callable[[Indices], Features]  # (n,) items → (n, features)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ratings:
-    """One person's ratings, each item once; where a task has none, 1 for what the owner has chosen and 0 for others."""
+    """One person's ratings on the task's scale (`Scale`), each item once.
+
+    Where a task has no ratings: 1 for what the owner has chosen and 0 for others.
+    """
 
     items: Indices = field(repr=False)  # (n,)
     values: Floats = field(repr=False)  # (n,)

@@ -10,6 +10,7 @@ from secemb_sdk.errors import CopyError, UnavailableError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models.interface import Floats, Model
+from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.recommend.catalogue import Recommendation, name_items
 from secemb_sdk.recommend.copy import Shelf, TableCopy
@@ -81,7 +82,7 @@ def rank_privately(
     dense = yield from _read_dense(exchange, task, found.round.model_version)
     found.check()  # only now: a wrong answer must not change what is sent
     both = _agreed(dense)
-    return (yield from work(lambda: _rank(model, found, both, private)))
+    return (yield from work(lambda: _as_ratings(task, _rank(model, found, both, private))))
 
 
 def recommend(
@@ -164,7 +165,7 @@ def _recommend(context: Context, task: TaskSpec, copy: TableCopy, dense: Floats,
     state = current_private(context, model, context.random_bytes)
     state = fit_private(model, state, copy.rows(ratings.items), dense, ratings)
     exclude = _rated(context, include_rated=include_rated)
-    return recommend(model, copy, private=state.values, dense=dense, k=k, exclude=exclude)
+    return _as_ratings(task, recommend(model, copy, private=state.values, dense=dense, k=k, exclude=exclude))
 
 
 def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats) -> Scored:
@@ -183,6 +184,12 @@ def _own(context: Context, task: TaskSpec) -> tuple[Model, Floats]:
 
 def _rated(context: Context, *, include_rated: bool) -> Indices:
     return np.array([] if include_rated else list(context.vault.ratings()), dtype=np.int64)
+
+
+def _as_ratings(task: TaskSpec, scored: Scored) -> Scored:
+    """Return the scores on the scale of the ratings."""
+    scale = Scale.of(task)
+    return [(item, scale.restore(score)) for item, score in scored]
 
 
 def _pairs(items: Indices, scores: Floats) -> Scored:

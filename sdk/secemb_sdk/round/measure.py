@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings
 from secemb_sdk.models.limits import Doubles
+from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.round.selection import Selection
 from secemb_shared.messages import TaskSpec
-from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.measures import FIRST_PLACES, EvaluationSums
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
@@ -57,8 +57,8 @@ def measure(
     known = values.astype(np.float64)
     numbers: dict[str, float] = {}
     if task.loss == SQUARED:
-        person = (known[trained] - biases[trained]).sum() / (np.count_nonzero(trained) + RIDGE)
-        numbers |= _errors(known[held], scores[held], biases[held] + person, centre=float(decimal(task.centre)))
+        scale, person = Scale.of(task), (known[trained] - biases[trained]).sum() / (np.count_nonzero(trained) + RIDGE)
+        numbers |= _errors(known[held], scale.cut(scores[held]), scale.cut(biases[held] + person))
     if held.any() and strangers.any():
         numbers |= _rankings(
             rank(scores[held], scores[strangers], FIRST_PLACES), rank(biases[held], biases[strangers], FIRST_PLACES)
@@ -82,15 +82,15 @@ def rank(relevant: npt.NDArray[np.floating], others: npt.NDArray[np.floating], k
     )
 
 
-def _errors(values: Doubles, scores: Doubles, by_biases: Doubles, *, centre: float) -> dict[str, float]:
-    errors, simpler, away = scores - values, by_biases - values, values - centre
+def _errors(values: Doubles, scores: Doubles, by_biases: Doubles) -> dict[str, float]:
+    errors, simpler = scores - values, by_biases - values
     return {
         "predictions": float(values.size),
         "squared": float((errors * errors).sum()),
         "absolute": float(np.abs(errors).sum()),
-        "above": float(np.maximum(away, 0).sum()),
-        "below": float(np.maximum(-away, 0).sum()),
-        "spread": float((away * away).sum()),
+        "above": float(np.maximum(values, 0).sum()),
+        "below": float(np.maximum(-values, 0).sum()),
+        "spread": float((values * values).sum()),
         "biases": float((simpler * simpler).sum()),
     }
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.models import Floats, Ratings
+from secemb_sdk.models.scale import Scale
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.measures import count_strangers
 from secemb_shared.messages.spec import EVALUATE, SQUARED, TRAIN
@@ -30,7 +31,7 @@ _BESIDE = 5  # items for each chosen one, itself and strangers, where a private 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Selection:
-    """Items and their owner's ratings. Private."""
+    """Items and their owner's ratings, as models see them. Private."""
 
     items: Indices  # (n,) each once
     values: Floats  # (n,) NaN for strangers
@@ -76,7 +77,7 @@ class HoldOut:
 
 def select(round_: RoundSpec, ratings: Mapping[int, float], hold_out: HoldOut, random_bytes: RandomBytes) -> Selection:
     """Return what a device with these ratings brings to a round."""
-    known = {item: rating for item, rating in ratings.items() if item < round_.task.items}
+    known = _known(round_.task, ratings)
     unknown = len(ratings) - len(known)
     if round_.kind == EVALUATE:
         return _select_to_measure(round_, known, unknown, hold_out, random_bytes)
@@ -104,11 +105,17 @@ def among_strangers(
 
 def to_fit(task: TaskSpec, ratings: Mapping[int, float], known: Container[int], random_bytes: RandomBytes) -> Ratings:
     """Return these ratings for a private part to be solved from; for rankings with strangers, none of the known."""
-    own = {item: rating for item, rating in ratings.items() if item < task.items}
+    own = _known(task, ratings)
     if task.loss != SQUARED:
         return Ratings(*among_strangers(task, own, known, _BESIDE * len(own), random_bytes))
     values = np.fromiter(own.values(), dtype=np.float32, count=len(own))
     return Ratings(np.fromiter(own.keys(), dtype=np.int64, count=len(own)), values)
+
+
+def _known(task: TaskSpec, ratings: Mapping[int, float]) -> dict[int, float]:
+    """Return the ratings of items in the catalogue, as models see them."""
+    scale = Scale.of(task)
+    return {item: scale.standardise(rating) for item, rating in ratings.items() if item < task.items}
 
 
 def _select_to_measure(

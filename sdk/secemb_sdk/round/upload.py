@@ -20,13 +20,18 @@ from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import RECORD
 from secemb_shared.messages.spec import SURVEY, SURVEY_CAPACITIES, TRAIN
 from secemb_shared.randomness import RandomBytes
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 
 def survey(values: Floats) -> npt.NDArray[np.float64]:
-    """Return how many items a device has, whether it has any, its mean rating, and what each capacity would keep."""
-    count = values.size
+    """Return how many items a device has, its ratings above and below the centre and squared, and what is kept of them.
+
+    No number is negative: where the unit of privacy is a record, the noise rests on it.
+    """
+    count, wide = values.size, values.astype(np.float64)
+    sums = [np.maximum(wide, 0).sum(), np.maximum(-wide, 0).sum(), (wide * wide).sum()]
     kept = [min(count, capacity) for capacity in SURVEY_CAPACITIES]
-    return np.array([count, count > 0, max(values.mean(), 0.0) if count else 0.0, *kept], dtype=np.float64)
+    return np.minimum(np.array([count, *sums, *kept], dtype=np.float64), SUM_BOUND / 2.0**SUM_RING.fraction_bits)
 
 
 Numbers = npt.NDArray[np.floating]

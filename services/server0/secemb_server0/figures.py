@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.measures import FIRST_PLACES, SUM_NAMES, EvaluationSums, count_strangers
 from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.secure_sum import SUM_RING
@@ -86,14 +87,16 @@ def _errors(task: TaskSpec, parts: Sequence[EvaluationSums], total: EvaluationSu
     by_round = [(one.squared, one.predictions) for one in parts]
     mean = (total.above - total.below) / count  # of the ratings, as far as it is from the task's centre
     found = {
-        "predictions": count,
         "rmse": _root(total.squared / count),
         "mae": max(total.absolute / count, 0.0),
         "mean_rmse": _root(total.spread / count - mean * mean),
         "biases_rmse": _root(total.biases / count),
     }
     ends = _interval(task, by_device, by_round)
-    return found if ends is None else found | {"rmse_low": _root(ends[0]), "rmse_high": _root(ends[1])}
+    if ends is not None:
+        found |= {"rmse_low": _root(ends[0]), "rmse_high": _root(ends[1])}
+    spread = decimal(task.spread)  # devices measure in units of it
+    return {"predictions": count, **{name: spread * number for name, number in found.items()}}
 
 
 def _ranking(

@@ -58,8 +58,7 @@ class Rates:
     dense: float
     biases: float | None = None  # None: as fast as the vectors
     row_decay: float = 0.0  # this times a vector is added to its gradient
-    bias_decay: float = 0.0  # the same for a bias, by how far it is from the centre
-    centre: float = 0.0
+    bias_decay: float = 0.0  # the same for a bias
     rounds: int | None = None  # until which all rates fall to nothing, along a cosine; None: they stay
 
     def __post_init__(self) -> None:
@@ -76,7 +75,6 @@ class Rates:
             biases=decimal(task.bias_rate),
             row_decay=decimal(task.row_decay),
             bias_decay=decimal(task.bias_decay),
-            centre=decimal(task.centre),
             rounds=task.rounds if task.schedule == "cosine" else None,
         )
 
@@ -98,13 +96,11 @@ class Pace:
 
     rates: Floats  # (block,)
     decays: Floats | None  # (block,), or None where nothing decays
-    centres: Floats
 
     def add_decay(self, g: Floats, values: Floats, scratch: Floats) -> None:
-        """Add the pull towards the centre to a gradient, in place."""
+        """Add the pull towards zero to a gradient, in place."""
         if self.decays is not None:
-            np.subtract(values, self.centres[: g.size], out=scratch)
-            np.multiply(scratch, self.decays[: g.size], out=scratch)
+            np.multiply(values, self.decays[: g.size], out=scratch)
             np.add(g, scratch, out=g)
 
 
@@ -138,11 +134,11 @@ class Optimiser(ABC):
             return np.tile(np.array([vector] * (width - 1) + [bias], dtype=np.float32), count)
 
         decays = each(rates.row_decay, rates.bias_decay) if rates.row_decay or rates.bias_decay else None
-        return Pace(each(rates.rows * share, rates.bias_rate * share), decays, each(0.0, rates.centre))
+        return Pace(each(rates.rows * share, rates.bias_rate * share), decays)
 
     def _dense_pace(self) -> Pace:
         rate = np.full(_BLOCK, self._rates.dense * self._rates.share(self._steps), dtype=np.float32)
-        return Pace(rate, None, np.zeros(0, dtype=np.float32))
+        return Pace(rate, None)
 
     def state(self) -> OptimiserState:
         """Return a copy of what must be kept for a restart."""

@@ -15,7 +15,8 @@ from secemb_server0.figures import read_evaluations
 from secemb_server0.optimiser import Gradient, Optimiser, Rates
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.messages.spec import SURVEY, SURVEY_CAPACITIES
+from secemb_shared.messages.canonical import decimal, signed_decimal
+from secemb_shared.messages.spec import SQUARED, SURVEY, SURVEY_CAPACITIES
 from secemb_shared.secure_sum import SUM_RING
 
 KEPT_SHARE = 0.9  # of all items that devices have: what the suggested m' has room for
@@ -75,7 +76,7 @@ def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share,
 def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float]:
     """Return the fleet's figures of one round; a figure without contributions is left out."""
     sums = read_sums(total)
-    return _read_survey(sums, sessions, spec.task.items) if spec.kind == SURVEY else read_evaluations(spec.task, [sums])
+    return _read_survey(sums, sessions, spec.task) if spec.kind == SURVEY else read_evaluations(spec.task, [sums])
 
 
 def read_sums(total: Share) -> list[float]:
@@ -83,11 +84,13 @@ def read_sums(total: Share) -> list[float]:
     return [float(value) for value in SUM_RING.decode(total.sums)]
 
 
-def _read_survey(sums: list[float], sessions: int, items: int) -> dict[str, float]:
-    total, people, means, *kept = sums
-    found = {"mean_items": total / sessions, "suggested_capacity": float(suggest_capacity(total, kept, items))}
-    if people > 0:
-        found["mean_rating"] = means / people
+def _read_survey(sums: list[float], sessions: int, task: TaskSpec) -> dict[str, float]:
+    total, above, below, squares, *kept = sums
+    found = {"mean_items": total / sessions, "suggested_capacity": float(suggest_capacity(total, kept, task.items))}
+    if total > 0 and task.loss == SQUARED:
+        mean, spread = (above - below) / total, decimal(task.spread)
+        found["mean_rating"] = signed_decimal(task.centre) + spread * mean
+        found["rating_spread"] = spread * math.sqrt(max(squares / total - mean * mean, 0.0))
     return found
 
 

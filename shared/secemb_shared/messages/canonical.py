@@ -48,6 +48,14 @@ def decimal(text: str) -> float:
     return float(text)
 
 
+def signed_decimal(text: str) -> float:
+    """Return a number that is written as a decimal, with a minus before it if it is below zero."""
+    digits = text.removeprefix("-")
+    if digits != text and digits == "0":
+        raise SpecError("zero is written without a sign")
+    return float(f"-{decimal(digits)}") if digits != text else decimal(digits)
+
+
 def _check(value: Value) -> None:
     match value:
         case bool():

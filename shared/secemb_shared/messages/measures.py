@@ -5,6 +5,7 @@
     rankings   a device ranks its held-out items among strangers, items that it has not rated: once with the model's
                scores, once with the items' biases, which stand for popularity
 
+A rating r is z = (r − c) / s here, with the task's centre c and spread s, and so are predictions and their errors.
 All numbers are zero or more: where the unit of privacy is a record, the noise rests on it. docs/evaluation.md says what
 follows from them.
 """
@@ -33,9 +34,9 @@ class EvaluationSums:
     predictions: float = 0.0  # n, how many held-out ratings were predicted
     squared: float = 0.0  # Σ e², their squared errors
     absolute: float = 0.0  # Σ |e|
-    above: float = 0.0  # Σ max(r − c, 0), where c is the task's centre
-    below: float = 0.0  # Σ max(c − r, 0)
-    spread: float = 0.0  # Σ (r − c)²
+    above: float = 0.0  # Σ max(z, 0)
+    below: float = 0.0  # Σ max(−z, 0)
+    spread: float = 0.0  # Σ z²
     biases: float = 0.0  # Σ e² of the biases alone
     predictions_2: float = 0.0  # n² / m'; this and the next two say how much devices differ
     both: float = 0.0  # n · Σ e² / m'

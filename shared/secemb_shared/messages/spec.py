@@ -22,9 +22,10 @@ SQUARED, BPR, SOFTMAX = "squared", "bpr", "softmax"
 LOSSES = (SQUARED, BPR, SOFTMAX)  # of ratings; of pairs of an item and a stranger; of an item among strangers
 TRAIN, SURVEY, EVALUATE = "train", "survey", "evaluate"
 SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey says what each of them would keep
-# How many numbers a round of this kind adds up in its secure sum: nothing; a device's items, whether it has any, its
-# mean rating, and how many of its items each capacity would keep; what it measures of the model.
-SUM_SIZES = {TRAIN: 0, SURVEY: 3 + len(SURVEY_CAPACITIES), EVALUATE: len(SUM_NAMES)}
+# How many numbers a round of this kind adds up in its secure sum: nothing; a device's items, how far its ratings are
+# above and below the centre, their squares, and how many of its items each capacity would keep; what it measures of the
+# model.
+SUM_SIZES = {TRAIN: 0, SURVEY: 4 + len(SURVEY_CAPACITIES), EVALUATE: len(SUM_NAMES)}
 LARGEST_SUM = (
     2**23 - 1
 )  # sessions that a secure sum takes without wrapping around: what its ring and bound leave room for
@@ -56,11 +57,14 @@ class TaskSpec:
     bias_rate: str = "0.05"  # of the last number of a row: the bias of its item
     dense_rate: str = "0.001"
     row_decay: str = "0"  # of each step: this times a row is added to its mean gradient
-    bias_decay: str = "0"  # the same for a bias, by how far it is from the centre
+    bias_decay: str = "0"  # the same for a bias
     schedule: str = "cosine"  # of all rates, down to nothing after the last round; or constant
     seed: int = 0  # of the first weights
     initial_scale: str = "0.05"  # standard deviation of the first weights
-    centre: str = "0"  # the first value of every bias, such as the mean rating that a survey has found
+    centre: str = "0"  # of the ratings, such as the mean that a survey has found: models see (rating − centre) / spread
+    spread: str = "1"  # of the ratings, such as the standard deviation that a survey has found
+    lowest: str = ""  # rating that there can be: predictions are cut to it; empty where it is not known
+    highest: str = ""  # the same
     catalogue: str = ""  # SHA-256 of the file that names the items; empty where there is none
     relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty where devices must talk to both servers
     privacy: Privacy | None = None  # noise on the sums; none: devices are protected by the cohort alone
@@ -155,12 +159,21 @@ class TaskSpec:
         if self.schedule not in SCHEDULES or self.loss not in LOSSES:
             raise SpecError(f"the schedule is one of {', '.join(SCHEDULES)}, the loss one of {', '.join(LOSSES)}")
         rates = self.row_rate, self.bias_rate, self.dense_rate, self.row_decay, self.bias_decay, self.initial_scale
-        for number in (*rates, self.centre):
+        for number in rates:
             canonical.decimal(number)
+        self._check_scale()
         if self.catalogue and not _is_hex(self.catalogue, 32):
             raise SpecError("catalogue must be 64 lower-case hexadecimal digits, or empty")
         if self.relay_key and not _is_hex(self.relay_key, 32):
             raise SpecError("relay_key must be 64 lower-case hexadecimal digits, or empty")
+
+    def _check_scale(self) -> None:
+        canonical.signed_decimal(self.centre)
+        if not canonical.decimal(self.spread) > 0:
+            raise SpecError("the spread of the ratings must be above zero")
+        ends = [canonical.signed_decimal(end) for end in (self.lowest, self.highest) if end]
+        if len(ends) == 2 and not ends[0] < ends[1]:
+            raise SpecError("the lowest rating must be below the highest")
 
 
 @dataclass(frozen=True, kw_only=True)

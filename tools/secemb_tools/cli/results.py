@@ -99,6 +99,9 @@ class Scenario(TypedDict):
     row_pull: float
     bias_pull: float
     centre: float
+    spread: float
+    lowest: float | None
+    highest: float | None
     fraction_bits: int
     bound: int
     epochs: int

@@ -136,7 +136,12 @@ def simulate(
     dense_penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on the dense part, per device.")] = None,
     row_pull: Annotated[float | None, typer.Option(min=0, help="Penalty on an item's vector, over the fleet.")] = None,
     bias_pull: Annotated[float | None, typer.Option(min=0, help="Penalty on an item's bias, over the fleet.")] = None,
-    centre: Annotated[float | None, typer.Option(min=0, help="First value of biases; default: by a survey.")] = None,
+    lowest: Annotated[float | None, typer.Option(help="Lowest rating that there is; default: in the data.")] = None,
+    highest: Annotated[float | None, typer.Option(help="Highest rating that there is; default: in the data.")] = None,
+    centre: Annotated[float | None, typer.Option(help="Mean rating; default: by a survey.")] = None,
+    spread: Annotated[
+        float | None, typer.Option(min=0, help="Standard deviation of ratings; default: by a survey.")
+    ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Steps per round for a private part that is not solved.")
     ] = None,
@@ -182,7 +187,10 @@ def simulate(
         "dense_penalty": dense_penalty,
         "row_pull": row_pull,
         "bias_pull": bias_pull,
+        "lowest": lowest,
+        "highest": highest,
         "centre": centre,
+        "spread": spread,
         "epochs": epochs,
     }
     with refusals():

@@ -37,6 +37,10 @@ def create(
     people: Annotated[
         int | None, typer.Option(min=1, help="People expected in the fleet; decays and rounds follow from it.")
     ] = None,
+    ratings: Annotated[
+        int | None,
+        typer.Option(min=1, help="Ratings expected in the fleet: --people times the items that a survey finds."),
+    ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
@@ -55,18 +59,30 @@ def create(
     ] = None,
     dense_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the dense part.")] = 0.001,
     row_decay: Annotated[
-        float | None, typer.Option(min=0, help="Decay of the vectors in rows; default: 20 / --people, or 0.")
+        float | None,
+        typer.Option(min=0, help="Decay of the vectors in rows; default: by --people and --ratings, or 0."),
     ] = None,
     bias_decay: Annotated[
         float | None,
-        typer.Option(min=0, help="Decay of the biases towards --centre; default: 8 / --people, or 0."),
+        typer.Option(min=0, help="Decay of the biases; default: 8 / --people, or 0."),
     ] = None,
     dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights; not secret.")] = 0,
     initial_scale: Annotated[float, typer.Option(min=0, help="Standard deviation of the initial weights.")] = 0.05,
+    lowest: Annotated[
+        float | None, typer.Option(help="Lowest rating that there is; predictions are cut to the scale.")
+    ] = None,
+    highest: Annotated[float | None, typer.Option(help="Highest rating that there is.")] = None,
     centre: Annotated[
-        float, typer.Option(min=0, help="First value of every bias, such as the mean rating that a survey has found.")
-    ] = 0.0,
+        float | None,
+        typer.Option(help="Mean rating, as a survey finds it; default: the middle of the scale, or 0."),
+    ] = None,
+    spread: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="Standard deviation of ratings, as a survey finds it; default: a quarter of the scale, or 1."
+        ),
+    ] = None,
     server1: Annotated[
         Path | None, typer.Option(help="Server 1's pair file: allows devices to send everything through server 0.")
     ] = None,
@@ -98,6 +114,7 @@ def create(
             cohort=cohort,
             min_cohort=min_cohort,
             people=people,
+            ratings=ratings,
             rounds=rounds,
             join_seconds=join_seconds,
             upload_seconds=upload_seconds,
@@ -111,7 +128,10 @@ def create(
             bias_decay=bias_decay,
             seed=seed,
             initial_scale=initial_scale,
+            lowest=lowest,
+            highest=highest,
             centre=centre,
+            spread=spread,
             relay_key=relay_key_of(server1) if server1 is not None else "",
             privacy=privacy,
         )

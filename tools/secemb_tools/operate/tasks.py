@@ -19,6 +19,7 @@ from secemb_shared.ring import Ring
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.privacy import read_privacy
 from secemb_tools.specification import (
+    Density,
     as_decimal,
     build_task,
     decay_of,
@@ -50,6 +51,7 @@ class TaskOptions:
     ring_bits: int = 32
     fraction_bits: int = 16
     people: int | None = None  # expected in the fleet; decays and rounds follow from it
+    ratings: int | None = None  # expected in the fleet; the decay of vectors follows from it
     rounds: int | None = None
     join_seconds: int = 60
     upload_seconds: int = 600
@@ -63,7 +65,10 @@ class TaskOptions:
     bias_decay: float | None = None
     seed: int = 0
     initial_scale: float = 0.05
-    centre: float = 0.0
+    centre: float | None = None  # of the ratings; None: the middle of the scale, or 0
+    spread: float | None = None  # of the ratings; None: a quarter of the scale, or 1
+    lowest: float | None = None  # the ends of the scale
+    highest: float | None = None
     relay_key: str = ""  # server 1's relay identity; without it devices call both servers
     privacy: Path | None = None  # a file as in docs/privacy.md; without it there is no noise
     catalogue: bytes | None = None  # the file with the ids and titles of the items
@@ -102,11 +107,13 @@ def make_task(options: TaskOptions) -> TaskSpec:
 
 def _training(options: TaskOptions) -> dict[str, Any]:
     """Return how the task is trained: what the options leave open follows from the loss and the size of the fleet."""
-    people, decays = options.people, (0.0, 0.0)
+    people, decays, rounds = options.people, (0.0, 0.0), DEFAULT_ROUNDS
     if people is not None:
-        row_pull, bias_pull = default_pulls(options.loss)
+        known = options.ratings is not None and options.loss == SQUARED
+        density = Density.of(ratings=options.ratings or 0, people=people, items=options.items) if known else None
+        row_pull, bias_pull = default_pulls(options.loss, density)
         decays = decay_of(row_pull, people), decay_of(bias_pull, people)
-    rounds = default_rounds(people, options.cohort) if people is not None else DEFAULT_ROUNDS
+        rounds = default_rounds(people, options.cohort, density)
     numbers = {
         "row_rate": options.row_rate,
         "bias_rate": _given(options.bias_rate, default_bias_rate(options.loss)),
@@ -114,11 +121,23 @@ def _training(options: TaskOptions) -> dict[str, Any]:
         "row_decay": _given(options.row_decay, decays[0]),
         "bias_decay": _given(options.bias_decay, decays[1]),
         "initial_scale": options.initial_scale,
-        "centre": options.centre,
     }
     words = {"loss": options.loss, "optimiser": options.optimiser, "schedule": options.schedule}
-    decimals = {name: as_decimal(number) for name, number in numbers.items()}
+    decimals = {name: as_decimal(number) for name, number in numbers.items()} | _scale(options)
     return {"rounds": rounds if options.rounds is None else options.rounds, **words, **decimals}
+
+
+def _scale(options: TaskOptions) -> dict[str, str]:
+    """Return where ratings lie: what a survey has found, or a first guess from the scale."""
+    lowest, highest, centre, spread = options.lowest, options.highest, 0.0, 1.0
+    if lowest is not None and highest is not None:
+        centre, spread = (lowest + highest) / 2, (highest - lowest) / 4
+    return {
+        "centre": as_decimal(_given(options.centre, centre)),
+        "spread": as_decimal(_given(options.spread, spread)),
+        "lowest": "" if lowest is None else as_decimal(lowest),
+        "highest": "" if highest is None else as_decimal(highest),
+    }
 
 
 def _given(number: float | None, default: float) -> float:
@@ -174,7 +193,7 @@ class TaskSummary(TypedDict):
     decay: str
     seed: int
     initial_scale: str
-    centre: str
+    ratings: str
     catalogue: str
     privacy: str
     privacy_known: str
@@ -218,11 +237,15 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "decay": f"rows {task.row_decay}, biases {task.bias_decay}",
         "seed": task.seed,
         "initial_scale": task.initial_scale,
-        "centre": task.centre,
+        "ratings": _describe_scale(task),
         "catalogue": task.catalogue or "none: created without --catalogue; devices recommend rows",
         "privacy": _describe_privacy(task),
         "privacy_known": _describe_known(task),
     }
+
+
+def _describe_scale(task: TaskSpec) -> str:
+    return f"from {task.lowest or 'any'} to {task.highest or 'any'}, centre {task.centre}, spread {task.spread}"
 
 
 def _describe_privacy(task: TaskSpec) -> str:

@@ -18,7 +18,6 @@ from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet, Split
 from secemb_tools.simulation.accuracy import RankingFigures, RatingFigures, measure_ranking, measure_ratings
 
-LOWEST, HIGHEST = 1.0, 5.0  # of the scale that predictions are cut to
 SWEEPS = 30
 
 Doubles = npt.NDArray[np.float64]

@@ -20,6 +20,7 @@ import numpy as np
 from secemb_party.evaluation import Share, blur
 from secemb_party.storage import Model, first_model
 from secemb_sdk.models import Floats, PrivateState
+from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
 from secemb_server0.reconstruct import make_optimiser, move_model, read_result, read_sums
 from secemb_server0.window import pool
@@ -142,18 +143,19 @@ class Engine:
             self.model = self.best[1]
 
     def predict(self, test: RatingSet) -> Floats:
-        """Return a prediction for each held-out rating, by its own person's device; they are not cut to the range."""
+        """Return a prediction for each held-out rating, by its own person's device; it may lie beyond the scale."""
         predictions = np.empty(test.values.size, dtype=np.float32)
         for person, own in enumerate(test.by_person()):
             if own.stop > own.start:
                 items, model = test.items[own], self.world.models(person)
                 rows, private = self.model.rows[items], self.private_of(person)
                 predictions[own] = model.scores(rows, self.model.dense, private, items)
-        return predictions
+        return Scale.of(self.world.task).restore(predictions)
 
     def rmse(self, test: RatingSet) -> float:
-        """Return the error on held-out ratings, with predictions cut to the range of the ratings."""
-        errors = np.clip(self.predict(test), *self.world.range).astype(np.float64) - test.values
+        """Return the error on held-out ratings, with predictions cut to the scale."""
+        scale = Scale.of(self.world.task)
+        errors = np.clip(self.predict(test).astype(np.float64), scale.lowest, scale.highest) - test.values
         return float(np.sqrt(errors @ errors / test.values.size))
 
     def private_of(self, person: int) -> Floats:

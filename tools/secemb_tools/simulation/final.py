@@ -27,7 +27,7 @@ def measure_final(engine: Engine) -> dict[str, Any] | None:
     if not data.test.values.size:
         return None
     if engine.world.task.loss == SQUARED:
-        named: dict[str, Numbers] = {"model": predict(engine, data.test)}
+        named: dict[str, Numbers] = {"model": engine.predict(data.test)}
         named |= {"mean": predict_mean(data), "biases": predict_biases(data)}
         return {name: measure_ratings(values, data).as_json() for name, values in named.items()}
     data = Split(train=data.train, test=_some(data.test, engine.world.seed))
@@ -47,17 +47,6 @@ def split_of(world: World) -> Split:
         kept = HoldOut(key=world.hold_out_key_of(person), fraction=world.hold_out)
         held[mine] = [item in kept for item in ratings.items[mine].tolist()]
     return Split(train=ratings.only(np.flatnonzero(~held)), test=ratings.only(np.flatnonzero(held)))
-
-
-def predict(engine: Engine, test: RatingSet) -> Floats:
-    """Return a prediction for each of these ratings, by its own person's device."""
-    found = np.zeros(test.values.size, dtype=np.float32)
-    for person, own in enumerate(test.by_person()):
-        if own.stop > own.start:
-            items, private = test.items[own], engine.private_of(person)
-            model = engine.world.models(person)
-            found[own] = model.scores(engine.model.rows[items], engine.model.dense, private, items)
-    return found
 
 
 def score(engine: Engine, people: Indices) -> Floats:

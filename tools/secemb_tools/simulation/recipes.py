@@ -19,6 +19,7 @@ from secemb_tools.datasets.summary import suggest_capacity
 from secemb_tools.errors import ScenarioError
 from secemb_tools.specification import (
     SESSIONS,
+    Density,
     as_decimal,
     build_task,
     decay_of,
@@ -66,7 +67,10 @@ class Recipe:
     dense_penalty: float = 0.0
     row_pull: float = 0.0  # penalty of an item's vector that counts once, in ratings of the whole fleet
     bias_pull: float = 0.0  # the same of an item's bias
-    centre: float = 0.0  # first value of every bias
+    centre: float = 0.0  # of the ratings: models see (rating − centre) / spread
+    spread: float = 1.0
+    lowest: float | None = None  # the ends of the scale, which predictions are cut to; None: not known
+    highest: float | None = None
     fraction_bits: int = 16
     bound: int = _BOUND
     epochs: int = 1  # steps of a private part that is not solved, in each round
@@ -83,14 +87,18 @@ class Recipe:
         people, loss = ratings.person_count, given.get("loss", BPR if ratings.implicit else SQUARED)
         ranks = loss != SQUARED
         cohort = given.get("cohort") or default_cohort(people)
-        kept, (row_pull, bias_pull) = default_capacity(ratings), default_pulls(loss)
+        count = ratings.values.size
+        density = None if ranks else Density.of(ratings=count, people=people, items=ratings.item_count)
+        kept, (row_pull, bias_pull) = default_capacity(ratings), default_pulls(loss, density)
         rule: dict[str, Any] = {
             "loss": loss,
+            "lowest": None if ranks else float(ratings.values.min()),
+            "highest": None if ranks else float(ratings.values.max()),
             "cohort": cohort,
-            "rounds": default_rounds(people, cohort),
+            "rounds": default_rounds(people, cohort, density),
             "capacity": min(ratings.item_count, max(4, 2 * kept if ranks else kept)),
             "dimension": 32 if ranks else 16,
-            "row_pull": row_pull,
+            "row_pull": round(row_pull, 1),
             "bias_pull": bias_pull,
             "bias_rate": default_bias_rate(loss),
             "bound": min(_BOUND, _LARGEST_SUM // cohort),
@@ -122,6 +130,9 @@ class Recipe:
             "bias_decay": as_decimal(decay_of(self.bias_pull, ratings.person_count)),
             "initial_scale": as_decimal(self.scale),
             "centre": as_decimal(self.centre),
+            "spread": as_decimal(self.spread),
+            "lowest": "" if self.lowest is None else as_decimal(self.lowest),
+            "highest": "" if self.highest is None else as_decimal(self.highest),
             "seed": seed,
         }
         return build_task(

@@ -12,6 +12,7 @@ from secemb_party.storage import Model, tensors
 from secemb_sdk import Recommendation
 from secemb_sdk.models import Floats, PrivateState, learn
 from secemb_sdk.models.interface import is_solved
+from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.recommend.rank import best, block_rows, score
 from secemb_sdk.round.selection import to_fit
@@ -128,12 +129,13 @@ class Recommender:
         return rated
 
     def _scores(self, person: int, private: Floats) -> Floats:
-        """Return the score of every item."""
+        """Return the score of every item, on the scale of the ratings."""
         model, items = self.world.models(person), np.arange(self.world.task.items)
         step = block_rows(self.world.task.row_width)
         blocks = np.array_split(items, range(step, items.size, step))
         rows, dense = self.model.rows, self.model.dense
-        return np.concatenate([score(model, one, rows[one], dense=dense, private=private) for one in blocks])
+        found = np.concatenate([score(model, one, rows[one], dense=dense, private=private) for one in blocks])
+        return Scale.of(self.world.task).restore(found)
 
     def _best(self, scores: Floats, k: int, exclude: Iterable[int]) -> list[Recommendation]:
         if k < 1:

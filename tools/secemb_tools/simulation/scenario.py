@@ -9,18 +9,16 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_sdk.models import registry
-from secemb_tools import output
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.errors import ScenarioError
 from secemb_tools.simulation.noise import NoiseOptions, noisy_fields
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.survey import with_centre
+from secemb_tools.simulation.survey import with_scale
 from secemb_tools.simulation.world import InTurn, Sampled, World
 
 MADE_UP = "made-up"
 HOLD_OUT = 0.1  # of a person's ratings: for evaluation, never trained on
-LOWEST, HIGHEST = 1.0, 5.0  # of the scale that other ratings are brought to
 _MADE_UP_MOST = 100  # ratings of a made-up person
 
 
@@ -131,8 +129,10 @@ def make_world(
         recipe=recipe,
         noise=noise,
     )
-    if settings.get("centre") is None:
-        scenario = replace(scenario, recipe=with_centre(recipe, ratings, seed=seed))
+    if settings.get("centre") is None or settings.get("spread") is None:
+        surveyed = with_scale(recipe, ratings, seed=seed)
+        given = {name: settings[name] for name in ("centre", "spread") if settings.get(name) is not None}
+        scenario = replace(scenario, recipe=surveyed.changed(**given))
     return world_of(scenario, ratings)
 
 
@@ -171,7 +171,7 @@ def world_of(scenario: Scenario, ratings: RatingSet | None = None) -> ScenarioWo
 def _ratings(data: Path | RatingSet | None, devices: int | None, items: int, seed: int) -> RatingSet:
     if data is None:
         return make_ratings(people=devices or 200, items=items, most=_MADE_UP_MOST, seed=seed)
-    ratings = on_scale(data if isinstance(data, RatingSet) else read_ratings(data))
+    ratings = data if isinstance(data, RatingSet) else read_ratings(data)
     return ratings.only(np.arange(ratings.values.size))  # each person's next to each other
 
 
@@ -186,19 +186,3 @@ def _fewer(ratings: RatingSet, devices: int) -> RatingSet:
         raise ScenarioError(f"{ratings.name} has {ratings.person_count:,} people; ask for at most that many devices")
     kept = ratings.only(np.flatnonzero(ratings.people < devices))
     return replace(kept, user_features=kept.user_features[:devices], user_ids=kept.user_ids[:devices])
-
-
-def on_scale(ratings: RatingSet) -> RatingSet:
-    """Return ratings as models expect them: those from 0 to 5 as they are, others are scaled, with a note.
-
-    Rates and bounds are made for this scale.
-    """
-    lowest, highest = float(ratings.values.min()), float(ratings.values.max())
-    if ratings.implicit or (lowest >= 0 and highest <= HIGHEST):
-        return ratings
-    output.note(
-        f"{ratings.name} has ratings from {lowest:g} to {highest:g}; they are scaled to {LOWEST:g} to {HIGHEST:g}, "
-        "and errors are on that scale"
-    )
-    parts = (ratings.values - lowest) / max(highest - lowest, 1e-6)
-    return replace(ratings, values=(LOWEST + (HIGHEST - LOWEST) * parts).astype(ratings.values.dtype))

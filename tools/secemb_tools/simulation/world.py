@@ -138,11 +138,6 @@ class World:
     def _slices(self) -> list[slice]:
         return self.ratings.by_person()
 
-    @cached_property
-    def range(self) -> tuple[float, float]:
-        """Return the lowest and the highest rating: no prediction is beyond."""
-        return float(self.ratings.values.min()), float(self.ratings.values.max())
-
     def ratings_of(self, person: int) -> dict[int, float]:
         """Return what a person has rated, in the order of the items."""
         mine = self._slices[person]

@@ -19,7 +19,7 @@ from torch.nn.functional import softplus
 from secemb_sdk.models import ranking
 from secemb_sdk.models.factorisation import SCALE
 from secemb_sdk.models.interface import Floats, Ratings
-from secemb_sdk.models.ridge import Penalties, solve_ridge
+from secemb_sdk.models.ridge import Penalties, solve_cautiously, solve_ridge
 from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel
 from secemb_shared.messages.spec import BPR, SQUARED
 from secemb_shared.randomness import Indices
@@ -77,7 +77,10 @@ class RatingModel(TorchModel):
                 private = fitted
             else:
                 diagonal = self._penalties.diagonal(ratings.values.size, self._vectors)
-                private = solve_ridge(slopes, ratings.values - scores + slopes @ private, diagonal)
+                rest = ratings.values - scores + slopes @ private
+                if self.fit_steps == 1:
+                    return solve_cautiously(slopes, rest, diagonal, self._vectors)
+                private = solve_ridge(slopes, rest, diagonal)
         return private
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:

@@ -166,9 +166,8 @@ def initial_model(
     scale: float,
     bias_column: bool,
     dense_scale: float = 0.0,
-    centre: float = 0.0,
 ) -> Model:
-    """Return version 0: rows from N(0, scale²), the centre in the last column if it is a bias, N(0, dense_scale²) else.
+    """Return version 0: rows from N(0, scale²), zeros in the last column if it is a bias, N(0, dense_scale²) else.
 
     The numbers are float32 normals of NumPy's PCG64 generator with this seed, first the rows in C order without the
     bias column, then the dense part unless its scale is zero. Both servers draw for themselves and compare digests.
@@ -179,7 +178,7 @@ def initial_model(
     if seed < 0:
         raise WeightsError("the seed of the initial weights must be a whole number from 0 up")
     normals = np.random.Generator(np.random.PCG64(seed))
-    rows = np.full((shape.items, shape.width), centre, dtype=np.float32)
+    rows = np.zeros((shape.items, shape.width), dtype=np.float32)
     drawn = shape.width - bias_column
     rows[:, :drawn] = _scaled(normals.standard_normal((shape.items, drawn), dtype=np.float32), scale)
     dense = np.zeros(shape.dense, dtype=np.float32)
@@ -198,7 +197,6 @@ def first_model(task: TaskSpec) -> Model:
         scale=scale,
         bias_column=True,
         dense_scale=scale,
-        centre=decimal(task.centre),
     )
 
 
