@@ -304,5 +304,10 @@ async def test_a_round_survives_a_crash_of_postgresql(on_postgres: Servers, post
     await asyncio.gather(*waiting)
     await until_ended(on_postgres.pair[1], devices[0].session.round.number)
     check_published(on_postgres, devices)
+    # It has claimed the ledger again, and its log says what happened.
+    await asyncio.to_thread(wait_for, "server 0 is ready again", lambda: on_postgres.pair[0].get("/readyz") == 200)
+    log = on_postgres.pair[0].log.read_text()
+    assert 1 <= log.count('"the ledger fails"') <= 8  # one for each cause, however often it was tried
+    assert "the ledger works again" in log
     for device in devices:
         await device.close()
