@@ -1,6 +1,8 @@
 """A party made from settings."""
 
+import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -20,6 +22,9 @@ from secemb_party.storage.catalogue import catalogue_path, open_catalogue
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
 from secemb_shared.messages import TaskSpec
+
+if TYPE_CHECKING:
+    from secemb_party.traces import Tracing
 
 _PATIENCE = 5.0  # seconds that a server waits for the one before it to end
 
@@ -51,6 +56,7 @@ async def open_party(settings: Settings) -> Party:
         keep_seconds=settings.rounds.keep_rows_days * 86_400.0,
         keep_tasks=settings.rounds.keep_tasks,
         reserve=settings.storage.min_free_bytes,
+        tracing=_open_tracing(settings),
     )
     party = Party(parts)
     metrics.watch_space(party.space.free, party.space.reserve)
@@ -62,6 +68,8 @@ async def close_party(party: Party) -> None:
     """Let running work end and close the ledger."""
     party.workers.close()
     await party.ledger.close()
+    if party.tracing is not None:
+        await asyncio.to_thread(party.tracing.close)
 
 
 def find_operators(settings: Settings) -> Operators | None:
@@ -98,6 +106,17 @@ def _public_key(path: Path | None) -> Ed25519PublicKey:
     if not isinstance(key, Ed25519PublicKey):
         raise SettingsError("task.ticket_public_file: not an Ed25519 public key; copy the one that server 0 has made")
     return key
+
+
+def _open_tracing(settings: Settings) -> "Tracing | None":
+    if settings.tracing.endpoint is None:
+        return None  # the libraries are not even imported
+    try:
+        from secemb_party.traces import Tracing
+    except ModuleNotFoundError:
+        raise SettingsError("tracing.endpoint: traces need libraries; install `secemb[tracing]`") from None
+    service = f"secemb-server{settings.role}"
+    return Tracing(settings.tracing.endpoint, service=service, sample=settings.tracing.sample)
 
 
 def _backend(threads: int) -> Backend:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -15,6 +16,9 @@ from secemb_party.metrics import Metrics
 from secemb_party.storage import ModelStore, ShareStore
 from secemb_party.storage.table_copies import Body
 from secemb_shared.messages import TaskSpec
+
+if TYPE_CHECKING:
+    from secemb_party.traces import Tracing
 
 Clock = Callable[[], float]
 
@@ -39,4 +43,5 @@ class Parts:
     keep_rounds: int = 3
     keep_seconds: float = math.inf  # how long sessions' rows are kept after their round
     keep_tasks: int | None = None  # how many earlier tasks keep their files; None: all
+    tracing: "Tracing | None" = None
     reserve: int = 0  # bytes on the disk below which no new session begins

@@ -52,7 +52,7 @@ class Party:
         self.steady = parts.steady
         self._shares, self._compute = parts.shares, parts.compute
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
-        self.catalogue = parts.catalogue
+        self.catalogue, self.tracing = parts.catalogue, parts.tracing
         self._keep_seconds, self._keep_tasks = parts.keep_seconds, parts.keep_tasks
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._refusals_before: dict[str, int] = {}  # when the last round ended

@@ -156,6 +156,19 @@ class Storage(Section):
     min_free_bytes: Annotated[int, Field(ge=0)] = 1 << 28
 
 
+def _check_collector(url: str) -> str:
+    if not re.fullmatch(r"https?://[^?#@\s]+", url):
+        raise ValueError("write http://host:4318 or https://…, without a user or a query")
+    return url.rstrip("/")
+
+
+class Tracing(Section):
+    """Traces for OpenTelemetry; off without an endpoint."""
+
+    endpoint: Annotated[str, AfterValidator(_check_collector)] | None = None
+    sample: Annotated[float, Field(gt=0, le=1)] = 1
+
+
 class Logs(Section):
     """What is logged, and how."""
 
@@ -200,6 +213,7 @@ class Settings(Section):
     rounds: Rounds = Rounds()
     storage: Storage = Storage()
     logs: Logs = Logs()
+    tracing: Tracing = Tracing()
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:

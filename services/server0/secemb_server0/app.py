@@ -6,6 +6,7 @@ import ssl
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -46,6 +47,9 @@ from secemb_server0.relay_routes import relayed_routes
 from secemb_server0.routes import join_routes, rollback_routes
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
+
+if TYPE_CHECKING:
+    from secemb_party.traces import Tracing
 
 TITLE = "SecEmb server 0"
 DESCRIPTION = "The leader of a pair: devices join here, and send keys and updates here and to server 1."
@@ -103,7 +107,7 @@ def create_server0(
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=ready)
     return Server0(
         leader,
-        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers),
+        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers, tracing=party.tracing),
         operator=operator,
         metrics=metrics_app(TITLE, metrics=party.metrics, ready=ready),
     )
@@ -119,7 +123,7 @@ async def run(settings: Settings) -> None:
     """Serve until a signal."""
     party = await open_party(settings)
     try:
-        async with peer_client(settings) as client:
+        async with peer_client(settings, party.tracing) as client:
             devices, peer = settings.devices, HttpPeer(client, party.metrics, party.peer_clock)
             server = create_server0(
                 party,
@@ -163,7 +167,7 @@ def kinds_of(settings: Settings) -> ChooseKind:
     return choose
 
 
-def peer_client(settings: Settings) -> httpx.AsyncClient:
+def peer_client(settings: Settings, tracing: "Tracing | None" = None) -> httpx.AsyncClient:
     """Return the line to server 1: our certificate, its pinned authority and the bearer, as the files have them."""
     peer = settings.peer
     if peer.url is None or peer.token_file is None:
@@ -180,6 +184,7 @@ def peer_client(settings: Settings) -> httpx.AsyncClient:
         transport=PeerTransport(FileWatch([peer.peer_ca, peer.cert, peer.key.path], read_context).get),
         bearer=FileWatch([token], lambda: SecretFile(token).text()).get,
         timeout=httpx.Timeout(peer.answer_seconds, connect=5.0),
+        tracing=tracing,
     )
 
 

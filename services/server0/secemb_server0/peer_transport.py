@@ -8,13 +8,16 @@ servers goes through here: shares, models, and in the relayed transport every me
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import httpcore
 import httpx
 
 from secemb_party.logs import current_request, new_request_id
+
+if TYPE_CHECKING:
+    from secemb_party.traces import Tracing
 
 _BUFFERED = 1 << 20  # bytes that may wait to be read before the other server is asked to pause
 
@@ -23,11 +26,18 @@ class PeerClient(httpx.AsyncClient):
     """An httpx client for one server, without cookies, redirects and auth, which took half of the time of a call."""
 
     def __init__(
-        self, url: str, *, transport: httpx.AsyncBaseTransport, bearer: Callable[[], str], timeout: httpx.Timeout
+        self,
+        url: str,
+        *,
+        transport: httpx.AsyncBaseTransport,
+        bearer: Callable[[], str],
+        timeout: httpx.Timeout,
+        tracing: "Tracing | None" = None,
     ) -> None:
         super().__init__(base_url=url, transport=transport, timeout=timeout)
         self._line = transport
         self._bearer = bearer  # the one that is in use now
+        self._tracing = tracing
 
     def build_request(self, method: str, url: httpx.URL | str, **rest: Any) -> httpx.Request:
         """Return a request to a path of the server."""
@@ -48,6 +58,15 @@ class PeerClient(httpx.AsyncClient):
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **_: Any) -> httpx.Response:
         """Send a request and return the answer, whole unless it is to be streamed."""
+        with self._traced(request):
+            return await self._send(request, stream=stream)
+
+    def _traced(self, request: httpx.Request) -> AbstractContextManager[None]:
+        if self._tracing is None:
+            return nullcontext()
+        return self._tracing.call(request.method, request.url.path, request.headers)
+
+    async def _send(self, request: httpx.Request, *, stream: bool) -> httpx.Response:
         answer = await self._line.handle_async_request(request)
         answer.request = request
         if not stream:

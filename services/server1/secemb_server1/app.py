@@ -77,13 +77,14 @@ def create_server1(
     if receiver is not None:
         peer_routers.insert(0, relay_routes(receiver, party.metrics.refused, bearer))
     return Server1(
-        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers),
+        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers, tracing=party.tracing),
         peer=new_app(
             f"{TITLE}, peer channel",
             PEER_DESCRIPTION,
             metrics=party.metrics,
             routers=peer_routers,
             peer_clock=party.clock,
+            tracing=party.tracing,
         ),
         operator=operator,
         metrics=metrics_app(TITLE, metrics=party.metrics, ready=party.readiness),

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 
@@ -20,6 +20,9 @@ from secemb_party.http.problems import (
 from secemb_party.http.security import add_schemes
 from secemb_party.metrics import Metrics
 from secemb_party.parts import Clock
+
+if TYPE_CHECKING:
+    from secemb_party.traces import Tracing
 
 
 class Service(FastAPI):
@@ -42,6 +45,7 @@ def new_app(
     routers: Iterable[APIRouter],
     ready: Readiness | None = None,
     peer_clock: Clock | None = None,
+    tracing: "Tracing | None" = None,
 ) -> Service:
     """Return an app with these routes, problems, measurements, health routes and `/openapi.json`.
 
@@ -56,7 +60,7 @@ def new_app(
         docs_url=None,  # the pages load their scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,  # a redirect would repeat the caller's path
-        # FastAPI's own telemetry keeps request bodies and the words of exceptions.
+        # FastAPI's own telemetry keeps paths, request bodies and the words of exceptions: see secemb_party.traces.
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -67,7 +71,7 @@ def new_app(
     )
     metrics.expect_problems(PROBLEMS)
     install_problems(app, metrics.refused)
-    app.add_middleware(Requests, metrics=metrics, clock=peer_clock)  # added last: around everything else
+    app.add_middleware(Requests, metrics=metrics, clock=peer_clock, tracing=tracing)  # added last: around everything
     for router in (*routers, health_router(ready)):
         app.include_router(router)
     return app

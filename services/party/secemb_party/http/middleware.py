@@ -5,7 +5,9 @@ Written against ASGI itself: it costs little and sees the bytes that pass.
 
 import logging
 import re
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -14,6 +16,9 @@ from secemb_party.logs import debugging, get_logger, new_request_id, request_lin
 from secemb_party.metrics import Metrics
 from secemb_party.parts import Clock
 from secemb_party.peer_clock import TIME_HEADER, written
+
+if TYPE_CHECKING:
+    from secemb_party.traces import Tracing
 
 REQUEST_ID = b"x-request-id"
 _ID = re.compile(rb"[0-9a-f]{16}")
@@ -52,8 +57,10 @@ class Requests:
     With `clock` the caller is the other server: its request ids are kept, and answers tell it this server's time.
     """
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, *, clock: Clock | None = None) -> None:
-        self._app, self._metrics, self._clock = app, metrics, clock
+    def __init__(
+        self, app: ASGIApp, metrics: Metrics, *, clock: Clock | None = None, tracing: "Tracing | None" = None
+    ) -> None:
+        self._app, self._metrics, self._clock, self._tracing = app, metrics, clock, tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request; anything else passes untouched."""
@@ -63,11 +70,17 @@ class Requests:
         # Never a device's own id: no input goes into the log.
         request_id = (_given_id(scope) if self._clock is not None else None) or new_request_id()
         exchange = _Exchange(request_id, scope, receive, send, self._clock)
-        with request_lines(request_id):
+        with request_lines(request_id), self._traced(scope, exchange):
             try:
                 await self._app(scope, exchange.receive, exchange.send)
             finally:
                 self._record(scope, exchange)
+
+    def _traced(self, scope: Scope, exchange: "_Exchange") -> AbstractContextManager[None]:
+        if self._tracing is None:
+            return nullcontext()
+        answered = lambda: (route_template(scope), exchange.status)  # noqa: E731 - known when the answer is
+        return self._tracing.request(scope, answered, peer=self._clock is not None)
 
     def _record(self, scope: Scope, exchange: "_Exchange") -> None:
         route, seconds = route_template(scope), perf_counter() - exchange.start
