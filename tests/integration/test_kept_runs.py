@@ -200,7 +200,7 @@ def test_a_run_that_stopped_early_can_be_continued(tmp_path: Path, monkeypatch: 
 
 def test_a_run_with_a_privacy_budget_has_no_more_rounds_than_its_noise_was_planned_for(tmp_path: Path) -> None:
     noisy = simulate(**SMALL, epsilon=8.0, runs=tmp_path, name="one")
-    with pytest.raises(RunError, match="simulate it with more rounds"):
+    with pytest.raises(RunError, match="start a new run with more rounds"):
         continue_run(noisy, rounds=8)
 
 
