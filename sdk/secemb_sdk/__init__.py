@@ -14,7 +14,7 @@ from secemb_sdk.errors import (
 from secemb_sdk.home.detections import Detection
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.recommend import Recommendation
-from secemb_sdk.round.contribute import Contributed, Dropped, NotNow, Outcome
+from secemb_sdk.round.contribute import Contributed, Dropped, Ended, NotNow, Outcome
 from secemb_sdk.round.session import DeviceSession
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "DeviceError",
     "DeviceSession",
     "Dropped",
+    "Ended",
     "EnrolmentError",
     "HomeError",
     "NotNow",

@@ -25,6 +25,7 @@ SecEmbError
     └── ExchangeError          a server does not do what it is asked
         ├── UnavailableError       not now; retry later
         │   └── CertificateError       the server's certificate is not accepted, or its port has another protocol
+        ├── EndedError             the task has ended; there will be no round any more
         ├── GoneError              the round, the ticket or the version has ended
         ├── OutdatedKeyError       encrypted to a key that server 1 no longer uses
         ├── ConflictError          the server holds other bytes of this session
@@ -140,6 +141,10 @@ class UnavailableError(ExchangeError):
 
 class CertificateError(UnavailableError):
     """The server's certificate is not accepted, or the address is one of another protocol: someone must act first."""
+
+
+class EndedError(ExchangeError):
+    """The task has ended."""
 
 
 class GoneError(ExchangeError):

@@ -12,6 +12,7 @@ from secemb_sdk.errors import (
     ConflictError,
     CopyError,
     DeviceError,
+    EndedError,
     EnrolmentError,
     ExchangeError,
     GoneError,
@@ -27,7 +28,8 @@ from secemb_sdk.home.receipts import Traffic
 from secemb_sdk.steps import Answer, Lost, Request, Result, Steps, pause, send, work
 
 PREFIX = "urn:secemb:problem:"
-_LONGEST_WAIT = 86_400.0
+ENDED = "the task has ended: no round will open any more"
+LONGEST_WAIT = 86_400.0  # seconds that a server can make a device wait
 _FIRST_SERVER_FAULT = 500
 _LATER = "server {server} cannot do this now"
 _NOT_PASSED_ON = "server 0 does not pass on to server 1 what this device sent"
@@ -44,6 +46,7 @@ BY_SLUG: Mapping[str, Entry] = {
     ),
     "token-revoked": (TokenRevokedError, "server {server} has revoked the token of this device; ask its operator why"),
     "task-unknown": (PinError, "server {server} does not serve this task; check the task's id and the addresses"),
+    "task-ended": (EndedError, ENDED),
     "session-conflict": (ConflictError, "server {server} holds other bytes of this session"),
     "round-closed": (GoneError, _GONE),
     "round-unknown": (GoneError, _GONE),
@@ -114,7 +117,7 @@ def error_for(server: int, answer: Answer) -> DeviceError:
 def retry_after(answer: Answer) -> float | None:
     """Return the seconds of a Retry-After header; a date is ignored, because this device's clock may be wrong."""
     text = answer.headers.get("retry-after", "")
-    return min(float(text), _LONGEST_WAIT) if text.isascii() and text.isdigit() else None
+    return min(float(text), LONGEST_WAIT) if text.isascii() and text.isdigit() else None
 
 
 def _entry(answer: Answer, document: Mapping[str, object]) -> Entry:

@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.commands import check_shape, read_json, refused, run
 from tests.e2e.foreground import OWN, Running
 
-from secemb_sdk import BlockingDevice, Contributed, Device, EnrolmentError, Policy
+from secemb_sdk import BlockingDevice, Contributed, Device, Ended, EnrolmentError, Policy
 
 SMALL = ("--items", "60", "--cohort", "3", "--warm-up", "2")
 
@@ -52,6 +52,7 @@ def end(dev: Running) -> None:
 def take_part(device: BlockingDevice) -> Contributed:
     limit = time.monotonic() + 60
     while not isinstance(outcome := device.contribute(), Contributed):
+        assert not isinstance(outcome, Ended), outcome
         assert time.monotonic() < limit, outcome
         time.sleep(min(outcome.seconds, 0.2))
     return outcome

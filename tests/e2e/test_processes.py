@@ -160,9 +160,11 @@ def hasty(tmp_path: Path) -> Iterator[Servers]:
         made.end()
 
 
-async def test_a_round_with_too_few_devices_is_aborted_on_both_sides(hasty: Servers) -> None:
-    device = Device(hasty, 0)
+async def test_a_round_with_too_few_devices_of_which_one_is_lost_is_aborted_on_both_sides(hasty: Servers) -> None:
+    device, lost = Device(hasty, 0), Device(hasty, 1)
     number = await device.join()
+    await lost.join()
+    await lost.close()
     await device.send_keys()
     await device.send_update()
     for server in hasty.pair:

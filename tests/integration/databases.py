@@ -17,10 +17,11 @@ import pytest
 import pytest_asyncio
 from sqlalchemy import select
 
-from secemb_party.ledger import Ledger, NewRound, RoundState, Upload
+from secemb_party.ledger import Ledger, NewRound, RoundState, Upload, Window
 from secemb_party.ledger.schema import METADATA, bodies, sessions
 
 NOW = 1_800_000_000.0
+WINDOW = Window(NOW + 60, NOW + 600)
 TASK = sha256(b"task").digest()
 _EMPTY = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();

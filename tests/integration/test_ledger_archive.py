@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Column, Connection, LargeBinary, String, Table, TypeDecorator, exists, insert, select
-from tests.integration.databases import NOW, TASK, Postgres, complete_session, end_round, name, new_round, open_round
+from tests.integration.databases import (
+    NOW,
+    TASK,
+    WINDOW,
+    Postgres,
+    complete_session,
+    end_round,
+    name,
+    new_round,
+    open_round,
+)
 
 from secemb_party.errors import LedgerArchiveError, LedgerConflictError
 from secemb_party.ledger import Ledger, NewToken, RoundState
@@ -36,7 +46,7 @@ def urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 async def fill(ledger: Ledger) -> None:
     """Put rows into every table, with what is hard to carry: bytes, fractions, nothing, quotes and other letters."""
     first = await open_round(ledger, 1)
-    await ledger.admit(first, name("session 0", 16), device=name("device 0"), limit=9, now=NOW + 0.1)
+    await ledger.admit(first, name("session 0", 16), device=name("device 0"), limit=9, now=NOW + 0.1, window=WINDOW)
     for number in range(1, 4):
         await complete_session(ledger, first, name(f"session {number}", 16))
     await end_round(ledger, first, NOW + 1 / 3)

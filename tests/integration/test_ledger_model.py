@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.integration.databases import NOW, keys_body, name, open_round, upload
+from tests.integration.databases import NOW, WINDOW, keys_body, name, open_round, upload
 
 from secemb_party.ledger import Admission, Counts, Ledger, RoundState, Stored
 
@@ -114,7 +114,9 @@ class Player:
 
     async def admit(self, at: int, who: int, device: int) -> None:
         hashed = name(f"device {device}")
-        answer = await self.ledger.admit(self.rounds[at], self.names[who], device=hashed, limit=LIMIT, now=NOW)
+        answer = await self.ledger.admit(
+            self.rounds[at], self.names[who], device=hashed, limit=LIMIT, now=NOW, window=WINDOW
+        )
         assert answer is self.model.admit(at, who, device)
 
     async def keys(self, at: int, who: int, body: bytes, admission: bool) -> None:

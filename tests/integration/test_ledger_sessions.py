@@ -1,10 +1,21 @@
 """Sessions in the ledger: admission, uploads, resends, on SQLite and on PostgreSQL."""
 
 import pytest
-from tests.integration.databases import NOW, complete_session, end_round, keys_body, name, open_round, upload
+from tests.integration.databases import (
+    NOW,
+    TASK,
+    WINDOW,
+    complete_session,
+    end_round,
+    keys_body,
+    name,
+    new_round,
+    open_round,
+    upload,
+)
 
 from secemb_party.errors import LedgerFormatError, NotRecordedError
-from secemb_party.ledger import Admission, Counts, Ledger, RoundState, Stored
+from secemb_party.ledger import Admission, Counts, Ledger, RoundState, Stored, Window
 
 S, OTHER = name("session", 16), name("other session", 16)
 DEVICE = name("device")
@@ -13,7 +24,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def admit(ledger: Ledger, round_id: bytes, session_id: bytes = S, device: bytes = DEVICE) -> Admission:
-    return await ledger.admit(round_id, session_id, device=device, limit=2, now=NOW)
+    return await ledger.admit(round_id, session_id, device=device, limit=2, now=NOW, window=WINDOW)
 
 
 async def put_keys(
@@ -59,6 +70,32 @@ async def test_a_full_round_admits_nobody_else(ledger: Ledger) -> None:
     assert await admit(ledger, round_id, name("three", 16), name("three")) is Admission.FULL
     assert await admit(ledger, round_id, name("one", 16), name("one")) is Admission.ALREADY
     assert (await ledger.counts(round_id)).admitted == 2
+
+
+async def test_a_session_begins_a_join_window_where_none_runs(ledger: Ledger) -> None:
+    opened = new_round(opened_at=NOW, join_until=NOW, upload_until=NOW)
+    await ledger.add_task(TASK, b"task", NOW)
+    assert not (await ledger.create_round(opened)).started
+
+    async def deadlines_after(text: str, now: float) -> tuple[float, float]:
+        window = Window(now + 60, now + 600)
+        found = await ledger.admit(opened.round_id, name(text, 16), device=name(text), limit=9, now=now, window=window)
+        assert found is Admission.ADMITTED
+        record = await ledger.round(opened.round_id)
+        assert record is not None
+        assert record.started
+        return record.join_until - NOW, record.upload_until - NOW
+
+    assert await deadlines_after("first", NOW + 7200) == (7260, 7800)
+    assert await deadlines_after("in the window", NOW + 7259) == (7260, 7800)
+    assert await deadlines_after("after the window", NOW + 7260) == (7320, 7860)
+    # Deadlines only move on, and only while the round is open.
+    await ledger.postpone(opened.round_id, Window(NOW + 1, NOW + 2))
+    await close_round(ledger, opened.round_id)
+    await ledger.postpone(opened.round_id, Window(NOW + 9000, NOW + 9001))
+    record = await ledger.round(opened.round_id)
+    assert record is not None
+    assert record.upload_until == NOW + 7860
 
 
 async def test_a_round_that_is_not_open_admits_nobody_new(ledger: Ledger) -> None:

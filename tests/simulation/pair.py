@@ -32,7 +32,7 @@ from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.catalogue import open_catalogue
 from secemb_server0.app import Server0, create_server0
-from secemb_server0.conductor import Decision, Wait
+from secemb_server0.conductor import Decision, Idle, Wait
 from secemb_server0.leader import always_train
 from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient
@@ -179,7 +179,10 @@ class Pair:
             return None
 
     async def finish(self) -> None:
-        """Drive the leader, with time going on and nothing going wrong, to the end of its round and of a rollback."""
+        """Drive the leader, with time going on and nothing going wrong, to the end of its round and of a rollback.
+
+        A round that waits for devices stays open.
+        """
         self.line.lose_requests = self.line.lose_responses = self.line.hold_requests = 0
         for fuse in self.fuses:
             fuse.writes = None
@@ -189,6 +192,8 @@ class Pair:
             if wish is None and await ledger.current_round(self.task.task_id) is None:
                 return
             decision = await self.step()
+            if isinstance(decision, Idle):
+                return  # a round without devices waits for them
             if isinstance(decision, Wait):
                 self.clock.now = decision.until
         raise AssertionError("the round does not come to an end")

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-from tests.devices.scripted import KEYS, UPDATE, Device, a_device
+from tests.devices.scripted import KEYS, UPDATE, Device
 from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem, joined, stored
 
@@ -95,18 +95,3 @@ async def test_keys_for_another_layout_are_refused() -> None:
         assert len(keys) == len(device.body(0, KEYS))
         assert_problem(await device.put(0, KEYS, keys), 400, "message-binding")
         assert await stored(pair, 0) == (0, 0)
-
-
-async def test_who_asks_after_the_last_round_is_sent_away_for_long() -> None:
-    async with a_pair(rounds=1) as pair:
-        await pair.step()
-        for number in range(3):
-            await a_device(pair, number).take_part()
-        await pair.finish()
-        early = await a_device(pair, 5).join()
-        await pair.step()
-        late = await a_device(pair, 5).join()
-        assert early is not None
-        assert late is not None
-        assert (early.status_code, late.status_code) == (202, 202)
-        assert int(early.headers["retry-after"]) < int(late.headers["retry-after"]) == 60

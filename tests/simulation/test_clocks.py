@@ -132,6 +132,8 @@ async def test_a_round_that_a_clock_running_ahead_has_opened_ends_in_its_time() 
         pair.server0.leader.timer._steady = steady
         pair.clock.now += DAY
         await pair.step()
+        await a_device(pair, 0).join()  # and is lost
+        await pair.step()
         for restarted in (False, True):
             pair.clock.now -= DAY / 2  # NTP sets it right
             if restarted:
@@ -153,6 +155,7 @@ async def test_a_clock_that_is_set_forward_ends_no_round_early() -> None:
         steady = Clock(50.0)
         pair.parties[0].steady = pair.server0.leader.timer._steady = steady
         await pair.step()
+        await a_device(pair, 0).join()
         pair.clock.now += DAY
         assert isinstance(await pair.step(), Wait)
 

@@ -10,7 +10,7 @@ from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundState
 from secemb_party.ledger.schema import rounds
 from secemb_party.tickets import issue_ticket
-from secemb_server0.conductor import Wait
+from secemb_server0.conductor import Idle
 
 pytestmark = pytest.mark.asyncio
 
@@ -44,6 +44,8 @@ async def test_server_1_dies_between_prepare_and_commit() -> None:
 async def test_server_1_is_told_again_of_a_round_that_it_has_lost() -> None:
     """Its ledger was put back to an older copy. What server 1 was told once counts until something fails."""
     async with a_pair() as pair:
+        await pair.step()
+        await a_device(pair, 0).join()  # and is lost
         await pair.step()
         await pair.parties[1].ledger._database.write(lambda tx: tx.execute(delete(rounds)))
         pair.clock.now += pair.task.upload_seconds
@@ -124,7 +126,7 @@ async def test_a_server_may_die_at_every_single_write_of_a_round(role: int, afte
     async with a_pair() as pair:
         for writes in range(12):
             devices = [a_device(pair, number % 10, name=bytes([writes, number]) * 8) for number in range(2)]
-            while not isinstance(await pair.step(), Wait):
+            while not isinstance(await pair.step(), Idle):
                 pass
             pair.fuses[role].light(writes, after=after)
             for device in devices:

@@ -1,10 +1,12 @@
 """What a server says is left of a budget: rounds that can still come, and what they cost against whom."""
 
 import re
+import secrets
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.devices.scripted import a_device
 from tests.simulation.pair import Pair, a_pair, a_task
 from tests.simulation.round_states import last
 from tests.simulation.test_noisy_rounds import PRIVACY, TRAINING, run_round
@@ -31,8 +33,9 @@ async def standing(pair: Pair, kind: str = TRAIN) -> Spent:
 
 
 async def let_one_pass(pair: Pair) -> None:
-    """Let a round end in which nobody takes part."""
+    """Let a round end whose only device is lost."""
     await pair.step()
+    await a_device(pair, 0, name=secrets.token_bytes(16)).join()
     pair.clock.now += pair.task.upload_seconds + 1
     await pair.finish()
     assert (await last(pair, 0)).state is RoundState.ABORTED
@@ -59,6 +62,7 @@ async def test_a_round_that_runs_may_still_cost() -> None:
         await run_round(pair)
         await pair.step()  # the second one is open: it is the last, and is still to come until its share is made
         assert (await standing(pair)).remaining == 1
+        await a_device(pair, 0, name=secrets.token_bytes(16)).join()  # and is lost
         pair.clock.now += pair.task.upload_seconds + 1
         await pair.finish()  # it is aborted
         assert (await standing(pair)).remaining == 1

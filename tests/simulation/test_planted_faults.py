@@ -118,6 +118,7 @@ async def one_with_two_public_parts(pair: Pair) -> list[Device]:
 async def a_single_one(pair: Pair) -> list[Device]:
     device = a_device(pair, 0)
     await device.take_part()
+    await a_device(pair, 1).join()  # and is lost, so that the round is aborted
     return [device]
 
 

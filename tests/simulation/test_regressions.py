@@ -10,8 +10,9 @@ from tests.simulation.pair import a_pair
 from tests.simulation.round_states import last, results, self_reports, step_to
 
 from secemb_party.ledger import RoundState
+from secemb_party.operators import Order
 from secemb_sdk.round.upload import survey
-from secemb_server0.conductor import Abort, Open
+from secemb_server0.conductor import Abort, Open, RollBack
 from secemb_shared.messages.spec import SURVEY
 
 pytestmark = pytest.mark.asyncio
@@ -43,14 +44,22 @@ async def test_nothing_is_acknowledged_while_a_round_is_being_aborted() -> None:
 async def test_an_announcement_that_arrives_after_the_abort_does_not_open_the_round_again() -> None:
     """Server 1 had not heard of the round and had nothing to remember the abort by; the next round was refused."""
     async with a_pair() as pair:
+        await pair.step()
+        devices = [a_device(pair, number) for number in range(2)]
+        for device in devices:
+            await device.take_part()
+        await pair.finish()
         pair.line.hold_requests = 1
         assert await pair.step() is None
-        pair.clock.now += pair.task.upload_seconds
         pair.line.lose_requests = pair.line.hold_requests = 0
+        await pair.parties[0].ledger.request_rollback(
+            pair.task.task_id, seen=1, source=0, now=pair.clock.now, order=Order("anna")
+        )
         assert isinstance(await pair.step(), Abort)
         await pair.deliver_held()
-        await Invariants(pair).check_end()
-        assert await pair.step() == Open(1)
+        await Invariants(pair, devices).check_end()
+        assert await pair.step() == RollBack(0)
+        assert await pair.step() == Open(2)
 
 
 async def test_the_figures_of_a_survey_are_the_same_when_a_crash_lets_them_be_noted_twice() -> None:

@@ -102,7 +102,7 @@ async def test_a_restored_server_0_passes_over_the_numbers_of_rounds_that_were_a
         await restore(pair, 0, backup)
         for _ in range(50):
             await pair.step()
-            if (open_now := pair.server0.leader.announced) is not None:
+            if (open_now := pair.server0.leader.door.record) is not None:
                 break
         assert seen is not None
         assert open_now is not None

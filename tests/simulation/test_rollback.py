@@ -16,14 +16,14 @@ from secemb_party.errors import PeerRefusedError, RollbackRefusedError
 from secemb_party.ledger import Rollback
 from secemb_party.operators import Order
 from secemb_party.storage import Model, ModelFiles
-from secemb_server0.conductor import Open, RollBack
+from secemb_server0.conductor import Idle, Open, RollBack
 from secemb_server0.peer import HttpPeer
 
 
 async def run_rounds(pair: Pair, count: int) -> None:
     """Let two devices move the model in each of so many rounds."""
     for _ in range(count):
-        while not isinstance(await pair.step(), Open):
+        while not isinstance(await pair.step(), Open | Idle):
             pass
         await take_part(pair)
         await pair.finish()

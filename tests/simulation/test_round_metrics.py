@@ -33,11 +33,15 @@ async def test_metrics_follow_a_round_on_both_servers() -> None:
         assert phase(pair, 0) == phase(pair, 1) == "idle"
         await pair.step()
         for role in (0, 1):
-            assert phase(pair, role) == "open"
+            assert phase(pair, role) == "waiting"
             assert figures(pair, role).one("secemb_round_phase_start_timestamp_seconds") == opened
             assert figures(pair, role).one("secemb_round_upload_seconds") == pair.task.upload_seconds
         for number in range(2):
             await a_device(pair, number).take_part()
+        pair.clock.now += 1
+        await pair.step()
+        assert phase(pair, 0) == phase(pair, 1) == "open"
+        assert figures(pair, 1).one("secemb_round_phase_start_timestamp_seconds") == opened
         await a_device(pair, 2).join()  # never sends anything
         pair.clock.now += pair.task.upload_seconds + 1
         published = pair.clock.now
@@ -57,9 +61,10 @@ async def test_sessions_of_an_aborted_round_are_counted_as_lost() -> None:
     async with a_pair() as pair:
         await pair.step()
         await a_device(pair, 0).take_part()
+        await a_device(pair, 1).join()  # and is lost
         pair.clock.now += pair.task.upload_seconds + 1
         await pair.finish()
-        assert sessions(pair, 0) == {"counted": 0, "aborted": 1}
+        assert sessions(pair, 0) == {"counted": 0, "aborted": 2}
         assert phase(pair, 0) == phase(pair, 1) == "idle"
 
 
@@ -70,6 +75,6 @@ async def test_a_server_that_starts_again_shows_the_round_and_the_version_it_had
         pair.clock.now += 5
         for role in (1, 0):
             await pair.start_server(role)
-            assert phase(pair, role) == "open"
+            assert phase(pair, role) == "waiting"
             assert figures(pair, role).one("secemb_round_phase_start_timestamp_seconds") == opened
             assert figures(pair, role).one("secemb_model_published_timestamp_seconds") == first

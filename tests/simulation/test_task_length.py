@@ -3,14 +3,17 @@
 import secrets
 from collections.abc import Callable
 
+import httpx
 import pytest
+from tests.devices.phone import a_phone
 from tests.devices.scripted import a_device
 from tests.simulation.pair import Pair, a_pair
 
 from secemb_party.errors import PeerRefusedError
 from secemb_party.ledger import RoundState
 from secemb_party.service import Party
-from secemb_server0.conductor import Finished, Open
+from secemb_sdk import Ended
+from secemb_server0.conductor import Finished, Idle, Open, Wait
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 pytestmark = pytest.mark.asyncio
@@ -25,11 +28,13 @@ def kind_of(number: int) -> str:
 
 
 async def run_round(pair: Pair, devices: int) -> bool:
-    """Run one round with this many new devices; return False if none opened."""
+    """Run one round with this many new devices, or one that loses its device; return False if none opened."""
     decision = await pair.step()
     if decision == Finished():
         return False
     assert isinstance(decision, Open)
+    if not devices:
+        await a_device(pair, 0, name=secrets.token_bytes(16)).join()  # and is never heard of again
     for number in range(devices):
         device = a_device(pair, number, name=secrets.token_bytes(16))
         await device.join()
@@ -50,7 +55,7 @@ async def ended(pair: Pair) -> Found:
 
 
 async def run_task(pair: Pair, *, empty: int = 0, at_most: int = 12) -> Found:
-    """Run rounds until the task has ended, the first few of them without devices."""
+    """Run rounds until the task has ended, the first few of them with nothing but a lost device."""
     for number in range(at_most):
         if not await run_round(pair, 0 if number < empty else 2):
             return await ended(pair)
@@ -114,7 +119,7 @@ async def test_an_aborted_survey_is_repeated_and_an_aborted_evaluation_is_not() 
         ]
 
 
-async def test_a_closing_evaluation_without_devices_ends_the_task_all_the_same() -> None:
+async def test_a_closing_evaluation_that_is_aborted_ends_the_task_all_the_same() -> None:
     async with a_pair(rounds=1, choose_kind=[TRAIN, EVALUATE, EVALUATE].__getitem__, cohort=2) as pair:
         for devices in (2, 0):
             assert await run_round(pair, devices)
@@ -122,11 +127,55 @@ async def test_a_closing_evaluation_without_devices_ends_the_task_all_the_same()
         assert await ended(pair) == [(TRAIN, PUBLISHED), (EVALUATE, ABORTED)]
 
 
-async def test_a_pair_without_devices_opens_a_round_no_more_often_than_the_task_says() -> None:
+async def test_a_pair_without_devices_opens_one_round_and_waits() -> None:
     async with a_pair(rounds=1) as pair:
-        start = pair.clock.now
+        assert isinstance(await pair.step(), Open)
         for _ in range(20):
-            assert isinstance(await pair.step(), Open)
-            await pair.finish()
-        assert pair.clock.now - start >= 20 * pair.task.join_seconds
-        assert await pair.parties[0].trained() == 0
+            assert await pair.step() == Idle()
+            pair.clock.now += 600
+        await pair.crash(0)
+        assert await pair.step() == Idle()
+        for role in (0, 1):
+            (found,) = await pair.parties[role].ledger.rounds(pair.task.task_id)
+            assert (found.state, found.started) == (RoundState.OPEN, False)
+
+
+async def test_too_few_sessions_wait_for_others_who_begin_new_deadlines_on_both_servers() -> None:
+    async with a_pair(rounds=1, min_cohort=2) as pair:
+        await pair.step()
+        await a_device(pair, 0).take_part()
+        assert isinstance(await pair.step(), Wait)
+        pair.clock.now += 7200
+        assert await pair.step() == Idle()
+        await a_device(pair, 1).take_part()
+        assert isinstance(await pair.step(), Wait)
+        for role in (0, 1):
+            (found,) = await pair.parties[role].ledger.rounds(pair.task.task_id)
+            assert found.join_until == pair.clock.now + pair.task.join_seconds
+            assert found.upload_until == pair.clock.now + pair.task.upload_seconds
+        await pair.finish()
+        assert await ended(pair) == [(TRAIN, PUBLISHED)]
+
+
+async def test_a_task_that_has_ended_says_so_to_devices_before_their_token_is_looked_at() -> None:
+    async with a_pair(rounds=1, open_enrolment=False, min_cohort=2) as pair:
+        await pair.step()
+        stranger = a_device(pair, 5)
+        refused = await stranger.join()
+        assert refused is not None
+        assert refused.status_code == 401
+        for number in range(2):
+            await pair.enrol(f"{number}")
+            await a_device(pair, number, token=f"{number}").take_part()
+        await pair.finish()
+        turned_away = await stranger.join()
+        assert turned_away is not None
+        assert (turned_away.status_code, turned_away.json()["round"]) == (202, None)
+        await pair.step()
+        over = await stranger.join()
+        assert over is not None
+        assert (over.status_code, over.json()["type"]) == (410, "urn:secemb:problem:task-ended")
+        view = await pair.send(0, httpx.Request("GET", f"https://server0/v1/tasks/{pair.task.task_id.hex()}"))
+        assert view is not None
+        assert (view.json()["ended"], view.json()["model_version"]) == (True, 1)
+        assert isinstance(await a_phone(pair, 0, token="0").contribute(), Ended)

@@ -14,11 +14,13 @@ from secemb_server0.conductor import (
     Decision,
     Facts,
     Finished,
+    Idle,
     Open,
     RollBack,
     Wait,
     all_here,
     decide,
+    joinable,
     missing,
 )
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
@@ -54,8 +56,9 @@ def facts(admitted: int = 0, complete: int = 0, **changes: object) -> Facts:
         (3, 2, 29.9, Wait(UPLOAD_UNTIL)),
         (3, 2, 30.0, SEAL),  # one never came back
         (3, 2, 1e9, SEAL),
-        (0, 0, 10.0, Abort("too few sessions")),
-        (1, 1, 10.0, Abort("too few sessions")),
+        (1, 1, 10.0, Wait(UPLOAD_UNTIL)),  # too few: others may still join
+        (1, 1, 30.0, Idle()),  # nobody is on the way, and nothing is lost by waiting
+        (1, 1, 1e9, Idle()),
         (4, 1, 30.0, Abort("too few sessions")),
         (4, 0, 29.0, Wait(UPLOAD_UNTIL)),
     ],
@@ -155,7 +158,7 @@ def test_no_round_opens_beside_another_and_none_seals_below_the_minimum(found: F
 @given(any_facts(), st.floats(0, 300))
 def test_who_waits_as_long_as_told_comes_to_an_end(found: Facts, now: float) -> None:
     """At most twice: for those who may join and for those who may upload, even if nobody comes any more."""
-    waits = 0
+    waits = 0  # an idle round is one that nothing is expected of
     while isinstance(decision := decide(found, now), Wait):
         now = decision.until
         waits += 1
@@ -187,4 +190,32 @@ def test_what_is_over_stays_over(found: Facts, now: float, later: float) -> None
 def test_a_rollback_comes_before_the_next_round_and_after_the_open_one(trained: int) -> None:
     assert decide(facts(state=None, trained=trained, rollback_to=0), 0.0) == RollBack(0)
     assert decide(facts(4, 4, rollback_to=0), 5.0) == SEAL
-    assert decide(facts(rollback_to=0), 0.0) == Wait(JOIN_UNTIL)
+    assert decide(facts(1, rollback_to=0), 0.0) == Wait(JOIN_UNTIL)
+
+
+@pytest.mark.parametrize("now", [0.0, 20.0, 1e9])
+def test_a_round_that_nobody_has_joined_waits_without_a_deadline_and_gives_way_to_a_rollback(now: float) -> None:
+    waiting = facts(started=False, join_until=0.0, upload_until=0.0)
+    assert decide(waiting, now) == Idle()
+    assert joinable(waiting, now)
+    assert isinstance(decide(replace(waiting, rollback_to=0), now), Abort)
+    # With sessions that are complete but too few, it is the same.
+    assert isinstance(decide(facts(1, 1, rollback_to=0), UPLOAD_UNTIL), Abort)
+
+
+@given(any_facts(), st.floats(0, 300))
+def test_devices_may_join_in_the_window_and_later_only_while_there_are_too_few(found: Facts, now: float) -> None:
+    found = replace(found, state=RoundState.OPEN)
+    may = joinable(found, now)
+    assert not (may and found.admitted == found.cohort)
+    if found.admitted < found.cohort:
+        assert may == (now < found.join_until or found.complete < found.min_cohort)
+    if may and isinstance(decision := decide(found, now), Advance):
+        assert now >= found.upload_until, decision  # no round seals while a device could still make it larger
+
+
+@given(any_facts(), st.floats(0, 300))
+def test_a_round_is_aborted_only_if_a_session_in_it_was_lost(found: Facts, now: float) -> None:
+    if isinstance(decide(found, now), Abort):
+        assert found.complete < found.admitted
+        assert now >= found.upload_until

@@ -13,6 +13,7 @@ NAMES = [
     "DeviceError",
     "DeviceSession",
     "Dropped",
+    "Ended",
     "EnrolmentError",
     "HomeError",
     "NotNow",

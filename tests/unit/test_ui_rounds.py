@@ -51,8 +51,17 @@ async def test_a_round_that_no_device_joined_has_reached_nothing() -> None:
         await pair.step()
         pair.clock.now += pair.task.upload_seconds + 1
         await pair.finish()
-        expected = [("Joined", AHEAD), ("Keys", AHEAD), ("Updates", AHEAD), ("Aborted", FAILED)]
+        expected = [("Joined", NOW), ("Keys", AHEAD), ("Updates", AHEAD), *_LATER]
         assert await steps(pair) == await steps(pair, 1) == expected
+
+
+async def test_a_round_whose_only_device_was_lost_is_aborted() -> None:
+    async with a_pair() as pair:
+        await pair.step()
+        await a_device(pair, 0).join()
+        pair.clock.now += pair.task.upload_seconds + 1
+        await pair.finish()
+        assert (await steps(pair))[1:] == [("Keys", AHEAD), ("Updates", AHEAD), ("Aborted", FAILED)]
 
 
 async def finish_round(pair: Pair, sums: list[float] | None = None) -> None:

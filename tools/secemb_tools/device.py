@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from typing_extensions import TypedDict
 
-from secemb_sdk import BlockingDevice, Contributed, Device, NotNow, Outcome
+from secemb_sdk import BlockingDevice, Contributed, Device, Ended, NotNow, Outcome
 from secemb_sdk.context import round_bytes
 from secemb_sdk.device import BlockingOpening
 from secemb_sdk.exchange import Exchange
@@ -168,6 +168,13 @@ class ContributedFacts(TypedDict):
     trouble: str | None
 
 
+class EndedFacts(TypedDict):
+    """The task has ended."""
+
+    outcome: str
+    reason: str
+
+
 class PostponedFacts(TypedDict):
     """No contribution this time: why, and when to try again."""
 
@@ -177,9 +184,11 @@ class PostponedFacts(TypedDict):
 
 
 def describe_outcome(outcome: Outcome) -> dict[str, Any]:
-    """Return an outcome as plain data: `ContributedFacts` or `PostponedFacts`."""
+    """Return an outcome as plain data: `ContributedFacts`, `PostponedFacts` or `EndedFacts`."""
     if isinstance(outcome, Contributed):
         return {"outcome": "contributed", **outcome.receipt.as_json(), "trouble": outcome.trouble}
+    if isinstance(outcome, Ended):
+        return {"outcome": "ended", "reason": outcome.reason}
     return {
         "outcome": "not now" if isinstance(outcome, NotNow) else "dropped",
         "reason": outcome.reason,
@@ -193,7 +202,7 @@ def has_contributed(outcome: Outcome) -> bool:
 
 
 def take_part(device: BlockingDevice, *, rounds: int | None, as_json: bool) -> None:
-    """Take part in this many rounds, or for ever, and print the outcome of each call."""
+    """Take part in this many rounds, or until the task has ended, and print the outcome of each call."""
     console, done = Console(highlight=False, soft_wrap=True), 0
     while rounds is None or done < rounds:
         outcome = device.contribute()
@@ -202,6 +211,8 @@ def take_part(device: BlockingDevice, *, rounds: int | None, as_json: bool) -> N
             print(json.dumps(facts), flush=True)
         else:
             console.print(_line(facts))
+        if isinstance(outcome, Ended):
+            return
         if isinstance(outcome, Contributed):
             done += 1
         else:
@@ -209,6 +220,8 @@ def take_part(device: BlockingDevice, *, rounds: int | None, as_json: bool) -> N
 
 
 def _line(facts: dict[str, Any]) -> str:
+    if facts["outcome"] == "ended":
+        return f"ended: {facts['reason']}"
     if facts["outcome"] != "contributed":
         return f"{facts['outcome']}: {facts['reason']}; retry in {facts['seconds']:.0f} s"
     moved = sum(facts["sent"]) + sum(facts["received"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from secemb_lab.wire.proxy import HERE, Bytes, Passed, proxy
-from secemb_sdk import Contributed, Device, Policy
+from secemb_sdk import Contributed, Device, Ended, Policy
 from secemb_tools.local import Pair
 from secemb_tools.operate.certificate import make_identity
 from secemb_tools.transport import Transport
@@ -126,6 +126,8 @@ async def _contribute(device: Device) -> None:
         outcome = await device.contribute()
         if isinstance(outcome, Contributed):
             return
+        if isinstance(outcome, Ended):
+            break
         await asyncio.sleep(min(outcome.seconds, 0.3))
     raise TimeoutError("no round accepted the device")
 

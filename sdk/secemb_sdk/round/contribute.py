@@ -9,6 +9,7 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import (
     ConflictError,
     DamagedError,
+    EndedError,
     EnrolmentError,
     ExchangeError,
     ForgottenError,
@@ -58,7 +59,14 @@ class Dropped:
     seconds: float
 
 
-Outcome: TypeAlias = Contributed | NotNow | Dropped
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The task has ended: there is no reason to call again. Recommendations still work."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Contributed | NotNow | Dropped | Ended
 
 
 _UNTIL_NEXT = 5.0  # seconds to wait where no server has said how many
@@ -74,6 +82,8 @@ def contribute(context: Context) -> Steps[Outcome]:
         return (yield from exchange.noting(_contribute(context, exchange)))
     except ForgottenError as error:
         return Dropped(str(error), _UNTIL_NEXT)
+    except EndedError as error:
+        return Ended(str(error))
     except ExchangeError as error:
         return NotNow(error.seconds or _UNTIL_NEXT, str(error))
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from secemb_sdk.context import DIRECT, RELAYED, Context
-from secemb_sdk.errors import PinError, RefusedError, UnavailableError
-from secemb_sdk.exchange import Exchange, json_object, retry_after, server_time
+from secemb_sdk.errors import EndedError, PinError, RefusedError, UnavailableError
+from secemb_sdk.exchange import ENDED, LONGEST_WAIT, Exchange, json_object, retry_after, server_time
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.steps import Answer, Request, Steps, work
 from secemb_shared.errors import SecEmbError
@@ -83,7 +83,7 @@ def find_round(exchange: Exchange, task: TaskSpec, seed: bytes, *, server: int) 
     """Return the round that a server announces; raise if there is none, or if this device may not take part."""
     announced = yield from announced_round(exchange, server=server)
     if announced is None:
-        raise UnavailableError("no round is open", seconds=BETWEEN_ROUNDS)
+        raise (yield from _no_round(exchange))
     yield from check_privacy(exchange, decode_round(announced, task), seed)
     return announced
 
@@ -93,6 +93,18 @@ def announced_round(exchange: Exchange, *, server: int) -> Steps[str | None]:
     (answer,) = yield from exchange.ask(_ask_task(exchange.context, server))
     view = _read_view(exchange.context, server, answer)
     return _text(view, "round") if view.get("round") is not None else None
+
+
+def _no_round(exchange: Exchange) -> Steps[EndedError | UnavailableError]:
+    """Return why there is no round: server 0 knows when the next one opens, and whether there will be one."""
+    (answer,) = yield from exchange.ask(_ask_task(exchange.context, 0))
+    view = _read_view(exchange.context, 0, answer)
+    if view.get("ended") is True:
+        return EndedError(ENDED)
+    seconds = view.get("retry_after")
+    if not isinstance(seconds, int) or not 0 < seconds <= LONGEST_WAIT:
+        seconds = BETWEEN_ROUNDS
+    return UnavailableError("no round is open", seconds=float(seconds))
 
 
 def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[None]:

@@ -18,6 +18,7 @@ SecEmbError (secemb_shared)
 │   └── RangeError                 a range beyond the end of the body
 ├── Rounds and sessions
 │   ├── UnknownTaskError           another task than the one served here
+│   ├── TaskEndedError             the task has had all its rounds
 │   ├── UnknownRoundError          no such round here
 │   ├── UnknownSessionError        no such session in this round
 │   ├── RoundClosedError           the round no longer accepts this
@@ -146,6 +147,10 @@ class RangeError(SecEmbError):
 
 class UnknownTaskError(SecEmbError, LookupError):
     """This server does not serve that task."""
+
+
+class TaskEndedError(SecEmbError):
+    """No round of this task will open any more."""
 
 
 class UnknownRoundError(SecEmbError, LookupError):

@@ -34,7 +34,7 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 passes messages on
 Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "relay-key"]
-PHASES = ("idle", "open", "sealing", "sealed", "shared", "reconstructed", "finished")  # what a task is doing
+PHASES = ("idle", "waiting", "open", "sealing", "sealed", "shared", "reconstructed", "finished")  # what a task is doing
 
 # 1 s and 2.5 s are objectives in deploy/prometheus/slo.yml: a bucket must end there.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

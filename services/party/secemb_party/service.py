@@ -21,7 +21,7 @@ from secemb_party.errors import (
 )
 from secemb_party.intake import Intake
 from secemb_party.inventory import MODEL, Inventory
-from secemb_party.ledger import NewRound, RoundRecord, RoundState
+from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.ledger.records import ENDED
 from secemb_party.logs import get_logger
 from secemb_party.parts import Parts
@@ -132,6 +132,11 @@ class Party:
             tell_round(record, "opened", version=record.model_version)
         return record
 
+    async def postpone(self, round_id: bytes, window: Window) -> None:
+        """Set later deadlines of an open round, which server 0 has announced."""
+        await self.ledger.postpone(round_id, window)
+        self._show(await self.ledger.round(round_id))
+
     async def advance(
         self,
         round_id: bytes,
@@ -160,6 +165,10 @@ class Party:
             self.metrics.task_phase("idle", number=None, since=self.clock())
         elif record.ended:
             self.metrics.task_phase("idle", number=record.number, since=record.ended_at or 0.0)
+        elif record.state is RoundState.OPEN:
+            started_at = record.join_until - self.task.join_seconds if record.started else record.opened_at
+            phase = "open" if record.started else "waiting"
+            self.metrics.task_phase(phase, number=record.number, since=started_at)
         else:
             self.metrics.task_phase(record.state.value, number=record.number, since=_entered(record, record.state))
 

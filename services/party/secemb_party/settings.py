@@ -145,6 +145,7 @@ class Rounds(Section):
 
     evaluate_every: Annotated[int, Field(ge=0)] = 0
     survey_first: bool = False
+    joins_per_second: Annotated[float, Field(gt=0, le=100_000)] = 20
     keep_bodies_rounds: Annotated[int, Field(ge=1)] = 3
     keep_rows_days: Annotated[int, Field(ge=1)] = 90
     keep_tasks: Annotated[int, Field(ge=0)] | None = None
@@ -192,7 +193,7 @@ _NEEDED = {
 }
 _FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": "this setting is required"}
 _ONLY_FOR: dict[int, tuple[str, ...]] = {
-    0: ("devices.open_enrolment", "rounds.evaluate_every", "rounds.survey_first"),
+    0: ("devices.open_enrolment", "rounds.evaluate_every", "rounds.survey_first", "rounds.joins_per_second"),
     1: ("relay.identity_file",),
 }
 

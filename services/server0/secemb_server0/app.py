@@ -39,6 +39,7 @@ from secemb_party.upkeep import keep_up
 from secemb_server0.enrolment_routes import enrolment_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train
+from secemb_server0.pace import JOINS_PER_SECOND, Pace
 from secemb_server0.peer import HttpPeer, HttpRelayLine, Peer, RelayLine
 from secemb_server0.peer_transport import PeerClient, PeerTransport
 from secemb_server0.readiness import check_readiness
@@ -77,16 +78,17 @@ def create_server0(
     surroundings: Surroundings | None = None,
     relay_line: RelayLine | None = None,
     relay_limits: Limits | None = None,
+    joins_per_second: float = JOINS_PER_SECOND,
 ) -> Server0:
     """Return server 0 made of these parts; with a relay line, it relays if the task allows that."""
     leader = Leader(party, peer, choose_kind=choose_kind)
-    issuer = TicketIssuer(party, leader, ticket_key, open_enrolment=open_enrolment)
+    issuer = TicketIssuer(party, leader, ticket_key, open_enrolment=open_enrolment, pace=Pace(joins_per_second))
     line = relay_line if party.task.relays else None
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
     routers = [
         session_routes(party, body_seconds=body_seconds, completed=leader.completed),
         join_routes(party, issuer, body_seconds=body_seconds, relay_key=relay_key),
-        task_routes(party, relay_key.get if relay_key is not None else None),
+        task_routes(party, relay_key.get if relay_key is not None else None, issuer.retry_after),
     ]
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
@@ -135,6 +137,7 @@ async def run(settings: Settings) -> None:
                 choose_kind=kinds_of(settings),
                 surroundings=Surroundings.of(settings),
                 relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
+                joins_per_second=settings.rounds.joins_per_second,
             )
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
             beside = [

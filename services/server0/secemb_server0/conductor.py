@@ -2,10 +2,14 @@
 
 nothing open          → RollBack, if the operator requested an older version of the model
                       → Open the next round, or Finished when the task has no more or the privacy budget is spent
+open, no deadline     → Idle until a device joins; Abort if something else waits for the end of the round
 open, still time      → Wait
 open, all complete    → Wait for the sessions that server 1 does not hold yet
-open, time is up      → seal, or Abort with too few sessions
+open, time is up      → seal; with too few sessions Idle again, or Abort if some of them were lost
 sealing … published   → the next step; an interrupted step is repeated, which does no harm
+
+A session that joins while no join window runs begins one: the first session, and any that comes later because there
+were too few. So a round without devices costs nothing, and a slow fleet fills one round instead of failing in many.
 """
 
 from dataclasses import dataclass
@@ -29,6 +33,7 @@ class Facts:
     trained: int = 0  # training rounds whose sum was opened
     next_kind: str = TRAIN
     last_kind: str | None = None  # of the round that ended last
+    started: bool = True  # a session has joined, so that there are deadlines
     join_until: float = 0.0
     upload_until: float = 0.0
     admitted: int = 0
@@ -51,6 +56,11 @@ class Wait:
     """Do nothing before `until`, unless a session becomes complete."""
 
     until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Do nothing until a device joins: everything that was sent is here, and it is too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ class Finished:
     """The task has had all its training rounds, or all that its privacy budget allows."""
 
 
-Decision = Open | Wait | Abort | Advance | RollBack | Finished
+Decision = Open | Wait | Idle | Abort | Advance | RollBack | Finished
 
 
 def decide(facts: Facts, now: float) -> Decision:
@@ -88,15 +98,20 @@ def decide(facts: Facts, now: float) -> Decision:
         return _between_rounds(facts)
     if facts.state is not RoundState.OPEN:
         return Advance(facts.state)
+    return _in_open_round(facts, now) if facts.started else _idle(facts)
+
+
+def _in_open_round(facts: Facts, now: float) -> Decision:
     if now < facts.upload_until:
         if not all_here(facts, now):
             return Wait(facts.join_until if now < facts.join_until else facts.upload_until)
         # A device sends to one server after the other: without asking server 1, sealing would leave out slow devices.
         if facts.complete_there is not None and facts.complete_there < facts.complete:
             return Wait(min(now + STRAGGLER_SECONDS, facts.upload_until))
-    if facts.complete < facts.min_cohort:
-        return Abort("too few sessions")
-    return Advance(RoundState.OPEN)
+    if facts.complete >= facts.min_cohort:
+        return Advance(RoundState.OPEN)
+    # The device of a lost session could not come back in this round.
+    return _idle(facts) if facts.complete == facts.admitted else Abort("too few sessions")
 
 
 def _between_rounds(facts: Facts) -> Decision:
@@ -106,15 +121,22 @@ def _between_rounds(facts: Facts) -> Decision:
     return Open(facts.next_number, facts.next_kind) if more and facts.affordable else Finished()
 
 
+def _idle(facts: Facts) -> Decision:
+    return Idle() if facts.rollback_to is None else Abort("a rollback was requested, and no device was taking part")
+
+
 def all_here(facts: Facts, now: float) -> bool:
     """Tell whether every admitted session is complete here, and no more can join."""
-    return facts.state is RoundState.OPEN and not _joining(facts, now) and facts.complete == facts.admitted
+    return facts.state is RoundState.OPEN and not joinable(facts, now) and facts.complete == facts.admitted
 
 
 def missing(facts: Facts, now: float) -> int:
     """Return how many sessions must still become complete before `all_here` can hold."""
-    return (facts.cohort if _joining(facts, now) else facts.admitted) - facts.complete
+    if now < facts.join_until:
+        return facts.cohort - facts.complete
+    return max(facts.admitted, facts.min_cohort) - facts.complete
 
 
-def _joining(facts: Facts, now: float) -> bool:
-    return now < facts.join_until and facts.admitted < facts.cohort
+def joinable(facts: Facts, now: float) -> bool:
+    """Tell whether devices may join the open round: in the join window, and after it while there are too few."""
+    return facts.admitted < facts.cohort and (now < facts.join_until or facts.complete < facts.min_cohort)

@@ -11,15 +11,17 @@ from secemb_party.errors import (
     PeerRefusedError,
     PeerUnavailableError,
     SessionConflictError,
+    TaskEndedError,
     TokenExpiredError,
     TokenRevokedError,
     UnauthorizedError,
 )
-from secemb_party.ledger import Admission, RoundRecord, RoundState, TokenState
+from secemb_party.ledger import Admission, RoundRecord, RoundState, TokenState, Window
 from secemb_party.parts import Clock
 from secemb_party.service import Party
 from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
 from secemb_server0.leader import Leader
+from secemb_server0.pace import Pace
 from secemb_server0.peer import RelayLine
 from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
@@ -74,7 +76,6 @@ class AnnouncedKey:
 
 
 READ_SECONDS = 120  # how long a read ticket is valid
-_LONGEST = 60  # seconds until a device should try again
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,44 +106,58 @@ class NotNow:
 class TicketIssuer:
     """Decides which devices may take part and in which round, and gives them tickets."""
 
-    def __init__(self, party: Party, leader: Leader, key: Ed25519PrivateKey, *, open_enrolment: bool) -> None:
-        self._party, self._leader, self._key, self._open = party, leader, key, open_enrolment
+    def __init__(
+        self, party: Party, leader: Leader, key: Ed25519PrivateKey, *, open_enrolment: bool, pace: Pace
+    ) -> None:
+        self._party, self._leader, self._key, self._open, self._pace = party, leader, key, open_enrolment, pace
 
     async def join(self, token: str | None, session_id: bytes) -> JoinTicket | NotNow:
-        """Give a device its ticket: one session per device and round; the same session gets the same ticket again."""
+        """Give a device its ticket: one session per device and round; the same session gets a ticket again.
+
+        A device that cannot join now is turned away before the ledger is asked, and before its token is.
+        """
+        door, now, task = self._leader.door, self._party.clock(), self._party.task
+        if self._leader.finished:
+            raise TaskEndedError("this task has ended: no round will open any more; ask its operators for the next one")
+        record = door.record
+        if record is None or not door.lets_in(session_id, self._party.steady()):
+            return self._not_now(now)
         device = await self._device(token, session_id)
-        record, now = self._leader.announced, self._party.steady()
-        if record is None:
-            return NotNow(_LONGEST if self._leader.finished else 1)
-        deadlines = self._leader.timer.of(record)
-        if now >= deadlines.join_until and not await self._party.ledger.knows_session(session_id):
-            return NotNow(_until(deadlines.upload_until, now))  # a session that was admitted may have lost the answer
+        window = Window(now + task.join_seconds, now + task.upload_seconds)
         admission = await self._party.ledger.admit(
-            record.round_id, session_id, device=device, limit=self._party.task.cohort, now=self._party.clock()
+            record.round_id, session_id, device=device, limit=task.cohort, now=now, window=window
         )
-        return self._answer(admission, record, session_id, _until(deadlines.upload_until, now))
+        match admission:
+            case Admission.ADMITTED | Admission.ALREADY:
+                return self._ticket(await self._leader.admitted(record, session_id, now), session_id)
+            case Admission.SESSION_TAKEN:
+                raise SessionConflictError("this session id is in use; draw a new one")
+            case _:
+                return self._not_now(now)
 
     async def read(self, token: str | None, session_id: bytes) -> ReadTicket | NotNow:
         """Give a device a ticket to read in the latest round that server 1 knows too, open or not; store nothing."""
         await self._device(token, session_id)
-        announced, until = self._leader.announced, math.ceil(self._party.clock() + READ_SECONDS)
+        door, until = self._leader.door, math.ceil(self._party.clock() + READ_SECONDS)
         for record in await self._party.ledger.rounds(self._party.task.task_id, limit=2):
-            if record.state is not RoundState.OPEN or (announced and announced.round_id == record.round_id):
+            if record.state is not RoundState.OPEN or door.holds(record.round_id):
                 ticket = issue_ticket(self._key, record.round_id, session_id, until, domain=READ_DOMAIN)
                 return ReadTicket(record.spec.decode(), ticket, until)
-        return NotNow(1)
+        return self._not_now(self._party.clock())
 
-    def _answer(self, admission: Admission, record: RoundRecord, session_id: bytes, later: int) -> JoinTicket | NotNow:
-        match admission:
-            case Admission.ADMITTED | Admission.ALREADY:
-                expires = math.ceil(record.upload_until)
-                ticket = issue_ticket(self._key, record.round_id, session_id, expires)
-                self._party.intake.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
-                return JoinTicket(record.spec.decode(), ticket, record.upload_until)
-            case Admission.SESSION_TAKEN:
-                raise SessionConflictError("this session id is in use; draw a new one")
-            case _:
-                return NotNow(later)
+    def retry_after(self) -> int | None:
+        """Return after how many seconds a device should come back; None if the task has ended."""
+        return None if self._leader.finished else self._not_now(self._party.clock()).seconds
+
+    def _not_now(self, now: float) -> NotNow:
+        opening = self._leader.forecast.opening(self._leader.door.record, now)
+        return NotNow(self._pace.seconds(opening, now, load=self._party.workers.taken / self._party.workers.limit))
+
+    def _ticket(self, record: RoundRecord, session_id: bytes) -> JoinTicket:
+        expires = math.ceil(record.upload_until)
+        ticket = issue_ticket(self._key, record.round_id, session_id, expires)
+        self._party.intake.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
+        return JoinTicket(record.spec.decode(), ticket, record.upload_until)
 
     async def _device(self, token: str | None, session_id: bytes) -> bytes:
         """Return the name under which this device is known: the hash of its first token."""
@@ -158,7 +173,3 @@ class TicketIssuer:
             case TokenState.REVOKED:
                 raise TokenRevokedError("this enrolment token was revoked; ask the operator of server 0")
         return known.device
-
-
-def _until(time: float, now: float) -> int:
-    return max(1, min(_LONGEST, math.ceil(time - now)))

@@ -15,6 +15,7 @@ from secemb_party.errors import (
     RollbackRefusedError,
     SessionConflictError,
     SlowBodyError,
+    TaskEndedError,
     UnauthorizedError,
     UnknownTaskError,
 )
@@ -84,7 +85,7 @@ def join_routes(
         response_model=JoinAnswer,
         responses={
             202: _not_now(JoinAnswer, "no round can be joined now; see Retry-After"),
-            **problem_responses(*_ERRORS, SessionConflictError),
+            **problem_responses(*_ERRORS, SessionConflictError, TaskEndedError),
         },
         openapi_extra=_REQUEST,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from secemb_party.budget import may_open
 from secemb_party.errors import PeerRefusedError
-from secemb_party.ledger import NewRound, RoundRecord, RoundState
+from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, list_digest
 from secemb_party.service import Party
 from secemb_party.storage import Model, Shape
@@ -41,7 +41,10 @@ class Responder:
         return Standing(published.version, published.digest)
 
     async def announce(self, announcement: Announcement) -> bytes:
-        """Open a round that server 0 has opened, if it reads the model that is published here; return its id."""
+        """Open a round that server 0 has opened, if it reads the model that is published here; return its id.
+
+        Told again, with later deadlines: a device has joined and begun them.
+        """
         spec = RoundSpec.decode(announcement.round.encode(), self._task)
         new = NewRound(
             round_id=spec.digest,
@@ -59,6 +62,7 @@ class Responder:
                 await self._check_next(spec)
                 await self._check_shares(announcement.shares)
             await self._party.open_round(new)
+            await self._party.postpone(spec.digest, Window(announcement.join_until, announcement.upload_until))
         return spec.digest
 
     async def _check_next(self, spec: RoundSpec) -> None:

@@ -181,7 +181,7 @@ class Demo(Run):
     sum_compressed: float | None
 
 
-Outcome = device.ContributedFacts | device.PostponedFacts
+Outcome = device.ContributedFacts | device.PostponedFacts | device.EndedFacts
 
 RESULTS: dict[str, Any] = {
     "backup": backup.Backup,

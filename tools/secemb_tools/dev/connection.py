@@ -165,7 +165,7 @@ class Connection:
 _PROGRAM = """\
 import asyncio
 
-{imports}from secemb_sdk import Contributed, Device
+{imports}from secemb_sdk import Device, Dropped, NotNow
 
 
 async def main() -> None:
@@ -173,10 +173,10 @@ async def main() -> None:
 {arguments}
     ) as device:
         device.log_many({ratings})  # item: rating from 1 to 5
-        while not isinstance(outcome := await device.contribute(), Contributed):
+        while isinstance(outcome := await device.contribute(), NotNow | Dropped):
             print(outcome)
             await asyncio.sleep(outcome.seconds)
-        print(outcome.receipt)
+        print(outcome)
         await asyncio.sleep(1)  # the servers publish the next version of the model
         for one in await device.recommend(k=5):
             print(one)

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from secemb_sdk import Contributed, Device, Dropped, Outcome, Policy
+from secemb_sdk import Contributed, Device, NotNow, Outcome, Policy
 from secemb_sdk.context import Context
 from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
@@ -122,6 +122,6 @@ async def fleet_of(
 async def _contribute(device: Device, *, patient: bool) -> Outcome:
     while True:
         outcome = await device.contribute()
-        if isinstance(outcome, Contributed | Dropped) or not patient:
+        if not isinstance(outcome, NotNow) or not patient:
             return outcome
         await asyncio.sleep(min(outcome.seconds, _LONGEST_PAUSE))

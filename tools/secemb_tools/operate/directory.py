@@ -85,6 +85,7 @@ def _rest(role: int, at: Addresses) -> str:
     kinds = (
         "evaluate_every = 0                        # measure the model on devices every n rounds; 0: never\n"
         "survey_first = false                      # true: first ask how many items devices have\n"
+        "joins_per_second = 20                     # how many devices a second are asked to come back\n"
     )
     return _REST.format(
         ticket=ticket,

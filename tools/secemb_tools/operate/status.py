@@ -30,6 +30,7 @@ class OpenRound(TypedDict):
     opened_at: float
     join_until: float
     upload_until: float
+    waiting: bool
 
 
 class Failing(TypedDict):
@@ -115,6 +116,7 @@ def _open_round(found: dict[str, Any] | None) -> OpenRound | None:
         "opened_at": found["opened_at"],
         "join_until": found["join_until"],
         "upload_until": found["upload_until"],
+        "waiting": found["waiting"],
     }
 
 
@@ -200,7 +202,7 @@ def _round(one: ServerStatus) -> str:
     found = one["round"]
     if found is None:
         return "none: the task has ended" if one["finished"] else "none open"
-    return f"{found['number']} {found['kind']}, {found['state']}"
+    return f"{found['number']} {found['kind']}, {'waiting for devices' if found['waiting'] else found['state']}"
 
 
 def _devices(one: ServerStatus) -> str:

@@ -18,9 +18,10 @@ from secemb_party.errors import ForbiddenError, LedgerUnavailableError, Unauthor
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.requests import Number, Reason, read_number
 from secemb_party.http.security import OPERATOR, bearer
-from secemb_party.ledger import Event, RoundRecord
+from secemb_party.ledger import Counts, Event, RoundRecord, RoundState
 from secemb_party.operators import Operator, OperatorRole, Operators, Order
 from secemb_party.service import Party
+from secemb_shared.messages.spec import TRAIN
 
 POLL_SECONDS = 1.0
 STREAM_SECONDS = 10.0
@@ -43,6 +44,7 @@ class RoundView(BaseModel):
     ended_at: float | None
     join_until: float
     upload_until: float
+    waiting: bool  # for devices: it is open, has too few sessions, and none is on the way
     admitted: int
     keys: int
     updates: int
@@ -71,7 +73,7 @@ class Overview(BaseModel):
     round: RoundView | None
     model_version: int | None
     trained_rounds: int  # training rounds whose sum was opened; surveys, evaluations and aborted rounds do not count
-    finished: bool  # the task has had all its training rounds, and no round is open
+    finished: bool  # no round is open, and none will: the task has had its rounds, or its privacy budget is spent
 
 
 class ActionView(BaseModel):
@@ -142,7 +144,7 @@ def operator_routes(party: Party, operators: Operators) -> APIRouter:
             round=await _view(party, current) if current is not None else None,
             model_version=published.version if published is not None else None,
             trained_rounds=trained,
-            finished=current is None and trained >= party.task.rounds,
+            finished=current is None and (trained >= party.task.rounds or not await party.spending.affords(TRAIN)),
         )
 
     @router.get("/rounds")
@@ -219,6 +221,12 @@ def event_stream(party: Party, request: Request, after: int, tell: Tell = as_jso
     return StreamingResponse(told, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
+def waits_for_devices(party: Party, record: RoundRecord, counts: Counts) -> bool:
+    """Tell whether an open round has too few sessions, and no device is on the way."""
+    quiet = record.state is RoundState.OPEN and party.clock() >= record.upload_until
+    return quiet and counts.updates < party.task.min_cohort
+
+
 async def _view(party: Party, record: RoundRecord) -> RoundView:
     counts = await party.ledger.counts(record.round_id)
     return RoundView(
@@ -232,6 +240,7 @@ async def _view(party: Party, record: RoundRecord) -> RoundView:
         ended_at=record.ended_at,
         join_until=record.join_until,
         upload_until=record.upload_until,
+        waiting=waits_for_devices(party, record, counts),
         admitted=counts.admitted,
         keys=counts.keys,
         updates=counts.updates,

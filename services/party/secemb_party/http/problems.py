@@ -97,6 +97,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.SettingsError: INTERNAL,
     errors.OperatorTokenError: INTERNAL,  # only commands change operator tokens
     errors.UnknownTaskError: _spoken("task-unknown", 404, "This server does not serve the task"),
+    errors.TaskEndedError: _spoken("task-ended", 410, "The task has ended"),
     errors.UnknownRoundError: _spoken("round-unknown", 404, "This server does not know the round"),
     errors.UnknownSessionError: _spoken("session-unknown", 404, "This server does not know the session"),
     errors.RoundClosedError: _spoken("round-closed", 410, "The round no longer accepts this"),

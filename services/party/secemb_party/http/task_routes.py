@@ -26,6 +26,7 @@ from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.table import TableFormat
 
 AskRelayKey = Callable[[], Awaitable[bytes]]
+RetryAfter = Callable[[], int | None]  # seconds until a round may be joined; None: the task has ended
 Version = Annotated[int, Path(ge=0, lt=2**53)]
 Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the copy that the device has")]
 Asked = Annotated[Conditions, Header()]
@@ -38,6 +39,8 @@ class TaskView(BaseModel):
     round: str | None  # canonical form of the current round
     model_version: int
     model_digest: str
+    ended: bool = False  # no round will open any more; server 0 decides, and server 1 never says so
+    retry_after: int | None = None  # seconds, if no round is open; server 0 knows
 
 
 _OF_VERSIONS = (UnknownVersionError, DeltaUnavailableError, LedgerUnavailableError)
@@ -52,7 +55,7 @@ def _described(what: str, *refusals: type[SecEmbError]) -> dict[int | str, dict[
     }
 
 
-def task_routes(party: Party, ask_relay_key: AskRelayKey | None) -> APIRouter:
+def task_routes(party: Party, ask_relay_key: AskRelayKey | None, retry_after: RetryAfter | None = None) -> APIRouter:
     """Return the routes by which devices learn the task and server 1's relay key, and copy the public model."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
     copies = TableCopies(party.models, Shape.of(party.task), party.workers.run, party.scratch)
@@ -60,7 +63,7 @@ def task_routes(party: Party, ask_relay_key: AskRelayKey | None) -> APIRouter:
     @router.get("", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
     async def task(task: TaskHex) -> TaskView:
         """Return the task's public configuration, the current round and the published model."""
-        return await _view_task(party, task)
+        return await _view_task(party, task, retry_after)
 
     @router.get(
         "/relay",
@@ -116,17 +119,20 @@ def check_task(party: Party, task: str) -> None:
         raise UnknownTaskError("this server does not serve that task")
 
 
-async def _view_task(party: Party, task: str) -> TaskView:
+async def _view_task(party: Party, task: str, retry_after: RetryAfter | None) -> TaskView:
     check_task(party, task)
     published = await party.ledger.published_version(party.task.task_id)
     if published is None:
         raise UnknownVersionError("no model is published yet; try again later")
     current = await party.ledger.current_round(party.task.task_id)
+    seconds = retry_after() if retry_after is not None and current is None else None
     return TaskView(
         task=party.task.encode().decode(),
         round=current.spec.decode() if current is not None else None,
         model_version=published.version,
         model_digest=published.digest.hex(),
+        ended=retry_after is not None and current is None and seconds is None,
+        retry_after=seconds,
     )
 
 

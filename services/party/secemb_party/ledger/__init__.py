@@ -23,6 +23,7 @@ from secemb_party.ledger.records import (
     Token,
     TokenState,
     Upload,
+    Window,
     allowed,
 )
 
@@ -45,5 +46,6 @@ __all__ = [
     "Token",
     "TokenState",
     "Upload",
+    "Window",
     "allowed",
 ]

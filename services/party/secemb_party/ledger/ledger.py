@@ -138,6 +138,7 @@ class Ledger:
     tasks = _reads(tasks.tasks)
 
     create_round = _writes(rounds.create_round)
+    postpone = _writes(rounds.postpone)
     advance = _writes(rounds.advance)
     round = _reads(rounds.find_round)
     current_round = _reads(rounds.current_round)

@@ -98,7 +98,7 @@ class NewRound:
     model_version: int
     spec: bytes = field(repr=False)
     opened_at: float
-    join_until: float
+    join_until: float  # opened_at while no session has joined: then there is no deadline
     upload_until: float
 
 
@@ -119,9 +119,22 @@ class RoundRecord(NewRound):
     reason: str | None  # why it was aborted
 
     @property
+    def started(self) -> bool:
+        """Return whether a session has joined: from then on there are deadlines."""
+        return self.upload_until > self.opened_at
+
+    @property
     def ended(self) -> bool:
         """Return whether nothing more will happen in this round."""
         return self.state in ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The deadlines of a round: until when devices may join, and until when they may upload."""
+
+    join_until: float
+    upload_until: float
 
 
 class Admission(StrEnum):

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select, 
 
 from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.events import append_event
-from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, allowed
+from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, Window, allowed
 from secemb_party.ledger.schema import rounds as rounds_table
 from secemb_party.ledger.schema import sessions
 from secemb_party.ledger.statements import insert_new, writes_alone
@@ -107,6 +107,16 @@ def rounds(
 def shares_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
     """Return how many shares of each kind of round this server has ever recorded; a round counts once."""
     return {str(kind): int(count) for kind, count in tx.execute(_SHARES, {"task": task_id})}
+
+
+def postpone(tx: Connection, round_id: bytes, window: Window) -> None:
+    """Set the deadlines of an open round to later ones; earlier ones change nothing."""
+    later = rounds_table.c.upload_until < window.upload_until
+    tx.execute(
+        update(rounds_table)
+        .where(rounds_table.c.round_id == round_id, rounds_table.c.state == RoundState.OPEN, later)
+        .values(join_until=window.join_until, upload_until=window.upload_until)
+    )
 
 
 def advance(

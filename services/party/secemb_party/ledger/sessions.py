@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, select, update
 
 from secemb_party.errors import NotRecordedError
-from secemb_party.ledger.records import Admission, Counts, RoundState, SessionSummary, Stored, Upload
-from secemb_party.ledger.rounds import lock_round
+from secemb_party.ledger.records import Admission, Counts, RoundState, SessionSummary, Stored, Upload, Window
+from secemb_party.ledger.rounds import lock_round, postpone
 from secemb_party.ledger.schema import rounds
 from secemb_party.ledger.schema import sessions as sessions_table
 from secemb_party.ledger.statements import insert_new
@@ -18,6 +18,7 @@ _IN_ROUND = sessions_table.c.round_id == bindparam("round")
 _LOOK = (
     select(
         rounds.c.state,
+        rounds.c.join_until,
         sessions_table.c.round_id,
         sessions_table.c.device,
         sessions_table.c.keys_digest,
@@ -61,14 +62,20 @@ class _Seen:
     """A round and a session as they are while the round is locked."""
 
     state: RoundState
+    join_until: float
     round_id: bytes | None  # of the session; None where there is no such session
     device: bytes | None
     keys_digest: bytes | None
     update_digest: bytes | None
 
 
-def admit(tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, limit: int, now: float) -> Admission:
-    """Give a device its session in a round, one a device and at most `limit` in all."""
+def admit(
+    tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, limit: int, now: float, window: Window
+) -> Admission:
+    """Give a device its session in a round, one a device and at most `limit` in all.
+
+    While no join window runs, the session begins `window`: nobody has joined before, or too few came in time.
+    """
     seen = _look(tx, round_id, session_id)
     if seen.round_id is not None:
         same = seen.round_id == round_id and seen.device == device
@@ -82,7 +89,11 @@ def admit(tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, 
         return Admission.FULL
     row = {"session_id": session_id, "round_id": round_id, "device": device, "admitted_at": now}
     # The only thing this lock does not keep out is the same id in another round.
-    return Admission.ADMITTED if insert_new(tx, sessions_table, row) else Admission.SESSION_TAKEN
+    if not insert_new(tx, sessions_table, row):
+        return Admission.SESSION_TAKEN
+    if now >= seen.join_until:
+        postpone(tx, round_id, window)
+    return Admission.ADMITTED
 
 
 def put_keys(
@@ -165,8 +176,8 @@ def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:
     row = tx.execute(_LOOK, {"round": round_id, "session": session_id}).one_or_none()
     if row is None:
         raise NotRecordedError("the ledger does not know this round")
-    state, *session = row
-    return _Seen(RoundState(state), *session)
+    state, join_until, *session = row
+    return _Seen(RoundState(state), join_until, *session)
 
 
 def _refusal(seen: _Seen, upload: Upload, *, held: bytes | None) -> Stored | None:

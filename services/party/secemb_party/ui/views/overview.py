@@ -45,6 +45,7 @@ class Overview:
             "started_at": figures.started_at,
             "cohort": self._party.task.cohort,
             "min_cohort": self._party.task.min_cohort,
+            "join_seconds": self._party.task.join_seconds,
             "rounds": self._party.task.rounds,
             "trained": trained,
         }

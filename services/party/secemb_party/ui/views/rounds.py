@@ -160,7 +160,8 @@ def _session_steps(record: RoundRecord, counts: Counts, party: Party) -> list[St
     """Return what devices do while a round is open; a step that no device has reached yet is ahead."""
     is_open, counted_here = record.state is RoundState.OPEN, party.role == 0  # devices join at server 0
     joined = max(counts.admitted if counted_here else 0, counts.keys)
-    joining = is_open and party.clock() < record.join_until and joined < party.task.cohort
+    too_few = counts.updates < party.task.min_cohort  # devices may join until there are enough
+    joining = is_open and (too_few or party.clock() < record.join_until) and joined < party.task.cohort
     expected = party.task.cohort if joining else joined
     return [
         Step(

@@ -1,0 +1,119 @@
+"""From the end of uploads to the published version: what the leader does with a round that accepts nothing new."""
+
+import hashlib
+from typing import Any
+
+from secemb_party.errors import PeerRefusedError
+from secemb_party.evaluation import Share
+from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.peer_messages import list_digest
+from secemb_party.service import Party
+from secemb_server0.peer import Peer
+from secemb_server0.reconstruct import add_shares, next_model, read_result, read_sums
+from secemb_server0.window import describe_window
+from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.spec import EVALUATE, TRAIN
+
+
+class Completion:
+    """The steps of a round after its last upload. Each is durable, and repeating one does no harm."""
+
+    def __init__(self, party: Party, peer: Peer) -> None:
+        self._party, self._peer, self._ledger, self._task = party, peer, party.ledger, party.task
+
+    async def close(self, record: RoundRecord) -> RoundRecord:
+        """Accept nothing new from now on: it could no longer count."""
+        return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
+
+    async def abort(self, record: RoundRecord, reason: str) -> RoundRecord:
+        """End a round without a sum, at server 1 first."""
+        await self._peer.abort(record.round_id, reason)
+        return await self.abort_here(record, reason)
+
+    async def abort_here(self, record: RoundRecord, reason: str) -> RoundRecord:
+        """End a round that server 1 does not have, or has aborted."""
+        now = self._party.clock()
+        ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
+        await self._party.tidy()
+        return ended
+
+    async def advance(self, record: RoundRecord) -> RoundRecord | None:
+        """Bring a round one state on; return it as it is then, if that is known."""
+        match record.state:
+            case RoundState.SEALING:
+                return await self._seal(record)
+            case RoundState.SEALED:
+                await self._party.share(record.round_id)
+            case RoundState.SHARED:
+                return await self._reconstruct(record)
+            case RoundState.RECONSTRUCTED:
+                return await self._publish(record)
+        return None
+
+    async def _seal(self, record: RoundRecord) -> RoundRecord:
+        """Agree with server 1 on the sessions that count: complete on both servers, with equal public parts."""
+        held = await self._ledger.session_summaries(record.round_id)
+        both = await self._peer.prepare(record.round_id, held)
+        complete = {one.session_id for one in held if one.complete}
+        if not set(both) <= complete or sorted(set(both)) != both:
+            raise PeerRefusedError("server 1 lists sessions that are not complete here, or out of order")
+        if len(both) < self._task.min_cohort:
+            return await self.abort(record, "too few sessions on both sides")
+        digest = await self._peer.commit(record.round_id, both)
+        if digest != list_digest(both):
+            raise PeerRefusedError("server 1 sealed another list")
+        return await self._party.advance(
+            record.round_id,
+            RoundState.SEALING,
+            RoundState.SEALED,
+            self._party.clock(),
+            sealed_sessions=both,
+            list_digest=digest,
+        )
+
+    async def _reconstruct(self, record: RoundRecord) -> RoundRecord:
+        """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation."""
+        _, spec = await self._party.round(record.round_id)
+        total, peer_share = await self._open_sum(record, spec)
+        sessions, version = len(record.sealed_sessions or ()), None
+        if spec.kind == TRAIN:
+            store = self._party.models
+            model = await self._party.workers.run(lambda: next_model(store, spec, total, sessions))
+            version = model.version
+            await self._ledger.record_version(self._task.task_id, version, model.digest, self._party.clock())
+        else:
+            told: dict[str, Any] = {"round": spec.number, **read_result(spec, total, sessions)}
+            if spec.kind == EVALUATE:
+                told |= await describe_window(self._ledger, self._task, spec.number, read_sums(total))
+                self._party.metrics.quality({name: one for name, one in told["window"].items() if name != "rounds"})
+            await self._ledger.append_event("result", told, self._party.clock())
+        return await self._party.advance(
+            record.round_id,
+            RoundState.SHARED,
+            RoundState.RECONSTRUCTED,
+            self._party.clock(),
+            remarks={"peer_share": peer_share},
+            next_version=version,
+        )
+
+    async def _open_sum(self, record: RoundRecord, spec: RoundSpec) -> tuple[Share, str]:
+        """Return the plain sum and the digest of server 1's share; the shares themselves are large, and end here."""
+        other = await self._peer.share(record.round_id, record.list_digest or b"")
+        own = await self._party.share(record.round_id)
+        return await self._party.workers.run(lambda: (add_shares(spec, own, other), hashlib.sha256(other).hexdigest()))
+
+    async def _publish(self, record: RoundRecord) -> RoundRecord:
+        """Publish the version here once server 1 has published it."""
+        model = None
+        if record.next_version is not None:
+            version = record.next_version
+            model = await self._party.workers.run(lambda: self._party.models.load(version))
+        digest = await self._peer.publish(record.round_id, model)
+        if model is not None:
+            if digest != model.digest:
+                raise PeerRefusedError("server 1 published another model")
+            await self._party.publish(model.version)
+        now = self._party.clock()
+        ended = await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, now)
+        await self._party.tidy()
+        return ended

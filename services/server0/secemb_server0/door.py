@@ -1,0 +1,55 @@
+"""Whether the announced round takes a session in, answered from memory: most devices are turned away."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from secemb_party.ledger import RoundRecord
+from secemb_server0.conductor import Facts, joinable
+from secemb_server0.deadlines import Deadlines
+
+
+class Door:
+    """The round that devices may join and the sessions in it, as the leader last saw them in the ledger."""
+
+    def __init__(self) -> None:
+        self.record: RoundRecord | None = None  # the round that server 1 knows to be open
+        self._facts: Facts | None = None
+        self._sessions: set[bytes] = set()
+
+    def open(self, record: RoundRecord, facts: Facts, sessions: Iterable[bytes]) -> None:
+        """Let devices join a round, in which these sessions are already."""
+        if self.record is None or self.record.round_id != record.round_id:
+            self._sessions = set()
+        self._sessions.update(sessions)
+        self.record, self._facts = record, replace(facts, admitted=max(facts.admitted, len(self._sessions)))
+
+    def close(self) -> None:
+        """Let no device join."""
+        self.record = self._facts = None
+
+    def holds(self, round_id: bytes) -> bool:
+        """Tell whether this is the round that devices may join."""
+        return self.record is not None and self.record.round_id == round_id
+
+    def lets_in(self, session_id: bytes, now: float) -> bool:
+        """Tell whether a session may join now, or may ask again because it has joined before."""
+        return self._facts is not None and (joinable(self._facts, now) or session_id in self._sessions)
+
+    def admit(self, session_id: bytes, record: RoundRecord, deadlines: Deadlines) -> None:
+        """Note a session that the ledger has admitted, and the round's deadlines after that."""
+        if self._facts is None or not self.holds(record.round_id):
+            return  # the round was closed meanwhile
+        self._sessions.add(session_id)
+        self.record = record
+        self._facts = replace(
+            self._facts,
+            started=record.started,
+            join_until=deadlines.join_until,
+            upload_until=deadlines.upload_until,
+            admitted=len(self._sessions),
+        )
+
+    def complete(self) -> None:
+        """Note that a session became complete; one that is counted twice is corrected when the leader looks again."""
+        if self._facts is not None:
+            self._facts = replace(self._facts, complete=self._facts.complete + 1)

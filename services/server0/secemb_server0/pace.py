@@ -1,0 +1,71 @@
+"""When a device that cannot join now should come back: when a round will take it, and not with all others at once."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from secemb_party.ledger import RoundRecord
+from secemb_shared.messages import TaskSpec
+
+JOINS_PER_SECOND = 20.0  # wanted, unless the operator sets another rate
+REMEMBERED = 5  # rounds that the next one is expected to be like
+_SHORTEST, _LONGEST = 1.0, 86_400.0  # seconds that a device is asked to wait
+_AWAY_SECONDS = (5.0, 900.0)  # the shortest and the longest wait while no round can open
+_LEAST_RATE = 0.1  # of the wanted rate, however busy the server is
+_JITTER = 0.1  # of the wait, and at least a second: devices that asked together must not come back together
+
+
+class Forecast:
+    """When the next round should open, by how long the last ones took."""
+
+    def __init__(self, task: TaskSpec) -> None:
+        self._task = task
+        self._lengths: list[float] = []  # from the first session to the end
+        self._ends: list[float] = []  # from the last upload to the end
+        self._away_since: float | None = None
+        self.held_until: float | None = None  # the operator lets no round open before
+
+    def learn(self, rounds: Sequence[RoundRecord]) -> None:
+        """Take in the rounds that ended last."""
+        ended = [(one, one.ended_at) for one in rounds if one.started and one.ended_at is not None][:REMEMBERED]
+        self._lengths = [end - self._started_at(one) for one, end in ended]
+        self._ends = [end - one.sealing_at for one, end in ended if one.sealing_at is not None]
+
+    def away(self, now: float) -> None:
+        """Note that no round can open: server 1 or the ledger is unavailable."""
+        self._away_since = now if self._away_since is None else self._away_since
+
+    def back(self) -> None:
+        """Note that rounds can open again."""
+        self._away_since = None
+
+    def opening(self, record: RoundRecord | None, now: float) -> float:
+        """Return when the round after this one, which devices can join, should open; None: none can be joined."""
+        if self._away_since is not None:  # as long again as it has lasted, so that devices ask ever more rarely
+            shortest, longest = _AWAY_SECONDS
+            return now + min(max(shortest, now - self._away_since), longest)
+        if record is None or not record.started:
+            return now + max(_SHORTEST, median(self._ends or [0.0]))
+        length = median(self._lengths) if self._lengths else self._task.join_seconds
+        expected = self._started_at(record) + length
+        late = max(_SHORTEST, now - expected)  # as long again as it is late
+        return expected if expected > now else max(min(now + late, record.upload_until), now + _SHORTEST)
+
+    def _started_at(self, record: RoundRecord) -> float:
+        return record.join_until - self._task.join_seconds
+
+
+class Pace:
+    """Hands out the moments at which devices come back: so many a second, from the expected opening on."""
+
+    def __init__(self, joins_per_second: float = JOINS_PER_SECOND, draw: Callable[[], float] = random.random) -> None:
+        self._rate, self._draw, self._free = joins_per_second, draw, -math.inf  # the first moment not handed out
+
+    def seconds(self, opening: float, now: float, *, load: float = 0.0) -> int:
+        """Return for how long a device should wait; `load` is the part of the server that is busy."""
+        at = max(opening, self._free)
+        self._free = at + 1 / (self._rate * max(_LEAST_RATE, 1 - load))
+        wait = at - now
+        jitter = self._draw() * max(1.0, _JITTER * wait)
+        return math.ceil(min(max(_SHORTEST, wait + jitter), _LONGEST))
