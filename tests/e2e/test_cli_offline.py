@@ -138,7 +138,8 @@ def test_a_model_that_is_not_there_is_refused(pair: Servers) -> None:
 
 def test_a_run_is_kept_shown_listed_and_compared(tmp_path: Path) -> None:
     runs = ("--runs", tmp_path)
-    small = (*SMALL, "--capacity", 40, "--centre", 3.5)  # else they follow from the ratings, and these from the seed
+    # Else these follow from the ratings, and the ratings from the seed.
+    small = (*SMALL, "--capacity", 40, "--centre", 3.5, "--spread", 1, "--row-pull", 10)
     made = json_of("simulate", *small, *runs, "--name", "one", "--compare", "plain")
     assert made["same_as_plain"] is True
     assert json_of("run show", "one", *runs)["table"] == made["table"]

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 TARGETS = {
     "bench": "bench",
     "loadtest": "loadtest",
+    "memory": "memory",
     "wire": "wire",
     "quality": "quality",
     "report-dp": "report dp",

@@ -8,10 +8,10 @@ import resource
 from secemb_party.http.listeners import settle
 {settle}
 def faults():
-    bodies = [bytes(60_000) for _ in range(64)]
+    bodies = [bytes(60_000) for _ in range(256)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     del bodies
-    bodies = [bytes(60_000) for _ in range(64)]
+    bodies = [bytes(60_000) for _ in range(256)]
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 faults()
 print(min(faults() for _ in range(5)))
