@@ -60,7 +60,8 @@ def test_no_altered_byte_is_taken_for_another_state(store: ModelFiles) -> None:
         except ModelFileError as error:
             messages.append(str(error))
     assert len(messages) >= len(data) - 20
-    assert all(re.search(r"optimiser\.safetensors .*; restore a backup, or start the optimiser over", message) for message in messages)
+    fix = re.compile(r"optimiser\.safetensors .*; restore a backup, or start the optimiser over")
+    assert all(fix.search(message) for message in messages)
 
 
 def test_a_model_in_the_place_of_a_state_is_noticed(store: ModelFiles) -> None:

@@ -57,7 +57,7 @@ class ModelFiles:
         """Return a version exactly as it was saved."""
         path = self._path(version)
         contents = tensors.read(path, numbers=self._shape.numbers, types=["F32"], fix=_RESTORE)
-        self._check_origin(path, contents, purpose=_MODEL)
+        self._check_origin(path, contents, purpose=_MODEL, fix=_RESTORE)
         try:
             model = Model(task_id=self._task_id, version=version, **contents.tensors)
             self._check(model)
@@ -105,7 +105,7 @@ class ModelFiles:
             return None
         numbers = _STATE_TENSORS * self._shape.numbers
         contents = tensors.read(path, numbers=numbers, types=["F32"], fix=_RESTORE_STATE)
-        self._check_origin(path, contents, purpose=_STATE)
+        self._check_origin(path, contents, purpose=_STATE, fix=_RESTORE_STATE)
         try:
             state = OptimiserState(
                 task_id=self._task_id,
@@ -144,10 +144,10 @@ class ModelFiles:
             raise WeightsError("this model belongs to another task; each task has its own store")
         check_shape(model, self._shape)
 
-    def _check_origin(self, path: Path, contents: tensors.Contents, *, purpose: str) -> None:
+    def _check_origin(self, path: Path, contents: tensors.Contents, *, purpose: str, fix: str) -> None:
         metadata = contents.metadata
         if metadata.get("format") != purpose or metadata.get("task") != self._task_id.hex():
-            raise ForeignFileError(f"{path} was made for another task or purpose; {_RESTORE}")
+            raise ForeignFileError(f"{path} was made for another task or purpose; {fix}")
 
     @staticmethod
     def _check_sum(path: Path, contents: tensors.Contents, digest: bytes, version: int, fix: str) -> None:
