@@ -93,7 +93,7 @@ async def test_the_promised_noise_is_in_the_model_and_the_task_ends_at_its_budge
     await asyncio.sleep(1.0)  # a round that was wrongly opened would be open by now
     async with httpx.AsyncClient() as client:
         answer = await client.post(path, json={"session": "ab" * 16}, headers=headers)
-    assert answer.status_code == 202, answer.text
+    assert (answer.status_code, answer.json()["type"]) == (410, "urn:secemb:problem:task-ended"), answer.text
     for server in servers.pair:
         states = [state for (state,) in server.ask("SELECT state FROM rounds WHERE state != 'aborted'")]
         assert states == ["published"] * ROUNDS

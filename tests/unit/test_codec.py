@@ -94,7 +94,7 @@ def test_sum_shares_come_back_in_their_own_ring(task: TaskSpec, kind: str) -> No
     assert decode_sum_share(round_, SESSION, 1, encode_sum_share(round_, SESSION, 1, SEED)) == SEED
 
 
-@pytest.mark.parametrize(("kind", "count"), [(TRAIN, 0), (SURVEY, 13), (EVALUATE, 22)])
+@pytest.mark.parametrize(("kind", "count"), [(TRAIN, 0), (SURVEY, 14), (EVALUATE, 22)])
 def test_the_length_of_a_sum_share_follows_from_the_kind_of_the_round(kind: str, count: int) -> None:
     round_ = make_round(make_task(), kind=kind)
     assert round_.sum_size == count
@@ -128,11 +128,11 @@ def test_numbers_are_little_endian() -> None:
     round_ = make_round(direct(capacity=1, row_width=1, dense_size=1))
     words, dense = np.array([[0x01020304]], dtype=np.uint32), np.array([5], dtype=np.uint32)
     assert encode_update(round_, SESSION, 0, words, dense)[24:] == b"\x04\x03\x02\x01\x05\x00\x00\x00"
-    counted = np.zeros(13, dtype=np.uint64)
+    counted = np.zeros(14, dtype=np.uint64)
     counted[0] = 0x0102030405060708
     for numbers in (counted, counted.astype(">u8")):
         share = encode_sum_share(replace(round_, kind=SURVEY), SESSION, 0, numbers)
-        assert share[24:] == b"\x08\x07\x06\x05\x04\x03\x02\x01" + bytes(96)
+        assert share[24:] == b"\x08\x07\x06\x05\x04\x03\x02\x01" + bytes(104)
     answer = np.array([[0x01020304, 6]], dtype=np.uint32)
     assert encode_answer(round_, SESSION, 0, answer)[24:] == b"\x04\x03\x02\x01\x06\x00\x00\x00"
     swapped = words.astype(">u4")
