@@ -123,7 +123,7 @@ async def see(page: Page, words: str) -> None:
 async def test_an_operator_logs_in_watches_a_round_finish_and_opens_it(visit: Visit, servers: Servers) -> None:
     page = visit.page
     await visit.log_in(servers.operator_tokens[0])
-    await see(page, "may join for another")
+    await see(page, "Waiting for devices: 0 of at least")
     number = int((await visit.heading()).removeprefix("Round "))
     devices = await gather(servers)
     await expect(page.locator(".timeline li", has_text="Keys").locator(".count")).to_have_text("4")
