@@ -297,7 +297,7 @@ async def test_a_device_that_sits_a_round_out_does_not_join(changes: dict[str, A
 @pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
 async def test_who_sits_one_round_out_takes_part_in_another(changes: dict[str, Any]) -> None:
     async with a_pair(privacy=sampled("0.5"), cohort=2, **changes) as pair:
-        phones = [a_phone(pair, number, random_bytes=SeededSource(number)) for number in (0, 1)]
+        phones = [a_phone(pair, number, random_bytes=SeededSource(number + 3)) for number in (0, 1)]
         outcomes = await until_contributed(phones)
         assert len(outcomes) == 2
         assert (await last(pair, 0)).number > 0

@@ -21,7 +21,7 @@ from secemb_party.errors import BudgetSpentError, DamagedShareError
 from secemb_party.evaluation import Share
 from secemb_party.evaluation import blur as add_promised_noise
 from secemb_party.ledger import RoundState
-from secemb_server0.conductor import Finished, Open, Wait
+from secemb_server0.conductor import Finished, Idle, Open
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
@@ -297,7 +297,7 @@ async def test_server_0_ends_the_task_where_server_1_has_nothing_left(lost: int)
         party = pair.parties[1]
         party.spending = Spending(_with_budget("0.001"), party.ledger, party.workers, party.metrics)
         pair.line.lose_requests = lost
-        assert isinstance([await pair.step() for _ in range(1 + lost)][-1], Wait if lost else Open)
+        assert isinstance([await pair.step() for _ in range(1 + lost)][-1], Idle if lost else Open)
         assert (await last(pair, 0)).state is RoundState.ABORTED
         assert await pair.step() == Finished()
         assert pair.line.broken == []

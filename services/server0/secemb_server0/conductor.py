@@ -10,6 +10,8 @@ sealing … published   → the next step; an interrupted step is repeated, whic
 
 A session that joins while no join window runs begins one: the first session, and any that comes later because there
 were too few. So a round without devices costs nothing, and a slow fleet fills one round instead of failing in many.
+Where devices toss a coin for each round, those that sit this one out never join it: a round that waited for them would
+wait for ever. There the deadlines begin when the round opens, and too few sessions abort it.
 """
 
 from dataclasses import dataclass
@@ -41,6 +43,7 @@ class Facts:
     complete_there: int | None = None  # at server 1, if it was asked
     rollback_to: int | None = None  # the older version that the operator requested
     affordable: bool = True  # the privacy budget has room for the next round
+    patient: bool = True  # a round waits for devices; false where they toss a coin for each round
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +114,7 @@ def _in_open_round(facts: Facts, now: float) -> Decision:
     if facts.complete >= facts.min_cohort:
         return Advance(RoundState.OPEN)
     # The device of a lost session could not come back in this round.
-    return _idle(facts) if facts.complete == facts.admitted else Abort("too few sessions")
+    return _idle(facts) if facts.patient and facts.complete == facts.admitted else Abort("too few sessions")
 
 
 def _between_rounds(facts: Facts) -> Decision:
@@ -134,9 +137,10 @@ def missing(facts: Facts, now: float) -> int:
     """Return how many sessions must still become complete before `all_here` can hold."""
     if now < facts.join_until:
         return facts.cohort - facts.complete
-    return max(facts.admitted, facts.min_cohort) - facts.complete
+    return max(facts.admitted, facts.min_cohort if facts.patient else 0) - facts.complete
 
 
 def joinable(facts: Facts, now: float) -> bool:
-    """Tell whether devices may join the open round: in the join window, and after it while there are too few."""
-    return facts.admitted < facts.cohort and (now < facts.join_until or facts.complete < facts.min_cohort)
+    """Tell whether devices may join the open round: in the join window, and after it while it waits for more."""
+    too_few = facts.patient and facts.complete < facts.min_cohort
+    return facts.admitted < facts.cohort and (now < facts.join_until or too_few)

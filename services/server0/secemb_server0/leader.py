@@ -57,6 +57,7 @@ class Leader:
         self.finished = False  # no round will open any more
         self.changed = asyncio.Event()  # wakes the loop: there is something to look at
         self._completed, self._awaited = 0, 1  # sessions that became complete, and the count that wakes the loop
+        self._patient = party.task.privacy is None or not party.task.privacy.sampling_rate
         self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
 
     async def roll_back(self, source: int, seen: int, order: Order) -> Rollback:
@@ -140,6 +141,7 @@ class Leader:
             cohort=task.cohort,
             min_cohort=task.min_cohort,
             rollback_to=requested.source if requested is not None else None,
+            patient=self._patient,
         )
         if last is None or last.ended:
             self.forecast.learn(await self._ledger.rounds(task.task_id, limit=REMEMBERED))
@@ -180,6 +182,8 @@ class Leader:
             kind=kind,
         )
         now = self._party.clock()
+        # Otherwise the first session sets the deadlines.
+        join, upload = (0, 0) if self._patient else (self._task.join_seconds, self._task.upload_seconds)
         record = await self._party.open_round(
             NewRound(
                 round_id=spec.digest,
@@ -189,8 +193,8 @@ class Leader:
                 model_version=spec.model_version,
                 spec=spec.encode(),
                 opened_at=now,
-                join_until=now,  # the first session sets the deadlines
-                upload_until=now,
+                join_until=now + join,
+                upload_until=now + upload,
             )
         )
         return await self._announce(record, await self._facts(record))
