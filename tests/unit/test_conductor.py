@@ -219,3 +219,12 @@ def test_a_round_is_aborted_only_if_a_session_in_it_was_lost(found: Facts, now: 
     if isinstance(decide(found, now), Abort):
         assert found.complete < found.admitted
         assert now >= found.upload_until
+
+
+@pytest.mark.parametrize("complete", [0, 1])
+def test_a_round_waits_for_nobody_where_devices_toss_a_coin_for_each(complete: int) -> None:
+    found = facts(complete, complete, patient=False)
+    assert joinable(found, JOIN_UNTIL - 1)
+    assert not joinable(found, JOIN_UNTIL)
+    assert decide(found, JOIN_UNTIL) == Abort("too few sessions")
+    assert decide(replace(found, patient=True), UPLOAD_UNTIL) == Idle()  # where they do not, others may still come
