@@ -23,8 +23,7 @@ from tests.e2e.servers import Servers, secemb, set_up, wait_for
 from tests.unit.sessions import make_task
 
 from secemb_party.ledger import Ledger
-from secemb_server0.figures import read_evaluations
-from secemb_server0.window import pool
+from secemb_server0.figures import pool, read_evaluations
 from secemb_shared.messages.measures import EvaluationSums
 
 pytestmark = [needs_browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]

@@ -30,7 +30,7 @@ from secemb_party.operators import Order
 from secemb_party.parts import Parts
 from secemb_party.service import Party
 from secemb_party.storage import Shape
-from secemb_party.storage.catalogue import open_catalogue
+from secemb_party.storage.copies import open_catalogue
 from secemb_server0.app import Server0, create_server0
 from secemb_server0.conductor import Decision, Idle, Wait
 from secemb_server0.leader import always_train

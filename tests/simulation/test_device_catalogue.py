@@ -11,7 +11,7 @@ from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_refusals import assert_problem
 
 from secemb_party.errors import SettingsError
-from secemb_party.storage.catalogue import open_catalogue
+from secemb_party.storage.copies import open_catalogue
 from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, UnavailableError
 from secemb_sdk.exchange import Exchange
@@ -254,6 +254,6 @@ async def test_a_server_does_not_start_with_another_catalogue_than_the_tasks(
         if fault != "missing":
             path.write_bytes(FILMS.encode() + (b"x" if fault == "altered" else b""))
         if fault == "too large":
-            monkeypatch.setattr("secemb_party.storage.catalogue.LARGEST", 10)
+            monkeypatch.setattr("secemb_party.storage.copies.LARGEST", 10)
         with pytest.raises(SettingsError, match=r"`secemb task create` wrote"):
             open_catalogue(pair.task, path)

@@ -7,7 +7,7 @@ import pytest
 from tests.devices.scripted import a_device
 from tests.simulation.pair import Pair, a_pair
 
-from secemb_party.ledger import retention
+from secemb_party.ledger import sessions as session_rows
 from secemb_party.peer_clock import TIME_HEADER, written
 from secemb_party.service import Party
 
@@ -61,7 +61,7 @@ async def test_old_sessions_go_and_what_is_counted_stays() -> None:
 
 
 async def test_a_batch_is_limited_and_the_open_round_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retention, "_OLD", retention._OLD.limit(1))
+    monkeypatch.setattr(session_rows, "_OLD", session_rows._OLD.limit(1))
     async with after_two_rounds() as pair:
         party = pair.parties[0]
         await pair.step()

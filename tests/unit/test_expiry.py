@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from secemb_party.expiry import expiries
+from secemb_party.upkeep import expiries
 from secemb_tools.operate.certificate import make_identity
 
 DAY = 86_400

@@ -10,8 +10,7 @@ import pytest
 from tests.unit.sessions import make_task
 
 from secemb_party.ledger import Ledger
-from secemb_server0.figures import Moments, read_evaluations
-from secemb_server0.window import describe_window, pool
+from secemb_server0.figures import Moments, describe_window, pool, read_evaluations
 from secemb_shared.messages.measures import SUM_NAMES, EvaluationSums
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 

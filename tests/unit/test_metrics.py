@@ -8,8 +8,8 @@ from importlib.metadata import version
 
 import pytest
 
-from secemb_party.event_loop import watch_event_loop
 from secemb_party.metrics import PHASES, Metrics
+from secemb_party.upkeep import watch_event_loop
 
 SECRET = "hunter2"
 

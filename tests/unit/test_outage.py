@@ -3,7 +3,7 @@
 import pytest
 import structlog
 
-from secemb_party.outage import REMIND_SECONDS, Outage
+from secemb_party.logs import REMIND_SECONDS, Outage
 
 
 class Steady:

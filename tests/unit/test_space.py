@@ -8,8 +8,8 @@ import pytest
 
 from secemb_party.errors import StorageFullError, StorageUnavailableError
 from secemb_party.http.problems import problem_for, problem_response
+from secemb_party.intake import Space
 from secemb_party.storage.files import write_file
-from secemb_party.storage.space import Space
 
 
 def space(folder: Path, *, reserve: int, full: bool = False) -> Space:

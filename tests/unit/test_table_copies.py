@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from secemb_party.errors import ModelMissingError
 from secemb_party.storage import Floats, Model, ModelFiles, Shape
-from secemb_party.storage.table_copies import Body, TableCopies, Wanted
+from secemb_party.storage.copies import Body, TableCopies, Wanted
 from secemb_sdk.errors import CopyError
 from secemb_sdk.recommend.copy import apply_delta
 from secemb_shared.errors import EncodingError, LengthError, MessageError

@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key, l
 
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import SettingsError
-from secemb_party.expiry import watch_certificates
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
 from secemb_party.operators import Operators
@@ -18,7 +17,8 @@ from secemb_party.parts import Parts
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelFiles, Shape, ShareFiles
-from secemb_party.storage.catalogue import catalogue_path, open_catalogue
+from secemb_party.storage.copies import catalogue_path, open_catalogue
+from secemb_party.upkeep import watch_certificates
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native, native_available
 from secemb_shared.messages import TaskSpec

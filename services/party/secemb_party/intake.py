@@ -1,28 +1,69 @@
 """What sessions send to a server: keys and updates, checked, stored and acknowledged once they are durable.
 
-A place in the queue is reserved before a message is read, so that no more bodies are in memory than there are places.
+While the disk is nearly full no new session begins, so that those that have begun can be completed. A place in the
+queue is reserved before a message is read, so that no more bodies are in memory than there are places.
 """
 
 import hashlib
+import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from secemb_party.compute import Accepted, PreparedRound
-from secemb_party.errors import RoundClosedError, SessionConflictError, TicketExpiredError, UnknownSessionError
+from secemb_party.errors import (
+    RoundClosedError,
+    SessionConflictError,
+    StorageFullError,
+    TicketExpiredError,
+    UnknownSessionError,
+)
 from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
 from secemb_party.ledger import Stored, Upload
 from secemb_party.metrics import Transport
 from secemb_party.parts import Parts
-from secemb_party.storage.space import Space
 from secemb_party.tickets import CLOCK_TOLERANCE, READ_DOMAIN, Claim, TicketCheck
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.messages import RoundSpec, Sizes
 
 Message = TypeVar("Message")
 Taken = TypeVar("Taken")
+_FRESH_SECONDS = 1.0  # every request to join asks
+
+
+class Space:
+    """How much room a server has, and whether that is enough for new sessions."""
+
+    def __init__(self, folder: Path, *, reserve: int, ledger_full: Callable[[], bool]) -> None:
+        self._folder, self.reserve, self._ledger_full = folder, reserve, ledger_full
+        self._free, self._asked = 0, float("-inf")
+
+    def free(self) -> int:
+        """Return the free bytes on the disk with the server's data, as of the last second."""
+        now = time.monotonic()
+        if now - self._asked >= _FRESH_SECONDS:
+            self._free, self._asked = shutil.disk_usage(self._folder).free, now
+        return self._free
+
+    def shortage(self) -> str | None:
+        """Return what is missing and how to get it, or None if there is room."""
+        if self._ledger_full():
+            return "the disk of the ledger's database is full; make room there, the server notices by itself"
+        if self.reserve and (free := self.free()) < self.reserve:
+            return (
+                f"{free / 1e6:,.0f} MB are free in data_dir, and {self.reserve / 1e6:,.0f} MB are the reserve "
+                "([storage] min_free_bytes); make room, the server notices by itself"
+            )
+        return None
+
+    def require(self) -> None:
+        """Raise `StorageFullError` unless there is room for new sessions."""
+        if self.shortage() is not None:
+            raise StorageFullError("the disk is nearly full; try again after the time in Retry-After")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -14,7 +14,7 @@ from secemb_party.compute.threads import Workers
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
 from secemb_party.storage import ModelStore, ShareStore
-from secemb_party.storage.table_copies import Body
+from secemb_party.storage.copies import Body
 from secemb_shared.messages import TaskSpec
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from secemb_party.errors import (
     RoundClosedError,
     UnknownRoundError,
 )
-from secemb_party.intake import Intake
+from secemb_party.intake import Intake, Space
 from secemb_party.inventory import MODEL, Inventory
 from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.ledger.records import ENDED
@@ -27,7 +27,6 @@ from secemb_party.logs import get_logger
 from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
 from secemb_party.storage import Model, first_model
-from secemb_party.storage.space import Space
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN

@@ -1,11 +1,21 @@
-"""What a server does beside its requests: it keeps its claim on the ledger, tells what it refused, forgets the old."""
+"""What a server does beside its requests: it keeps its claim on the ledger, logs what it refused, forgets old rows.
+
+It also watches how late its event loop wakes up, and when its certificates expire.
+"""
 
 import asyncio
+import math
+from collections import deque
+from pathlib import Path
+from time import perf_counter
+
+from cryptography import x509
 
 from secemb_party.errors import LedgerError
-from secemb_party.logs import get_logger
-from secemb_party.outage import Outage
+from secemb_party.logs import Outage, get_logger
+from secemb_party.metrics import Metrics
 from secemb_party.service import Party
+from secemb_party.settings import Settings
 
 _EVERY_SECONDS = 10.0
 _FORGET_SECONDS = 3600.0
@@ -52,3 +62,39 @@ class RefusalLines:
                 by = "the other server" if by_peer else "this server"
                 get_logger().info("refused", problem=slug.removeprefix("peer: "), by=by, count=more)
         self._told = refusals
+
+
+async def watch_event_loop(metrics: Metrics, *, every: float = 0.1, remembered: int = 600) -> None:
+    """Measure how late the event loop wakes up until cancelled: a machine is too small, or work is in the wrong place.
+
+    The last measurements are remembered, by default a minute's.
+    """
+    recent: deque[float] = deque(maxlen=remembered)
+    largest = 0.0
+    while True:
+        start = perf_counter()
+        await asyncio.sleep(every)
+        recent.append(max(0.0, perf_counter() - start - every))
+        largest = max(largest, recent[-1])
+        metrics.loop_lag(lately=max(recent), largest=largest)
+
+
+def watch_certificates(metrics: Metrics, settings: Settings) -> None:
+    """Let the metrics show when each certificate that the settings name expires.
+
+    The files are read whenever the metrics are, because they are replaced while a server runs.
+    """
+    peer, devices = settings.peer, settings.devices
+    metrics.watch_expiry("own-certificate", lambda: expiries(peer.cert)[0])
+    metrics.watch_expiry("peer-certificate", lambda: max(expiries(peer.peer_ca)))  # the new one lies beside the old
+    if (served := devices.tls_cert) is not None:
+        metrics.watch_expiry("devices-certificate", lambda: expiries(served)[0])  # its issuers follow it in the file
+
+
+def expiries(path: Path) -> list[float]:
+    """Return when the certificates in a file expire, in their order; NaN for a file that cannot be read."""
+    try:
+        found = x509.load_pem_x509_certificates(path.read_bytes())
+    except (OSError, ValueError):
+        return [math.nan]
+    return [one.not_valid_after_utc.timestamp() for one in found]

@@ -21,28 +21,25 @@ from secemb_party.errors import (
     SettingsError,
     StorageUnavailableError,
 )
-from secemb_party.event_loop import watch_event_loop
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.listeners import listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.task_routes import task_routes
-from secemb_party.logs import new_request_id, request_lines
+from secemb_party.logs import Outage, new_request_id, request_lines
 from secemb_party.operators import Operators
-from secemb_party.outage import Outage
 from secemb_party.secret_file import SecretFile
-from secemb_party.service import Party
+from secemb_party.service import Check, Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
-from secemb_party.upkeep import keep_up
+from secemb_party.upkeep import keep_up, watch_event_loop
 from secemb_server0.enrolment_routes import enrolment_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train
 from secemb_server0.pace import JOINS_PER_SECOND, Pace
 from secemb_server0.peer import HttpPeer, HttpRelayLine, Peer, RelayLine
 from secemb_server0.peer_transport import PeerClient, PeerTransport
-from secemb_server0.readiness import check_readiness
 from secemb_server0.relay import Limits, Relay, RelayedSessions
 from secemb_server0.relay_routes import relayed_routes
 from secemb_server0.routes import join_routes, rollback_routes
@@ -54,6 +51,8 @@ if TYPE_CHECKING:
 
 TITLE = "SecEmb server 0"
 DESCRIPTION = "The leader of a pair: devices join here, and send keys and updates here and to server 1."
+_SECONDS = 5.0  # for server 1 to answer
+_DIFFERENT = "the servers hold different tasks or models; compare secemb task show and secemb model list on both sides"
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,3 +215,28 @@ async def conduct(leader: Leader) -> None:
                 # The message of one of our own errors names the fix, of any other it may quote a request.
                 broken.failed(str(error) if isinstance(error, SecEmbError) else type(error).__name__, error)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+
+
+async def check_readiness(party: Party, peer: Peer) -> list[Check]:
+    """Return what must hold before devices are sent here, and what to do if it does not."""
+    checks = await party.readiness()
+    if not all(check.ok for check in checks):
+        return checks  # without its own ledger and model there is nothing to compare
+    try:
+        async with asyncio.timeout(_SECONDS):
+            standing = await peer.standing()
+    except (PeerUnavailableError, PeerRefusedError, TimeoutError) as error:
+        reason = str(error) or "server 1 does not answer"
+        hint = f"{reason}; check [peer] url, certificates and token, and run secemb check"
+        return [*checks, Check("peer", False, hint)]
+    same = standing.task == party.task.task_id.hex() and standing.digest in await _digests(party)
+    return [*checks, Check("peer", True, ""), Check("digests", same, "" if same else _DIFFERENT)]
+
+
+async def _digests(party: Party) -> set[str]:
+    """Return the digests that server 1 may hold: that of the published version, or of the one being published."""
+    published = await party.ledger.published_version(party.task.task_id)
+    if published is None:
+        return set()
+    recent = range(published.version, published.version + 2)
+    return {one.digest.hex() for one in await party.ledger.versions(party.task.task_id) if one.version in recent}

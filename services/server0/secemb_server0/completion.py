@@ -8,9 +8,9 @@ from secemb_party.evaluation import Share
 from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.peer_messages import list_digest
 from secemb_party.service import Party
+from secemb_server0.figures import describe_window
 from secemb_server0.peer import Peer
 from secemb_server0.reconstruct import add_shares, next_model, read_result, read_sums
-from secemb_server0.window import describe_window
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 

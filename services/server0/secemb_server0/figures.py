@@ -3,17 +3,19 @@
 A figure is a ratio of two sums over devices, such as squared errors by predictions. Its interval says where it would
 lie for other devices of the same fleet in 95 of 100 cases (delta method). Without noise the devices' own squares say
 how much they differ. With noise they are not sent, and the differences between rounds of the window take their place:
-those contain the noise. docs/evaluation.md has the definitions.
+those contain the noise. The window is the newest rounds, each with devices of its own. docs/evaluation.md has the
+definitions.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
+from secemb_party.ledger import Ledger
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
-from secemb_shared.messages.measures import FIRST_PLACES, SUM_NAMES, EvaluationSums, count_strangers
+from secemb_shared.messages.measures import FIRST_PLACES, SUM_NAMES, WINDOW, EvaluationSums, count_strangers
 from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.secure_sum import SUM_RING
 
@@ -21,6 +23,7 @@ NORMAL = 1.96  # standard deviations: 95 of 100 cases
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}  # the same where this many rounds say how large one is
 _LEAST = 3.0  # standard deviations of its noise that a count must have to divide by it
 _RANKINGS = {"hit_rate": "hits", "recall": "recall", "ndcg": "ndcg", "mrr": "reciprocal"}  # figure: name of its sum
+_LOOKED_AT = 20  # of the newest events; surveys and repeated steps are among them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,3 +140,22 @@ def _noise(task: TaskSpec) -> float:
 
 def _root(square: float) -> float:
     return math.sqrt(max(square, 0.0))
+
+
+async def describe_window(ledger: Ledger, task: TaskSpec, number: int, sums: Sequence[float]) -> dict[str, Any]:
+    """Return the sums of the evaluation with this number, and the figures of the window that ends with it."""
+    results = await ledger.recent_events("result", limit=_LOOKED_AT)
+    rollbacks = await ledger.recent_events("rollback", limit=_LOOKED_AT)
+    # What was measured before a rollback is of a model that is gone.
+    since = max((event.event_id for event in rollbacks if "version" in event.data), default=0)
+    by_round = {number: sums}
+    for event in results:  # the newest first; a step that was repeated after a crash counts once
+        if event.event_id > since and len(event.data.get("sums", ())) == len(SUM_NAMES):
+            by_round.setdefault(int(event.data["round"]), event.data["sums"])
+    return {"sums": list(sums), "window": pool(task, by_round)}
+
+
+def pool(task: TaskSpec, by_round: Mapping[int, Sequence[float]]) -> dict[str, Any]:
+    """Return the figures of the newest evaluations together, and their rounds; evaluations are given by their sums."""
+    rounds = sorted(by_round)[-WINDOW:]
+    return {"rounds": rounds, **read_evaluations(task, [by_round[one] for one in rounds])}

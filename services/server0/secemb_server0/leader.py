@@ -24,8 +24,7 @@ from secemb_server0.conductor import (
     decide,
     missing,
 )
-from secemb_server0.deadlines import RoundTimer
-from secemb_server0.door import Door
+from secemb_server0.door import Door, RoundTimer
 from secemb_server0.pace import REMEMBERED, Forecast
 from secemb_server0.peer import Peer
 from secemb_server0.rollback import Rollbacks

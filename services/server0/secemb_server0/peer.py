@@ -12,8 +12,8 @@ from pydantic import ValidationError
 
 from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
 from secemb_party.ledger import RoundRecord, SessionSummary
+from secemb_party.logs import Outage
 from secemb_party.metrics import Metrics
-from secemb_party.outage import Outage
 from secemb_party.peer_clock import PeerClock
 from secemb_party.peer_messages import (
     AbortReason,

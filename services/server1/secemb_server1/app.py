@@ -12,7 +12,6 @@ from fastapi import APIRouter, Depends, FastAPI, Security
 
 from secemb_party.assembly import close_party, find_operators, open_party
 from secemb_party.errors import SettingsError
-from secemb_party.event_loop import watch_event_loop
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.listeners import Listener, listeners_of, serve
@@ -25,7 +24,7 @@ from secemb_party.secret_file import SecretFile
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
-from secemb_party.upkeep import keep_up
+from secemb_party.upkeep import keep_up, watch_event_loop
 from secemb_server1.relay import RelayReceiver
 from secemb_server1.relay_keys import KEYS_FILE, RelayKeys
 from secemb_server1.responder import Responder

@@ -24,7 +24,7 @@ from secemb_party.errors import (
 from secemb_party.ledger import Ledger
 from secemb_party.operators import OperatorRole
 from secemb_party.settings import Settings
-from secemb_party.storage.catalogue import catalogue_path, open_catalogue
+from secemb_party.storage.copies import catalogue_path, open_catalogue
 from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec

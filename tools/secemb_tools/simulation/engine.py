@@ -22,8 +22,8 @@ from secemb_party.storage import Model, first_model
 from secemb_sdk.models import Floats, PrivateState
 from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
+from secemb_server0.figures import pool
 from secemb_server0.reconstruct import make_optimiser, move_model, read_result, read_sums
-from secemb_server0.window import pool
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.privacy import add_noise

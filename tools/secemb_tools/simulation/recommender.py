@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from typing_extensions import TypedDict
 
-from secemb_party.storage import Model, tensors
+from secemb_party.storage import Model
+from secemb_party.storage.weights import origin, write_tensors
 from secemb_sdk import Recommendation
 from secemb_sdk.models import Floats, PrivateState, learn
 from secemb_sdk.models.interface import is_solved
@@ -86,8 +87,8 @@ class Recommender:
         path.parent.mkdir(parents=True, exist_ok=True)
         model, task = self.model, self.world.task
         arrays = {"rows": model.rows} | ({"dense": model.dense} if model.dense.size else {})
-        metadata = tensors.origin(EXPORT, task.task_id, model.version, model.digest)
-        tensors.write(path, arrays, {**metadata, "specification": task.encode().decode(), "run": json.dumps(facts)})
+        metadata = origin(EXPORT, task.task_id, model.version, model.digest)
+        write_tensors(path, arrays, {**metadata, "specification": task.encode().decode(), "run": json.dumps(facts)})
         beside = path.with_suffix(".catalogue.csv") if len(self.catalogue) else None
         if beside is not None:
             write_catalogue(self.catalogue, beside)

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from secemb_party.errors import RangeError
 from secemb_party.http.requests import BINARY
-from secemb_party.storage.table_copies import Body
+from secemb_party.storage.copies import Body
 
 _CHUNK = 2**18
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")

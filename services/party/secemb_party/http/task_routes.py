@@ -21,7 +21,7 @@ from secemb_party.http.ranges import Conditions, conditional
 from secemb_party.http.requests import BINARY, TaskHex, describe_binary
 from secemb_party.service import Party
 from secemb_party.storage import Shape
-from secemb_party.storage.table_copies import Body, TableCopies, Wanted
+from secemb_party.storage.copies import Body, TableCopies, Wanted
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.table import TableFormat
 

@@ -16,11 +16,11 @@ from sqlalchemy import Column, Connection, String, Table, exists, func, insert, 
 from sqlalchemy.types import LargeBinary, TypeDecorator
 
 from secemb_party.errors import LedgerArchiveError, LedgerConflictError
+from secemb_party.ledger.database import hold_snapshot, writes_alone
 from secemb_party.ledger.events import append_event
 from secemb_party.ledger.records import RoundState
 from secemb_party.ledger.rounds import advance
 from secemb_party.ledger.schema import METADATA, head, rounds
-from secemb_party.ledger.statements import hold_snapshot, writes_alone
 
 FORMAT = "secemb/1 ledger"
 RESTORED = "a server was restored from a backup"

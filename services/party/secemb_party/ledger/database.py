@@ -1,10 +1,16 @@
-"""Where the tables are: one interface over SQLite and PostgreSQL, and one translation of what goes wrong."""
+"""Where the tables are: one interface over SQLite and PostgreSQL, and one translation of what goes wrong.
 
-from collections.abc import Callable, Iterator
+The functions at the end are for statements in which the two databases differ.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol, TypeVar
+from enum import IntEnum
+from functools import cache
+from typing import Any, Protocol, TypeVar
 
-from sqlalchemy import URL, Connection, make_url
+from sqlalchemy import URL, Connection, Insert, Table, bindparam, func, make_url, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
@@ -108,3 +114,42 @@ def _code(error: BaseException) -> str | None:
 
 def _origin(error: BaseException) -> BaseException | None:
     return error.orig if isinstance(error, DBAPIError) else error
+
+
+class Turn(IntEnum):
+    """What only one transaction or process does at a time; the numbers name advisory locks and mean nothing else."""
+
+    MIGRATION = 0x5EC_E3B_01
+    EVENTS = 0x5EC_E3B_02
+    TOKENS = 0x5EC_E3B_04
+    SERVING = 0x5EC_E3B_03  # for as long as a server runs
+
+
+_TAKE_TURN = select(func.pg_advisory_xact_lock(bindparam("turn")))
+
+
+def writes_alone(tx: Connection) -> bool:
+    """Return whether a writing transaction is the only one there is: in SQLite it is."""
+    return tx.dialect.name == "sqlite"
+
+
+def insert_new(tx: Connection, table: Table, row: Mapping[str, Any]) -> bool:
+    """Insert a row unless one with its key is there; return whether it was inserted."""
+    return tx.execute(_insertion(table, tx.dialect.name), dict(row)).rowcount == 1
+
+
+@cache  # a statement that is kept is compiled once
+def _insertion(table: Table, dialect: str) -> Insert:
+    insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
+    return insert(table).on_conflict_do_nothing()
+
+
+def take_turn(tx: Connection, turn: Turn) -> None:
+    """Wait until no other transaction has this turn; it ends with the transaction."""
+    if not writes_alone(tx):
+        tx.execute(_TAKE_TURN, {"turn": int(turn)})
+
+
+def hold_snapshot(tx: Connection) -> None:
+    """Let every statement from here on see one moment, while others write; call it before the first statement."""
+    tx.exec_driver_sql("BEGIN" if writes_alone(tx) else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

@@ -1,4 +1,4 @@
-"""What the operator may want to know, in order, and answers to the peer that must stay the same bytes."""
+"""What happened and what operators did, in order, and answers to the peer that must stay the same bytes."""
 
 import json
 from collections.abc import Mapping
@@ -7,12 +7,23 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from secemb_party.errors import LedgerFormatError, LedgerUnavailableError
-from secemb_party.ledger.records import Event
+from secemb_party.ledger.database import Turn, insert_new, take_turn
+from secemb_party.ledger.records import Action, Event
+from secemb_party.ledger.schema import actions as actions_table
 from secemb_party.ledger.schema import answers as answers_table
 from secemb_party.ledger.schema import events as events_table
-from secemb_party.ledger.statements import Turn, insert_new, take_turn
+from secemb_party.operators import Order
+
+KEPT = 10_000
+_LONGEST = 8192  # characters: an event is a remark, not a document
 
 _VALUE = select(answers_table.c.value).where(answers_table.c.key == bindparam("key_"))
+_ADD = insert(events_table).returning(events_table.c.event_id)
+_FORGET = delete(events_table).where(events_table.c.event_id <= bindparam("last"))
+_NEWEST = select(events_table).order_by(events_table.c.event_id.desc())
+_AFTER = select(events_table).where(events_table.c.event_id > bindparam("after")).order_by(events_table.c.event_id)
+_ADD_ACTION = insert(actions_table)
+_NEWEST_ACTIONS = select(actions_table).order_by(actions_table.c.action_id.desc())
 
 
 def remember(tx: Connection, key: str, value: bytes, now: float) -> bytes:
@@ -28,15 +39,6 @@ def recall(tx: Connection, key: str) -> bytes | None:
     """Return the answer that is stored, or None."""
     value: bytes | None = tx.execute(_VALUE, {"key_": key}).scalar_one_or_none()
     return value
-
-
-KEPT = 10_000
-_LONGEST = 8192  # characters: an event is a remark, not a document
-
-_ADD = insert(events_table).returning(events_table.c.event_id)
-_FORGET = delete(events_table).where(events_table.c.event_id <= bindparam("last"))
-_NEWEST = select(events_table).order_by(events_table.c.event_id.desc())
-_AFTER = select(events_table).where(events_table.c.event_id > bindparam("after")).order_by(events_table.c.event_id)
 
 
 def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float, *, keep: int = KEPT) -> int:
@@ -64,9 +66,28 @@ def recent_events(tx: Connection, kind: str, *, limit: int = 100, at: float | No
 
 def _text(data: Mapping[str, Any]) -> str:
     try:
-        text = json.dumps(dict(data), allow_nan=False, sort_keys=True, separators=(",", ":"))
+        text = _json(data)
     except (TypeError, ValueError):
         raise LedgerFormatError("an event holds what JSON can: no bytes, no NaN") from None
     if len(text) > _LONGEST:
         raise LedgerFormatError(f"an event has at most {_LONGEST} characters")
     return text
+
+
+def record_action(tx: Connection, order: Order, what: str, facts: Mapping[str, Any], now: float) -> None:
+    """Record what an operator changed, in the transaction that changes it if there is one; the row is never removed.
+
+    Facts hold no secret and no token.
+    """
+    row = {"at": now, "by": order.by, "what": what, "reason": order.reason, "data": _json(facts)}
+    tx.execute(_ADD_ACTION, row)
+
+
+def actions(tx: Connection, *, limit: int = 100, before: int | None = None) -> list[Action]:
+    """Return what operators did, the newest first."""
+    chosen = _NEWEST_ACTIONS if before is None else _NEWEST_ACTIONS.where(actions_table.c.action_id < before)
+    return [Action(**{**row, "data": json.loads(row["data"])}) for row in tx.execute(chosen.limit(limit)).mappings()]
+
+
+def _json(facts: Mapping[str, Any]) -> str:
+    return json.dumps(dict(facts), allow_nan=False, sort_keys=True, separators=(",", ":"))

@@ -9,13 +9,13 @@ from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerFullError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import actions, archive, events, retention, rounds, schema, sessions, tasks, tokens
+from secemb_party.ledger import archive, events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.postgres import open_postgres
 from secemb_party.ledger.records import Stored, Upload
 from secemb_party.ledger.sqlite import open_sqlite
-from secemb_party.outage import Outage
+from secemb_party.logs import Outage
 from secemb_party.storage.interfaces import KEYS, UPDATE, BodyStore
 
 P = ParamSpec("P")
@@ -152,7 +152,7 @@ class Ledger:
     has_update = _reads(sessions.has_update)
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
-    forget_sessions = _writes(retention.forget_sessions)
+    forget_sessions = _writes(sessions.forget_sessions)
     keys_digest = _reads(sessions.keys_digest)
     _body_names = _reads(sessions.body_names)
     _put_keys = _writes(sessions.put_keys)
@@ -169,8 +169,8 @@ class Ledger:
     remember = _writes(events.remember)
     recall = _reads(events.recall)
 
-    record_action = _writes(actions.record_action)
-    actions = _reads(actions.actions)
+    record_action = _writes(events.record_action)
+    actions = _reads(events.actions)
 
     append_event = _writes(events.append_event)
     recent_events = _reads(events.recent_events)

@@ -9,8 +9,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from secemb_party.errors import LedgerSettingError, LedgerUnavailableError
-from secemb_party.ledger.database import Work, taken, translated
-from secemb_party.ledger.statements import Turn
+from secemb_party.ledger.database import Turn, Work, taken, translated
 
 T = TypeVar("T")
 

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select, update
 
 from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
+from secemb_party.ledger.database import insert_new, writes_alone
 from secemb_party.ledger.events import append_event
 from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, Window, allowed
 from secemb_party.ledger.schema import rounds as rounds_table
 from secemb_party.ledger.schema import sessions
-from secemb_party.ledger.statements import insert_new, writes_alone
 from secemb_party.ledger.tasks import find_task
 
 _ID_SIZE = 16

@@ -31,7 +31,7 @@ from secemb_party.errors import (
     SchemaNewerError,
     SchemaOlderError,
 )
-from secemb_party.ledger.statements import Turn, take_turn
+from secemb_party.ledger.database import Turn, take_turn
 
 
 class FixedBytes(TypeDecorator[bytes]):

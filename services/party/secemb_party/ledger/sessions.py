@@ -1,17 +1,22 @@
-"""Sessions: who takes part in a round, and the digests of what they uploaded."""
+"""Sessions: who takes part in a round, and the digests of what they uploaded.
+
+Their rows grow without end, so those of rounds that ended long ago, and of tasks that are no longer served, are
+removed. Rounds stay: their number, kind, digests and sealed list are what the privacy accountant counts, and what the
+other server compares.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, select, update
+from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
 from secemb_party.errors import NotRecordedError
+from secemb_party.ledger.database import insert_new
 from secemb_party.ledger.records import Admission, Counts, RoundState, SessionSummary, Stored, Upload, Window
 from secemb_party.ledger.rounds import lock_round, postpone
-from secemb_party.ledger.schema import rounds
+from secemb_party.ledger.schema import answers, bodies, rounds
 from secemb_party.ledger.schema import sessions as sessions_table
-from secemb_party.ledger.statements import insert_new
 from secemb_party.storage.interfaces import KEYS, UPDATE, BodyNames, Step
 
 _IN_ROUND = sessions_table.c.round_id == bindparam("round")
@@ -55,6 +60,17 @@ _SET = {
     )
     for part in (KEYS, UPDATE)
 }
+FORGET_AT_ONCE = 500  # sessions in a transaction: others wait for one batch
+
+_OLD = (
+    select(sessions_table.c.session_id, sessions_table.c.round_id)
+    .select_from(rounds.join(sessions_table, sessions_table.c.round_id == rounds.c.round_id))
+    .where(or_(rounds.c.ended_at < bindparam("before"), rounds.c.task_id.in_(bindparam("tasks", expanding=True))))
+    .limit(FORGET_AT_ONCE)
+)
+_FORGET_BODIES = delete(bodies).where(bodies.c.session_id.in_(bindparam("names", expanding=True)))
+_FORGET = delete(sessions_table).where(sessions_table.c.session_id.in_(bindparam("names", expanding=True)))
+_FORGET_ANSWERS = delete(answers).where(answers.c.key.in_(bindparam("names", expanding=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,3 +225,14 @@ def _record(tx: Connection, part: str, upload: Upload, now: float) -> None:
         f"new_{part}_at": now,
     }
     tx.execute(_SET[part], values)
+
+
+def forget_sessions(tx: Connection, *, ended_before: float, tasks: Sequence[bytes] = ()) -> int:
+    """Remove some sessions of rounds that ended before a time or belong to these tasks; return how many."""
+    found = tx.execute(_OLD, {"before": ended_before, "tasks": list(tasks)}).all()
+    if found:
+        names = {"names": [row.session_id for row in found]}
+        tx.execute(_FORGET_BODIES, names)
+        tx.execute(_FORGET, names)
+        tx.execute(_FORGET_ANSWERS, {"names": sorted({f"prepared:{row.round_id.hex()}" for row in found})})
+    return len(found)

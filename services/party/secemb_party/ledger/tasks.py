@@ -5,12 +5,12 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, select, update
 
 from secemb_party.errors import LedgerConflictError, NotRecordedError
-from secemb_party.ledger.actions import record_action
+from secemb_party.ledger.database import insert_new, writes_alone
+from secemb_party.ledger.events import record_action
 from secemb_party.ledger.records import ModelVersion, Rollback, TaskRecord
 from secemb_party.ledger.schema import model_versions as versions_table
 from secemb_party.ledger.schema import rollbacks as rollbacks_table
 from secemb_party.ledger.schema import tasks as tasks_table
-from secemb_party.ledger.statements import insert_new, writes_alone
 from secemb_party.operators import Order
 
 _TASK = select(tasks_table).where(tasks_table.c.task_id == bindparam("task"))

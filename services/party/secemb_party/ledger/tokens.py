@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection, RowMapping, bindparam, insert, select, tuple_, update
 
 from secemb_party.errors import LedgerFormatError, TokenConflictError, UnknownTokenError
-from secemb_party.ledger.actions import record_action
+from secemb_party.ledger.database import Turn, insert_new, take_turn
+from secemb_party.ledger.events import record_action
 from secemb_party.ledger.records import Added, NewToken, Token
 from secemb_party.ledger.schema import tokens as tokens_table
-from secemb_party.ledger.statements import Turn, insert_new, take_turn
 from secemb_party.operators import Order
 
 _PLACE = tuple_(tokens_table.c.name, tokens_table.c.generation)

@@ -19,8 +19,9 @@ from secemb_party.errors import (
     ModelConflictError,
     WeightsError,
 )
-from secemb_party.storage import files, tensors
+from secemb_party.storage import files
 from secemb_party.storage.model import Model, OptimiserState, Shape, check_shape, check_task_id
+from secemb_party.storage.weights import Contents, origin, read_tensors, write_tensors
 
 _MODEL, _STATE = "secemb/1 model", "secemb/1 optimiser"
 _NAME = re.compile(r"v(\d{6,})\.safetensors")
@@ -56,7 +57,7 @@ class ModelFiles:
     def load(self, version: int) -> Model:
         """Return a version exactly as it was saved."""
         path = self._path(version)
-        contents = tensors.read(path, numbers=self._shape.numbers, types=["F32"], fix=_RESTORE)
+        contents = read_tensors(path, numbers=self._shape.numbers, types=["F32"], fix=_RESTORE)
         self._check_origin(path, contents, purpose=_MODEL, fix=_RESTORE)
         try:
             model = Model(task_id=self._task_id, version=version, **contents.tensors)
@@ -96,7 +97,7 @@ class ModelFiles:
             if state.version not in self.versions():
                 raise ModelConflictError("save the model of a step before the state of the optimiser that made it")
             path = self.folder / _STATE_NAME
-            tensors.write(path, state.tensors, metadata | {"kind": state.kind, "steps": str(state.steps)})
+            write_tensors(path, state.tensors, metadata | {"kind": state.kind, "steps": str(state.steps)})
 
     def load_state(self) -> OptimiserState | None:
         """Return the optimiser's memory, or nothing if none was saved."""
@@ -104,7 +105,7 @@ class ModelFiles:
         if not path.exists():
             return None
         numbers = _STATE_TENSORS * self._shape.numbers
-        contents = tensors.read(path, numbers=numbers, types=["F32"], fix=_RESTORE_STATE)
+        contents = read_tensors(path, numbers=numbers, types=["F32"], fix=_RESTORE_STATE)
         self._check_origin(path, contents, purpose=_STATE, fix=_RESTORE_STATE)
         try:
             state = OptimiserState(
@@ -134,23 +135,23 @@ class ModelFiles:
 
     def _write(self, model: Model) -> None:
         arrays = {"rows": model.rows, "dense": model.dense}
-        tensors.write(self._path(model.version), arrays, self._metadata(_MODEL, model.version, model.digest))
+        write_tensors(self._path(model.version), arrays, self._metadata(_MODEL, model.version, model.digest))
 
     def _metadata(self, purpose: str, version: int, digest: bytes) -> dict[str, str]:
-        return tensors.origin(purpose, self._task_id, version, digest)
+        return origin(purpose, self._task_id, version, digest)
 
     def _check(self, model: Model) -> None:
         if model.task_id != self._task_id:
             raise WeightsError("this model belongs to another task; each task has its own store")
         check_shape(model, self._shape)
 
-    def _check_origin(self, path: Path, contents: tensors.Contents, *, purpose: str, fix: str) -> None:
+    def _check_origin(self, path: Path, contents: Contents, *, purpose: str, fix: str) -> None:
         metadata = contents.metadata
         if metadata.get("format") != purpose or metadata.get("task") != self._task_id.hex():
             raise ForeignFileError(f"{path} was made for another task or purpose; {fix}")
 
     @staticmethod
-    def _check_sum(path: Path, contents: tensors.Contents, digest: bytes, version: int, fix: str) -> None:
+    def _check_sum(path: Path, contents: Contents, digest: bytes, version: int, fix: str) -> None:
         if contents.metadata.get("version") != str(version):
             raise ForeignFileError(f"{path} holds another version than its name says; {fix}")
         if contents.metadata.get("digest") != digest.hex():

@@ -1,17 +1,67 @@
-"""Weights that come from elsewhere or go elsewhere: one safetensors file with `rows` and, if there is one, `dense`."""
+"""Weights in safetensors files: named arrays, written atomically and read with a limit on their size and types.
 
+A file that is imported or exported has `rows` and, if the task has a dense part, `dense`.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
-from secemb_party.errors import ModelConflictError, WeightsError
-from secemb_party.storage import tensors
+from secemb_party.errors import DamagedFileError, ModelConflictError, ModelFileError, ModelMissingError, WeightsError
+from secemb_party.storage.files import write_file
 from secemb_party.storage.interfaces import ModelStore
 from secemb_party.storage.model import Floats, Model, Shape, check_shape
 
 _EXPORT = "secemb/1 export"
 _FORMAT = "give a safetensors file with `rows` and, if the task has a dense part, `dense`, both finite floats"
+Tensors = Mapping[str, npt.NDArray[np.floating]]
+
+_LARGEST_HEADER = 2**20
+_open: Callable[..., Any] = safe_open  # its stub has no types
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Contents:
+    """What a safetensors file holds."""
+
+    metadata: Mapping[str, str]
+    tensors: dict[str, npt.NDArray[Any]]
+
+
+def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+    """Write a file that exists whole or not at all."""
+    # Safetensors reads the memory behind an array and would take a strided view for what it is not.
+    whole = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
+    write_file(path, save(whole, dict(metadata)))
+
+
+def origin(purpose: str, task_id: bytes, version: int, digest: bytes) -> dict[str, str]:
+    """Return the metadata that says what a file is for and where it comes from."""
+    return {"format": purpose, "task": task_id.hex(), "version": str(version), "digest": digest.hex()}
+
+
+def read_tensors(path: Path, *, numbers: int, types: Collection[str], fix: str) -> Contents:
+    """Return what a file holds, if that is at most `numbers` numbers of these safetensors types."""
+    try:
+        if path.stat().st_size > 8 * numbers + _LARGEST_HEADER:
+            raise DamagedFileError(f"{path} is larger than a model of this task can be; {fix}")
+        with _open(path, framework="numpy") as file:
+            names = list(file.keys())
+            if any(file.get_slice(name).get_dtype() not in types for name in names):
+                raise DamagedFileError(f"{path} holds tensors of other types than {' or '.join(types)}; {fix}")
+            return Contents(file.metadata() or {}, {name: file.get_tensor(name) for name in names})
+    except FileNotFoundError as error:
+        raise ModelMissingError(f"{path} does not exist; check the name, or restore it from a backup") from error
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read; check that it is a file that this user may read") from error
+    except SafetensorError as error:
+        raise DamagedFileError(f"{path} is truncated, altered or not a safetensors file; {fix}") from error
 
 
 def import_weights(store: ModelStore, task_id: bytes, shape: Shape, path: Path) -> Model:
@@ -30,7 +80,7 @@ def read_weights(path: Path, task_id: bytes, shape: Shape) -> Model:
     float32, ties to even; a number that becomes infinite is refused like any infinity. Both are the same on every
     machine, so two servers that import one file have one digest.
     """
-    contents = tensors.read(path, numbers=shape.numbers, types=["F16", "F32", "F64"], fix=_FORMAT)
+    contents = read_tensors(path, numbers=shape.numbers, types=["F16", "F32", "F64"], fix=_FORMAT)
     wanted = {"rows", "dense"} if shape.dense else {"rows"}
     if not wanted <= set(contents.tensors) <= {"rows", "dense"}:
         raise WeightsError(f"{path} does not have the tensors {' and '.join(sorted(wanted))} alone; {_FORMAT}")
@@ -50,7 +100,7 @@ def export_weights(model: Model, path: Path, *, split_bias: bool = False) -> Non
         arrays = {"embedding": model.rows[:, :-1], "bias": model.rows[:, -1]}
     if model.dense.size:
         arrays["dense"] = model.dense
-    tensors.write(path, arrays, tensors.origin(_EXPORT, model.task_id, model.version, model.digest))
+    write_tensors(path, arrays, origin(_EXPORT, model.task_id, model.version, model.digest))
 
 
 def _float32(values: npt.NDArray[np.floating]) -> Floats:

@@ -1,8 +1,8 @@
-"""What devices copy of published models: the table, what changed in it since, and the dense part.
+"""What devices copy: the catalogue, the table of a published model, what changed in it since, and the dense part.
 
-Each is encoded once and then read from a file by however many devices ask for it. The files have no names: the system
-removes one when no one reads it, after a crash as well, and nothing in the data directory can be mistaken for a
-copy that is not what this process has written.
+A part of a model is encoded once and then read from a file by however many devices ask for it. The files have no
+names: the system removes one when no one reads it, after a crash as well, and nothing in the data directory can be
+mistaken for a copy that is not what this process has written.
 """
 
 import hashlib
@@ -17,8 +17,11 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from secemb_party.async_cache import AsyncCache
+from secemb_party.errors import SettingsError
 from secemb_party.storage.interfaces import ModelStore
 from secemb_party.storage.model import Model, Shape, little_endian
+from secemb_shared.catalogue import FILE, LARGEST
+from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.table import CopyShape, Encoded, Numbers, TableFormat, delta_head
 
 Result = TypeVar("Result")
@@ -129,3 +132,24 @@ def _store(folder: Path, parts: Iterable[bytes | memoryview], origin: Model | Bo
         size, sha256 = file.tell(), hashed.hexdigest()
         whole, digest = (origin.sha256, origin.model_digest) if isinstance(origin, Body) else (sha256, origin.digest)
         return Body(os.dup(file.fileno()), size=size, sha256=sha256, whole=whole, model_digest=digest)
+
+
+def catalogue_path(task_file: Path, given: Path | None) -> Path:
+    """Return where a server has its catalogue: beside the task, unless the settings name another place."""
+    return given or task_file.with_name(FILE)
+
+
+def open_catalogue(task: TaskSpec, path: Path) -> Body | None:
+    """Return the file that the task names by its digest, or None if it names none."""
+    if not task.catalogue:
+        return None
+    fix = f"put the {FILE} that `secemb task create` wrote there, or name it in task.catalogue_file"
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        raise SettingsError(f"the task has a catalogue, but {path} cannot be read; {fix}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST or hashlib.file_digest(file, "sha256").hexdigest() != task.catalogue:
+            raise SettingsError(f"{path} is not the catalogue of this task; {fix}")
+        return Body(os.dup(file.fileno()), size=size, sha256=task.catalogue)
