@@ -164,6 +164,29 @@ def quality(
     raise typer.Exit(code)
 
 
+@app.command()
+def pacing(
+    output: Annotated[Path, typer.Option(help="JSON file for the figures; plots go beside it.")] = Path(
+        "build/pacing.json"
+    ),
+    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time; as many as there are cores.")] = None,
+    devices: Annotated[
+        list[int] | None, typer.Option(help="Only fleets of this size: 1000, 100000, 1000000; may be repeated.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer fleets, and minutes of them instead of hours.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Simulate fleets of up to a million devices against server 0's own conductor and pace, in virtual time.
+
+    Exit code 1 if a goal is missed.
+    """
+    from secemb_lab.pacing.report import run
+
+    with refusals(), usage_errors():
+        reached = run(output, quick=quick, devices=devices or [], processes=processes or cpu_count() or 1, as_json=json)
+    raise typer.Exit(0 if reached else REFUSED)
+
+
 @report_app.command()
 def dp(
     path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],

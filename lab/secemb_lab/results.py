@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from secemb_lab.bench.catalogues import Figure as CatalogueFigure
 from secemb_lab.bench.devices import Figure as DeviceFigure
 from secemb_lab.loadtest.memory import MemoryRun
+from secemb_lab.pacing.scenarios import Figures as FleetFigures
 from secemb_lab.report.dp_runs import Plan
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
@@ -246,6 +247,15 @@ class Memory(TypedDict):
     runs: list[MemoryRun]
 
 
+class Pacing(TypedDict):
+    """`pacing`."""
+
+    quick: bool
+    joins_per_second: float
+    runs: list[FleetFigures]
+    goals: list[Bar]
+
+
 class QualityReport(TypedDict):
     """`quality`."""
 
@@ -263,6 +273,7 @@ RESULTS: dict[str, Any] = {
     "bench": Bench,
     "loadtest": Loadtest,
     "memory": Memory,
+    "pacing": Pacing,
     "quality": QualityReport,
     "report dp": DpReport,
     "vectors": Vectors,

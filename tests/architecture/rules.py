@@ -39,7 +39,7 @@ OUTSIDE_WORLD = NETWORK | FRAMEWORKS | FILES | CLOCKS | CONCURRENCY | {"random"}
 OUTSIDE_CALLS = {"breakpoint", "input", "open", "print"}
 NAMELESS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 # Words of the field that happen to end like an activity.
-NOUNS = {"finding", "pairing", "ranking", "rating", "reading", "ring", "sharing", "writing"}
+NOUNS = {"finding", "pacing", "pairing", "ranking", "rating", "reading", "ring", "sharing", "writing"}
 # A name that several modules have, and the one sense in which all of them have it.
 SENSES = {
     "app": "a FastAPI application put together",

@@ -122,6 +122,7 @@ CASES: dict[str, Case] = {
     ),
     "loadtest": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
     "memory": Case(bad=lambda _: ("--items", "many"), fix="separated by commas", code=2),
+    "pacing": Case(bad=lambda _: ("--devices", "7"), fix="there are 1000, 100000", code=2),
     "model export": Case(
         good=lambda place: (place.new(".safetensors"), "--config", place.pair.servers[1].folder),
         says="digest",
@@ -350,6 +351,7 @@ _RECOVERY = "tests/e2e/test_recovery.py::test_an_optimiser_whose_state_does_not_
 _BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_prints"
 _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
 _MEMORY = "tests/e2e/test_loadtest.py::test_the_memory_of_real_servers_is_compared_with_the_plan"
+_PACING = "tests/e2e/test_loadtest.py::test_simulated_fleets_reach_their_goals_and_are_drawn"
 _QUALITY = "tests/integration/test_quality.py::test_a_short_run_measures_every_part_and_writes_its_files"
 _WIRE = "tests/e2e/test_wire.py::test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head"
 ELSEWHERE: dict[tuple[str, str], str] = {
@@ -367,6 +369,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     **{("memory", kind): _MEMORY for kind in (SUCCESS, JSON)},
     **{("model reset-optimiser", kind): _RECOVERY for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
+    **{("pacing", kind): _PACING for kind in (SUCCESS, JSON)},
     **{("quality", kind): _QUALITY for kind in (SUCCESS, JSON)},
     ("run list", BAD): "tests/e2e/test_cli_offline.py::test_a_damaged_run_is_named_and_the_others_are_listed",
     **{("wire", kind): _WIRE for kind in (SUCCESS, JSON)},

@@ -72,7 +72,15 @@ _OF_EVALUATIONS = ("figures", "sums", "window")  # empty in rows of rounds that 
 _MAY_BE_EMPTY = {
     *("status.checks", "status.refusals", "run compare.differences", "privacy show"),
     *("demo.figures", "demo.sums", "demo.window"),  # of rounds that train
-    *("plan.cannot", "kernel.instruction_sets", "bench.threads", "wire.reads", "data fetch.faults", "data show.faults"),
+    *(
+        "plan.cannot",
+        "kernel.instruction_sets",
+        "bench.threads",
+        "pacing.reasons",
+        "wire.reads",
+        "data fetch.faults",
+        "data show.faults",
+    ),
     *(f"{name}.continued" for name in ("demo", "run show", "simulate")),  # a run that was continued has some
     *(f"{name}.{part}" for name in ("demo", "run continue", "run show", "simulate") for part in _OF_EVALUATIONS),
 }

@@ -1,4 +1,4 @@
-"""`make loadtest` in its smallest setting, with both transports."""
+"""`make loadtest`, `make memory` and `make pacing` in their smallest settings."""
 
 from pathlib import Path
 
@@ -36,3 +36,13 @@ def test_the_memory_of_real_servers_is_compared_with_the_plan(tmp_path: Path) ->
     assert run["items"] == 2000
     assert all(50e6 < peak < 1e9 for peak in run["measured_bytes"])
     assert done.exit_code == int(any(abs(error) > TOLERANCE for error in errors(run)))
+
+
+def test_simulated_fleets_reach_their_goals_and_are_drawn(tmp_path: Path) -> None:
+    done = invoke("pacing", "--quick", "--devices", "1000", "--output", tmp_path / "figures.json", "--json")
+    assert done.exit_code == 0, done.output
+    assert "Fleets in virtual time" in done.stderr
+    found = read_json(done.stdout)
+    check_shape("pacing", found)
+    assert {run["scenario"]["devices"] for run in found["runs"]} == {1000}
+    assert len(list(tmp_path.glob("figures-*.svg"))) == len(found["runs"])

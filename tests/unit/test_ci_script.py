@@ -21,7 +21,9 @@ LEFT_RUNNING = (
 pytestmark = pytest.mark.skipif(not all(map(shutil.which, ("bash", "git"))), reason="there is no bash or no git")
 
 
-def decide(folder: Path, *, shown: str = GOOD, demo: str = ":", test: str = ":") -> subprocess.CompletedProcess[str]:
+def decide(
+    folder: Path, *, shown: str = GOOD, demo: str = ":", test: str = ":", report: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run the script in a repository of its own, where `make` does nothing but what is said here."""
     tools, clone = folder / "tools", folder / "clone"
     tools.mkdir()
@@ -30,7 +32,7 @@ def decide(folder: Path, *, shown: str = GOOD, demo: str = ":", test: str = ":")
     (clone / ".gitignore").write_text("/build/\n")
     (folder / "shown.txt").write_text(shown)
     make = tools / "make"
-    make.write_text(f'#!/bin/sh\ncase $1 in demo) cat "{folder}/shown.txt"; {demo} ;; test) {test} ;; esac\n')
+    make.write_text(f'#!/bin/sh\ncase $1 in demo) cat "{folder}/shown.txt"; {demo} ;; test) {test} ;; {report} esac\n')
     make.chmod(0o755)
     for words in (("init", "-q"), ("add", ".")):
         subprocess.run(["git", "-C", str(clone), *words], check=True)
@@ -63,6 +65,14 @@ def test_what_is_missing_or_left_behind_stops_a_merge(
     done = decide(tmp_path, shown=shown, demo=demo, test=test)
     assert done.returncode == 1
     assert words in done.stderr
+
+
+@pytest.mark.parametrize("report", ["quality", "pacing"])
+def test_a_report_that_misses_a_goal_stops_a_merge_and_is_shown(report: str, tmp_path: Path) -> None:
+    done = decide(tmp_path, report=f"{report}) echo missed: a share; exit 1 ;;")
+    assert done.returncode == 1
+    assert "missed: a share" in done.stderr
+    assert f"a goal of the report on {report} was missed" in done.stderr
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="there is no /proc")

@@ -15,6 +15,7 @@ TARGETS = {
     "bench": "bench",
     "loadtest": "loadtest",
     "memory": "memory",
+    "pacing": "pacing",
     "wire": "wire",
     "quality": "quality",
     "report-dp": "report dp",

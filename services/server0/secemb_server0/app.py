@@ -197,7 +197,7 @@ async def conduct(leader: Leader) -> None:
     broken = Outage("the conductor failed", "the conductor works again", level="error")
     pause = 0.0
     while True:
-        pause = min(_LONGEST_PAUSE, 2 * pause + 0.2)
+        pause = longer(pause)
         with request_lines(new_request_id()):
             try:
                 decision = await leader.step()
@@ -215,6 +215,11 @@ async def conduct(leader: Leader) -> None:
                 # The message of one of our own errors names the fix, of any other it may quote a request.
                 broken.failed(str(error) if isinstance(error, SecEmbError) else type(error).__name__, error)
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+
+
+def longer(pause: float) -> float:
+    """Return the pause after another failure."""
+    return min(_LONGEST_PAUSE, 2 * pause + 0.2)
 
 
 async def check_readiness(party: Party, peer: Peer) -> list[Check]:

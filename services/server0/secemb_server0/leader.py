@@ -262,11 +262,16 @@ class Leader:
 
     async def wait(self, decision: Decision) -> None:
         """Sleep as long as the decision allows, but wake when there is something to look at."""
-        if isinstance(decision, Finished | Idle):
-            seconds = _LOOK_SECONDS
-        elif isinstance(decision, Wait):
-            seconds = max(0.0, decision.until - self._party.steady())
-        else:
-            return
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self.changed.wait(), min(seconds, _LOOK_SECONDS))
+        seconds = self.rest(decision)
+        if seconds > 0:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.changed.wait(), seconds)
+
+    def rest(self, decision: Decision) -> float:
+        """Return for how many seconds there is nothing to do, unless something changes."""
+        match decision:
+            case Finished() | Idle():
+                return _LOOK_SECONDS
+            case Wait(until):
+                return min(max(0.0, until - self._party.steady()), _LOOK_SECONDS)
+        return 0.0

@@ -13,7 +13,7 @@ REMEMBERED = 5  # rounds that the next one is expected to be like
 _SHORTEST, _LONGEST = 1.0, 86_400.0  # seconds that a device is asked to wait
 _AWAY_SECONDS = (5.0, 900.0)  # the shortest and the longest wait while no round can open
 _LEAST_RATE = 0.1  # of the wanted rate, however busy the server is
-_JITTER = 0.1  # of the wait, and at least a second: devices that asked together must not come back together
+_DRAWS = 3  # pages that are drawn before the first with room is taken
 
 
 class Forecast:
@@ -57,15 +57,43 @@ class Forecast:
 
 
 class Pace:
-    """Hands out the moments at which devices come back: so many a second, from the expected opening on."""
+    """Gives devices appointments: so many a second, from the expected opening on, each device at another time.
+
+    They are not given in turn. A fleet whose turns take as long as a round would then bring the same devices to each
+    opening, and the others would find the round full for ever.
+    """
 
     def __init__(self, joins_per_second: float = JOINS_PER_SECOND, draw: Callable[[], float] = random.random) -> None:
-        self._rate, self._draw, self._free = joins_per_second, draw, -math.inf  # the first moment not handed out
+        self._rate, self._draw = joins_per_second, draw
+        self._width = max(1.0, 1 / joins_per_second)  # seconds of a page of the calendar
+        self._calendar: dict[int, int] = {}  # appointments on each page that is not over
+        self._page = 0  # the first that is not over
+        self._given = 0  # appointments in the calendar: about as many as there are devices
+        self._free = 0  # where to look for room once drawing has not found any
 
     def seconds(self, opening: float, now: float, *, load: float = 0.0) -> int:
         """Return for how long a device should wait; `load` is the part of the server that is busy."""
-        at = max(opening, self._free)
-        self._free = at + 1 / (self._rate * max(_LEAST_RATE, 1 - load))
-        wait = at - now
-        jitter = self._draw() * max(1.0, _JITTER * wait)
-        return math.ceil(min(max(_SHORTEST, wait + jitter), _LONGEST))
+        self._turn_to(int(now // self._width))
+        room = max(1, int(self._rate * self._width * max(_LEAST_RATE, 1 - load)))
+        page = self._find(math.ceil(max(opening, now + _SHORTEST) / self._width), room)
+        self._calendar[page] = self._calendar.get(page, 0) + 1
+        self._given += 1
+        wait = (page + self._draw()) * self._width - now
+        return math.ceil(min(max(_SHORTEST, wait), _LONGEST))
+
+    def _find(self, first: int, room: int) -> int:
+        """Return a page with room: drawn from as many as the whole fleet needs, or else the first."""
+        for _ in range(_DRAWS):
+            page = first + int(self._draw() * (1 + self._given / room))
+            if self._calendar.get(page, 0) < room:
+                return page
+        self._free = max(self._free, first)
+        while self._calendar.get(self._free, 0) >= room:
+            self._free += 1
+        return self._free
+
+    def _turn_to(self, page: int) -> None:
+        """Forget the pages before this one."""
+        for past in range(self._page, page) if self._given else ():
+            self._given -= self._calendar.pop(past, 0)
+        self._page = page

@@ -1,0 +1,175 @@
+"""Server 0 without protocol work: its ledger, conductor, door and pace are real; nothing is summed, server 1 agrees."""
+
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from secemb_party.compute.interface import Accepted
+from secemb_party.compute.threads import Workers
+from secemb_party.errors import PeerUnavailableError
+from secemb_party.evaluation import BATCH, KeysMessage, SessionBodies, Share
+from secemb_party.ledger import Ledger, RoundRecord, SessionSummary
+from secemb_party.parts import Clock, Parts
+from secemb_party.peer_messages import StandingMessage, list_digest
+from secemb_party.service import Party
+from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles
+from secemb_server0.join import TicketIssuer
+from secemb_server0.leader import Leader
+from secemb_server0.pace import Pace
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.reading import Rows
+
+
+class NoSum:
+    """The share of a round in which nothing was added."""
+
+    def __init__(self, spec: RoundSpec) -> None:
+        self._spec = spec
+
+    async def add(self, sessions: Sequence[SessionBodies]) -> None:
+        """Add nothing."""
+
+    async def share(self) -> bytes:
+        """Return a share of zeros."""
+        return Share.empty(self._spec).encode()
+
+
+@dataclass(frozen=True)
+class UncomputedRound:
+    """A round whose keys nobody evaluates."""
+
+    spec: RoundSpec
+
+    async def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
+        """Refuse: these devices read no rows."""
+        raise AssertionError("devices of this simulation send no keys")
+
+    async def accept(self, batch: Sequence[KeysMessage]) -> list[Accepted]:
+        """Refuse: these devices read no rows."""
+        raise AssertionError("devices of this simulation send no keys")
+
+    def sum(self) -> NoSum:
+        """Start a sum."""
+        return NoSum(self.spec)
+
+
+class NoCompute:
+    """An engine that computes nothing."""
+
+    batch = BATCH
+
+    async def prepare(self, spec: RoundSpec, rows: Rows) -> UncomputedRound:
+        """Prepare nothing."""
+        return UncomputedRound(spec)
+
+
+class AgreeingPeer:
+    """Server 1 that holds what server 0 holds; while it is away every call fails."""
+
+    def __init__(self, task: TaskSpec, ledger: Ledger) -> None:
+        self._task, self._ledger = task, ledger
+        self._standing = StandingMessage(task=task.task_id.hex(), version=0, digest=bytes(32).hex())
+        self._rounds: dict[bytes, RoundSpec] = {}
+        self.away = False
+
+    def _answer(self) -> None:
+        if self.away:
+            raise PeerUnavailableError("server 1 does not answer")
+
+    async def standing(self) -> StandingMessage:
+        """Return the version that was published last."""
+        self._answer()
+        return self._standing
+
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
+        """Accept a round."""
+        self._answer()
+        self._rounds = {record.round_id: RoundSpec.decode(record.spec, self._task)}
+        return False
+
+    async def progress(self, round_id: bytes) -> int:
+        """Return how many updates server 0 has."""
+        self._answer()
+        return (await self._ledger.counts(round_id)).updates
+
+    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
+        """Return all complete sessions."""
+        self._answer()
+        return sorted(one.session_id for one in held if one.complete)
+
+    async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
+        """Return the digest of the list."""
+        self._answer()
+        return list_digest(sessions)
+
+    async def share(self, round_id: bytes, digest: bytes) -> bytes:
+        """Return a share of zeros."""
+        self._answer()
+        return Share.empty(self._rounds[round_id]).encode()
+
+    async def publish(self, round_id: bytes, model: Model | None) -> bytes:
+        """Return the digest of what server 0 publishes."""
+        self._answer()
+        return self._published(model) if model is not None else b""
+
+    async def roll_back(self, model: Model, source: int) -> bytes:
+        """Return the digest of what server 0 publishes."""
+        self._answer()
+        return self._published(model)
+
+    async def abort(self, round_id: bytes, reason: str) -> None:
+        """Forget the round."""
+        self._answer()
+
+    def _published(self, model: Model) -> bytes:
+        task = self._task.task_id.hex()
+        self._standing = StandingMessage(task=task, version=model.version, digest=model.digest.hex())
+        return model.digest
+
+
+@dataclass
+class LoneServer:
+    """What devices of a simulated fleet talk to."""
+
+    task: TaskSpec
+    ledger: Ledger
+    peer: AgreeingPeer
+    leader: Leader
+    issuer: TicketIssuer
+
+
+@asynccontextmanager
+async def lone_server(
+    folder: Path, task: TaskSpec, clock: Clock, *, joins_per_second: float, seed: int = 1
+) -> AsyncIterator[LoneServer]:
+    """Run server 0 in a folder, by a clock of the caller's."""
+    workers, key = Workers(threads=1, queue=50), Ed25519PrivateKey.generate()
+    async with await Ledger.open(f"sqlite:///{folder}/ledger.db", migrate=True) as ledger:
+        party = Party(
+            Parts(
+                role=0,
+                task=task,
+                ledger=ledger,
+                models=ModelFiles(folder / "models", task.task_id, Shape.of(task)),
+                shares=ShareFiles(folder / "shares"),
+                workers=workers,
+                compute=NoCompute(),
+                ticket_key=key.public_key(),
+                scratch=folder,
+                clock=clock,
+                steady=clock,
+            )
+        )
+        await party.start()
+        peer = AgreeingPeer(task, ledger)
+        leader = Leader(party, peer)
+        pace = Pace(joins_per_second, random.Random(seed).random)
+        issuer = TicketIssuer(party, leader, key, open_enrolment=False, pace=pace)
+        try:
+            yield LoneServer(task, ledger, peer, leader, issuer)
+        finally:
+            workers.close()

@@ -1,0 +1,175 @@
+"""What is simulated, and the figures of one run."""
+
+import asyncio
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from secemb_lab.pacing.lone_server import lone_server
+from secemb_lab.pacing.population import Habits, Population
+from secemb_lab.pacing.timeline import Clock, Timeline
+from secemb_party.ledger import RoundRecord, RoundState
+from secemb_server0.pace import JOINS_PER_SECOND
+from secemb_tools.operate.tasks import TaskOptions, make_task
+
+HOUR, MINUTE = 3600.0, 60.0
+RETURN_SECONDS = 900.0  # within which devices call again after both servers were away: the longest pause of the SDK
+_CLOSING_SECONDS = 5.0
+_COHORT, _MIN_COHORT = 100, 20  # of docs/operating.md
+_BAR = 30.0  # seconds of one point of a curve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """One fleet, and what happens to it."""
+
+    name: str
+    devices: int
+    hours: float
+    join_seconds: int = 60
+    upload_seconds: int = 600
+    drop_out: float = 0.0  # part of the sessions that are never finished
+    nights: bool = False  # devices are awake for eight hours of the day
+    crowd: bool = False  # all call within the SDK's longest pause; otherwise at the wanted rate
+    away: tuple[float, float] = (0.0, 0.0)  # seconds at which server 1 is away, from and until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What came of a scenario."""
+
+    scenario: Scenario
+    rounds: int  # that ended
+    published: int
+    reasons: dict[str, int]  # why the others were aborted
+    round_seconds: float  # from the first session to the end, median
+    joins_mean: float  # requests to join, a second
+    joins_p99: float
+    joins_peak: int
+    told_p99: float  # of these, the ones that follow a Retry-After
+    told_peak: int
+    in_vain: float  # part of the finished sessions whose round was aborted
+    sessions: int  # that counted
+    contributed: float  # part of the devices that were in at least one published round
+    turns: float  # the same, had they taken turns
+    dispersion: float  # variance by mean of the rounds that a device was in: 0 taking turns, 1 a lottery
+    comeback_seconds: float | None  # from the return of server 1 to the next version
+    joins_away: float | None  # requests to join, a second, while it was away
+    curve: list[tuple[float, float]]  # minutes, and requests to join a second
+
+    @property
+    def share(self) -> float:
+        """Return the part of the rounds that were published."""
+        return self.published / self.rounds if self.rounds else 0.0
+
+
+def all_scenarios() -> list[Scenario]:
+    """Return the runs of the whole report; the longest come first."""
+    fleets = (1000, 100_000, 1_000_000)
+    return [
+        *(Scenario(name="awake at night only", devices=one, hours=27, nights=True) for one in fleets),
+        *(Scenario(name="undisturbed", devices=one, hours=2) for one in fleets),
+        *(Scenario(name="server 1 away for an hour", devices=one, hours=3, away=(HOUR, 2 * HOUR)) for one in fleets),
+        *(Scenario(name="all return at once", devices=one, hours=2, crowd=True) for one in fleets),
+        *(
+            Scenario(name="30 % drop out", devices=one, hours=hours, drop_out=0.3, upload_seconds=seconds)
+            for one in fleets
+            for seconds, hours in ((120, 2), (600, 6), (1800, 12))
+        ),
+    ]
+
+
+def quick_scenarios() -> list[Scenario]:
+    """Return runs that take a few seconds each."""
+    return [
+        Scenario(name="undisturbed", devices=1000, hours=0.35),
+        Scenario(name="30 % drop out", devices=100_000, hours=0.7, drop_out=0.3, upload_seconds=120),
+        Scenario(name="server 1 away for ten minutes", devices=1000, hours=0.6, away=(5 * MINUTE, 15 * MINUTE)),
+        Scenario(name="all return at once", devices=1_000_000, hours=0.1, crowd=True),
+    ]
+
+
+def simulate(scenario: Scenario) -> Figures:
+    """Run a scenario."""
+    return asyncio.run(_simulate(scenario))
+
+
+async def _simulate(scenario: Scenario) -> Figures:
+    task = make_task(
+        TaskOptions(
+            name="pacing",
+            items=24,
+            width=2,
+            capacity=4,
+            clip=16,
+            cohort=_COHORT,
+            min_cohort=_MIN_COHORT,
+            rounds=1_000_000,
+            join_seconds=scenario.join_seconds,
+            upload_seconds=scenario.upload_seconds,
+        )
+    )
+    arrival = RETURN_SECONDS if scenario.crowd else scenario.devices / JOINS_PER_SECOND
+    habits = Habits(arrival_seconds=arrival, drop_out=scenario.drop_out, nights=scenario.nights)
+    clock, seconds = Clock(), round(scenario.hours * HOUR)
+    with tempfile.TemporaryDirectory(prefix="secemb-pacing-", dir=_memory()) as folder:
+        async with lone_server(Path(folder), task, clock, joins_per_second=JOINS_PER_SECOND) as server:
+            timeline = Timeline(
+                server,
+                Population(scenario.devices, habits),
+                clock,
+                seconds,
+                closing_seconds=_CLOSING_SECONDS,
+                away=scenario.away,
+            )
+            await timeline.run()
+            rounds = await timeline.rounds()
+            lost = [
+                (await server.ledger.counts(one.round_id)).updates for one in rounds if one.state is RoundState.ABORTED
+            ]
+    return _figures(scenario, timeline, rounds, in_vain=sum(lost))
+
+
+def _figures(scenario: Scenario, timeline: Timeline, rounds: Sequence[RoundRecord], *, in_vain: int) -> Figures:
+    published = [one for one in rounds if one.state is RoundState.PUBLISHED]
+    taken = Counter(int.from_bytes(one[:8], "big") for record in published for one in record.sealed_sessions or ())
+    counts = np.zeros(scenario.devices, dtype=np.int64)
+    counts[list(taken.keys())] = list(taken.values())
+    mean = float(counts.mean())
+    # The first calls are not paced: what counts is the rate from then on, or while they come if all come at once.
+    joins, told = timeline.joins, timeline.told
+    begin, end = (int(one) for one in scenario.away)
+    ends = [one.ended_at for one in published if one.ended_at is not None and one.ended_at >= end]
+    bars = len(joins) // int(_BAR) * int(_BAR)
+    curve = joins[:bars].reshape(-1, int(_BAR)).mean(axis=1)
+    lengths = [one.ended_at - one.join_until + scenario.join_seconds for one in rounds if one.ended_at is not None]
+    return Figures(
+        scenario=scenario,
+        rounds=len(rounds),
+        published=len(published),
+        reasons=dict(Counter(one.reason or "" for one in rounds if one.state is RoundState.ABORTED)),
+        round_seconds=float(np.median(lengths or [0.0])),
+        joins_mean=float(joins.mean()),
+        joins_p99=float(np.percentile(joins, 99)),
+        joins_peak=int(joins.max()),
+        told_p99=float(np.percentile(told, 99)),
+        told_peak=int(told.max()),
+        in_vain=in_vain / max(1, in_vain + int(counts.sum())),
+        sessions=int(counts.sum()),
+        contributed=float((counts > 0).mean()),
+        turns=min(1.0, mean),
+        dispersion=float(counts.var() / mean) if mean else 0.0,
+        comeback_seconds=min(ends) - end if end and ends else None,
+        joins_away=float(joins[begin:end].mean()) if end else None,
+        curve=[(round(place * _BAR / MINUTE, 2), round(float(one), 3)) for place, one in enumerate(curve)],
+    )
+
+
+def _memory() -> Path | None:
+    """Return a folder in memory where there is one: the ledger of a simulation need not outlive it."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder made in it is private
+    return memory if memory.is_dir() else None
