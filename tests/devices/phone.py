@@ -1,7 +1,8 @@
 """A device of the SDK in the simulation: its steps are driven by hand, over a line that may do anything to a request.
 
-A fault is decided for every request and a death between any two effects. What either server saw of each session is
-remembered for ever, so that a test can tell whether a path was used twice.
+A fault is decided for every request. An app may die after every effect and every write: to die before the next one is
+the same, since nothing has changed in between but what is lost. What either server saw of each session is remembered
+for ever, so that a test can tell whether a path was used twice.
 """
 
 from collections import defaultdict
@@ -81,7 +82,7 @@ def never() -> bool:
 
 
 class MortalHome(Home):
-    """A home whose app may die before or after any write."""
+    """A home whose app may die after any write."""
 
     def __init__(self, folder: Path, cipher: FileCipher, dies: Dies) -> None:
         super().__init__(folder, cipher)
@@ -94,8 +95,6 @@ class MortalHome(Home):
         self._change(lambda: super(MortalHome, self).remove(name))
 
     def _change(self, change: Callable[[], None]) -> None:
-        if self._dies():
-            raise KilledError
         change()
         if self._dies():
             raise KilledError
@@ -201,12 +200,10 @@ class Phone:
             context.vault.close()  # as the system does for a process that is gone
 
     async def drive(self, steps: Steps[Result]) -> Result:
-        """Carry out steps, with faults; `KilledError` between any two of them."""
+        """Carry out steps, with faults; `KilledError` after any of them."""
         try:
             effect = next(steps)
             while True:
-                if self.dies():
-                    raise KilledError
                 try:
                     found = await self.carry_out(effect)
                 except Exception as error:

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -101,9 +102,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database that has its tables and nothing in them."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'ledger.db'}"
-        asyncio.run(_migrate(url))
-        return url
+        path = tmp_path / "ledger.db"
+        path.write_bytes(empty_ledger())
+        return f"sqlite:///{path}"
     server: Postgres = request.getfixturevalue("postgres")
     return server.ledger_database()
 
@@ -119,6 +120,15 @@ async def rival(home: str) -> AsyncIterator[Ledger]:
     """A second ledger on the same database, as another process would have it."""
     async with await Ledger.open(home, migrate=False) as opened:
         yield opened
+
+
+@cache
+def empty_ledger() -> bytes:
+    """Return the SQLite file of a ledger that has its tables and nothing in them: a copy is cheaper than another."""
+    with tempfile.TemporaryDirectory(prefix="secemb-") as folder:
+        path = Path(folder) / "ledger.db"
+        asyncio.run(_migrate(f"sqlite:///{path}"))
+        return path.read_bytes()
 
 
 def name(text: str, size: int = 32) -> bytes:

@@ -1,5 +1,6 @@
 """Two servers in one process over ASGI, with a clock that tests turn and faults that tests plant."""
 
+import asyncio
 import hashlib
 import os
 import shutil
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import fastapi.dependencies.models
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tests.integration.databases import empty_ledger
 from tests.simulation.faults import (
     CrashedError,
     FaultyLine,
@@ -165,6 +168,10 @@ class Pair:
         """Close both servers."""
         for role in self.parties:
             await self._close(role)
+        # FastAPI remembers the last 4,096 route functions, and with them dozens of servers that are gone.
+        for function in vars(fastapi.dependencies.models).values():
+            if hasattr(function, "cache_clear"):
+                function.cache_clear()
 
     async def step(self) -> Decision | None:
         """Let the leader do one thing; return what it was, or None if something planted came in between."""
@@ -240,7 +247,10 @@ class Pair:
     async def _party(self, role: int) -> Party:
         folder, fuse = self.folder / f"server{role}", self.fuses[role]
         folder.mkdir(parents=True, exist_ok=True)
-        opened = await Ledger.open(f"sqlite:///{folder}/ledger.db", migrate=True)
+        path = folder / "ledger.db"
+        if not path.exists():
+            path.write_bytes(await asyncio.to_thread(empty_ledger))
+        opened = await Ledger.open(f"sqlite:///{path}", migrate=False)
         ledger = Ledger(FusedDatabase(opened._database, fuse))
         models = FusedModels(folder / "models", self.task.task_id, Shape.of(self.task))
         shares = FusedShares(folder)
