@@ -8,6 +8,9 @@ QUICK ?=
 PARTS ?=
 DATA ?= build/data/ml-100k# of a report; `secemb data fetch ml-100k` downloads it
 
+# The tests start dozens of processes: what they import is compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The build tool comes from the constraints as well, hence no isolated build with whatever is newest today.

@@ -30,6 +30,7 @@ class Line:
     hold_requests: int = 0  # lost for the sender, and delivered later all the same
     held: deque[httpx.Request] = field(default_factory=deque)
     broken: list[str] = field(default_factory=list)  # answers that no server may ever give
+    reply: Callable[[httpx.Request], httpx.Response] | None = None  # whoever answers in place of server 1
     tamper: Callable[[bytes], bytes] | None = None  # what a bad server 0 makes of the frames that it passes on
     tamper_reply: Callable[[bytes], bytes] | None = None  # and of the replies
 
@@ -121,6 +122,8 @@ class FaultyLine(httpx.AsyncBaseTransport):
         line = self._line
         if request.url.path == "/peer/v1/relay" and line.tamper is not None:
             request = _with_body(request, line.tamper(await request.aread()))
+        if line.reply is not None:
+            return line.reply(request)
         if line.lose_requests:
             line.lose_requests -= 1
             raise LostError("request lost")

@@ -104,22 +104,19 @@ def failing(error: Exception) -> Callable[..., Any]:
     ],
     ids=lambda answer: f"{answer.status_code} {answer.content!r}",
 )
-async def test_whatever_server_1_answers_the_conductor_goes_on(
-    answer: httpx.Response, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_whatever_server_1_answers_the_conductor_goes_on(answer: httpx.Response) -> None:
     async with a_pair() as pair:
         await ready_to_seal(pair)
         asked: list[str] = []
 
-        async def deliver(request: httpx.Request) -> httpx.Response:
+        def reply(request: httpx.Request) -> httpx.Response:
             asked.append(request.url.path)
             return httpx.Response(answer.status_code, content=answer.content)
 
-        line = pair.server0.leader._peer._client._line  # type: ignore[attr-defined]
         async with conducting(pair) as until:
-            with monkeypatch.context() as patch:
-                patch.setattr(line, "_deliver", deliver)
-                await until(lambda: len(asked) >= 3)
+            pair.line.reply = reply
+            await until(lambda: len(asked) >= 3)
+            pair.line.reply = None
             await until(lambda: published(pair))
 
 

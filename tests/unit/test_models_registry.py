@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from secemb_sdk.errors import ModelError, UnknownModelError
 from secemb_sdk.models import MatrixFactorisation, registry
 from secemb_sdk.models.registry import KnownFeatures, ModelKind, Shape
+from secemb_tools.cli.simulate import Model
 from secemb_tools.simulation.scenario import make_world
 
 FEATURES = KnownFeatures(np.ones(3, np.uint8), lambda items: np.ones((items.size, 5), np.uint8))
@@ -34,6 +36,13 @@ def popularity(monkeypatch: pytest.MonkeyPatch) -> ModelKind:
 def test_the_models_of_the_paper_are_registered() -> None:
     assert registry.names() == ("mf", "ncf", "fm", "deepfm")
     assert [registry.find(name).title for name in registry.names()] == ["MF", "NCF", "FM", "DeepFM"]
+
+
+def test_the_help_of_the_commands_names_them_all_without_importing_them() -> None:
+    (option,) = get_args(Model)[1:]
+    assert f"One of {', '.join(registry.names())};" in option.help
+    program = "import sys, secemb_tools.cli.main; sys.exit(bool({'numpy', 'secemb_sdk'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -1,6 +1,5 @@
 """The `secemb` command: every subcommand by name."""
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -36,6 +35,8 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"secemb {version('secemb')}")
         raise typer.Exit
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from secemb_sdk.models.registry import names
 from secemb_tools import output
 from secemb_tools.cli.options import (
     RUNS,
@@ -26,7 +25,8 @@ from secemb_tools.transport import Transport
 if TYPE_CHECKING:
     from secemb_tools.datasets import RatingSet
 
-Model = Annotated[str, typer.Option(help=f"One of {', '.join(names())}; all but mf need torch.")]
+# The names of the registry, written out: every command would have to import numpy and the SDK for this line.
+Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm; all but mf need torch.")]
 Data = Annotated[
     Path | None,
     typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),

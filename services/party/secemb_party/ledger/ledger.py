@@ -12,7 +12,6 @@ from secemb_party.evaluation import SessionBodies
 from secemb_party.ledger import archive, events, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
-from secemb_party.ledger.postgres import open_postgres
 from secemb_party.ledger.records import Stored, Upload
 from secemb_party.ledger.sqlite import open_sqlite
 from secemb_party.logs import Outage
@@ -214,5 +213,7 @@ async def _open_database(url: str, *, create: bool) -> Database:
         case "sqlite":
             return await open_sqlite(parsed, create=create)
         case "postgresql":
+            from secemb_party.ledger.postgres import open_postgres  # and SQLAlchemy's ORM
+
             return await open_postgres(parsed)
     raise LedgerSettingError("a ledger is kept in SQLite (sqlite:////path/to/ledger.db) or PostgreSQL (postgresql://…)")
