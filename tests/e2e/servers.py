@@ -42,6 +42,7 @@ TASK = {
     "initial-scale": 0,
 }
 START_SECONDS = 45.0
+HERE = "127.0.0.1"
 
 
 def secemb(*words: object) -> str:
@@ -68,26 +69,28 @@ class Server:
     operator_port: int
     metrics_port: int
     variables: dict[str, str] = field(default_factory=dict)
+    host: str = HERE
+    inside: tuple[str, ...] = ()  # the command that runs it elsewhere, in a network namespace
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.host}:{self.port}"
 
     @property
     def operator_url(self) -> str:
-        return f"http://127.0.0.1:{self.operator_port}"
+        return f"http://{self.host}:{self.operator_port}"
 
     @property
     def metrics_url(self) -> str:
-        return f"http://127.0.0.1:{self.metrics_port}"
+        return f"http://{self.host}:{self.metrics_port}"
 
     @property
     def log(self) -> Path:
         return self.folder.with_suffix(".log")
 
     def launch(self) -> None:
-        command = [sys.executable, "-m", "secemb_tools", "serve", "--config", str(self.folder)]
+        command = [*self.inside, sys.executable, "-m", "secemb_tools", "serve", "--config", str(self.folder)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env=os.environ | self.variables)
 
@@ -178,17 +181,20 @@ def set_up(
     changes: Mapping[str, object] | None = None,
     database: str | None = None,
     relayed: bool = False,
+    there: str = HERE,
 ) -> Servers:
-    """Make both directories by the commands of docs/operating.md; `database` is for the ledger of server 0."""
+    """Make both directories by the commands of docs/operating.md; `database` is for the ledger of server 0.
+
+    Server 1 listens at the address `there`.
+    """
     zero, operator0, metrics0, one, operator1, metrics1, peer = free_ports(7)
-    here = "127.0.0.1"
     first, second = folder / "server0", folder / "server1"
     listening0 = ("--port", zero, "--operator-port", operator0, "--metrics-port", metrics0)
     listening1 = ("--port", one, "--operator-port", operator1, "--metrics-port", metrics1)
-    for_peer = ("--peer-bind", here, "--peer-port", peer)
+    for_peer = ("--peer-bind", there if there == HERE else "0.0.0.0", "--peer-port", peer)
     made = [
-        secemb("init", "--role", 0, "--dir", first, "--host", here, *listening0, "--json"),
-        secemb("init", "--role", 1, "--dir", second, "--host", here, *listening1, *for_peer, "--json"),
+        secemb("init", "--role", 0, "--dir", first, "--host", HERE, *listening0, "--json"),
+        secemb("init", "--role", 1, "--dir", second, "--host", there, *listening1, *for_peer, "--json"),
     ]
     if database is not None:
         name_database(first / "secemb.toml", database)
@@ -208,12 +214,20 @@ def set_up(
     rows = json.loads(secemb("token", "create", *names, "--config", first, "--json"))
     return Servers(
         folder=folder,
-        pair=(Server(0, first, zero, operator0, metrics0), Server(1, second, one, operator1, metrics1)),
+        pair=(
+            Server(0, first, zero, operator0, metrics0),
+            Server(1, second, one, operator1, metrics1, host=there, variables=_listening(there)),
+        ),
         task=TaskSpec.decode((first / "task" / "task.json").read_bytes()),
         tokens=[row["token"] for row in rows],
         operator_tokens=[json.loads(shown)["operator_token"] for shown in made],
         peer_port=peer,
     )
+
+
+def _listening(there: str) -> dict[str, str]:
+    """Return the settings of a server whose listeners are not on the loopback address."""
+    return {f"SECEMB_{name}__HOST": there for name in ("DEVICES", "OPERATOR", "METRICS") if there != HERE}
 
 
 def name_database(settings: Path, url: str) -> None:

@@ -10,23 +10,27 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import httpx
 import pytest
 from tests.devices.over_http import Device, check_published, gather
+from tests.e2e.namespace import namespace
 from tests.e2e.servers import Server, Servers, set_up, wait_for
+from tests.integration.databases import postgres_in
 
 from secemb_lab.wire.proxy import proxy
 
 pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio]
-DISK = 48 << 20  # bytes
+DISK = 96 << 20  # bytes
 RESERVE = 16 << 20
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
-LONG = {"join-seconds": 60, "upload-seconds": 120}
+LARGE = {"items": 4000, "capacity": 300}  # bodies that need new pages of the database
+LONG = {"join-seconds": 600, "upload-seconds": 900}  # a full cohort goes on at once
 
 
 @contextmanager
@@ -62,13 +66,17 @@ def lines(server: Server, event: str) -> list[dict[str, Any]]:
     return [line for line in told if line["event"] == event]
 
 
-async def finish(servers: Servers, devices: list[Device]) -> None:
-    """Let everyone send their update, and see that the round is published with all of them."""
+async def finish(servers: Servers, devices: list[Device], *, roles: Sequence[int] = (0, 1)) -> None:
+    """Let everyone send their update, and see that the round is published with all of them.
+
+    A ledger in PostgreSQL is not looked into: `roles` are the servers whose is a file.
+    """
     for device in devices:
         await device.send_update()
     number = devices[0].session.round.number
+    states = [servers.pair[role].state for role in roles]
     await asyncio.to_thread(
-        wait_for, "the round is published", lambda: {one.state(number) for one in servers.pair} == {"published"}, 90.0
+        wait_for, "the round is published", lambda: {state(number) for state in states} == {"published"}, 90.0
     )
     check_published(servers, devices)
     for device in devices:
@@ -76,10 +84,9 @@ async def finish(servers: Servers, devices: list[Device]) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk that can be filled."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
+def small_disk() -> Iterator[Path]:
+    """A disk that can be filled; not in pytest's folders, which only their owner may enter: PostgreSQL is another."""
+    folder = Path(mkdtemp(prefix="secemb-disk-"))
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("only root may mount a small disk")
@@ -87,6 +94,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", folder], check=True)
+        folder.rmdir()
 
 
 def fill(folder: Path, *, leave: int) -> Path:
@@ -108,7 +116,7 @@ async def test_a_server_without_room_refuses_new_sessions_ends_the_begun_ones_an
     (victim.folder / "data").symlink_to(small_disk / "data")
     victim.variables["SECEMB_STORAGE__MIN_FREE_BYTES"] = str(RESERVE)
     with running(made):
-        devices = [Device(made, number) for number in range(4)]
+        devices = [Device(made, number, patience=150.0) for number in range(4)]
         for device in devices[:3]:
             await device.join()
             await device.send_keys()
@@ -128,13 +136,62 @@ async def test_a_server_without_room_refuses_new_sessions_ends_the_begun_ones_an
         await asyncio.sleep(2.0)
         assert not late.done()
         assert victim.is_alive()
+        await asyncio.to_thread(victim.stop)
+        ballast.unlink()
+        ballast = fill(small_disk, leave=0)
+        await asyncio.to_thread(victim.start)  # it may not even be able to open its ledger, and stays up
+        assert readiness(victim).keys() & {"ledger", "storage"}
+        assert (await devices[3].clients[role].put("/v1/anything", content=never())).status_code == 503
+        assert not late.done()
         ballast.unlink()
         await late
         await until(victim, None)
         await devices[3].join()
         await devices[3].send_keys()
         await finish(made, devices)
-        wait_for("the log tells that too", lambda: lines(victim, "new sessions are accepted again") != [])
+
+
+async def never() -> AsyncIterator[bytes]:
+    """A body that does not arrive: an answer must come before it is read."""
+    await asyncio.sleep(60.0)
+    yield b""
+
+
+async def test_a_full_disk_of_postgresql_and_a_start_without_it_are_seen_and_survived(
+    tmp_path: Path, small_disk: Path
+) -> None:
+    with postgres_in(small_disk / "postgres") as postgres:
+        url = postgres.empty_database().replace("postgres:@", "postgres@")
+        made = await asyncio.to_thread(set_up, tmp_path, changes=LONG | LARGE, database=url)
+        zero = made.pair[0]
+        with running(made):
+            devices = [Device(made, number, patience=150.0) for number in range(4)]
+            for device in devices[:3]:
+                await device.join()
+                await device.send_keys()
+            ballast = fill(small_disk, leave=0)
+            late = [asyncio.create_task(device.send_update()) for device in devices[:3]]
+            await until(zero, "storage")
+            assert "the ledger's database is full" in readiness(zero)["storage"]
+            assert metric(zero, "secemb_ledger_full") == 1
+            path = f"/v1/tasks/{made.task.task_id.hex()}/join"
+            answer = await devices[0].clients[0].post(path, content=never())
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+            await asyncio.to_thread(wait_for, "it is told", lambda: lines(zero, "new sessions are refused") != [])
+            assert len(lines(zero, "the ledger fails")) == 1  # although other calls work in between
+            zero.kill()
+            await asyncio.to_thread(postgres.stop)
+            await asyncio.to_thread(zero.start)
+            assert "PostgreSQL cannot be reached" in readiness(zero)["ledger"]
+            assert zero.get("/v1/anything", zero.url) == 503
+            assert len(lines(zero, "the server cannot start")) == 1
+            assert not any(task.done() for task in late)
+            ballast.unlink()
+            await asyncio.to_thread(postgres.start)
+            await asyncio.gather(*late)
+            await devices[3].join()
+            await devices[3].send_keys()
+            await finish(made, devices, roles=[1])
 
 
 async def test_clocks_that_differ_are_seen_on_both_servers(tmp_path: Path) -> None:
@@ -184,6 +241,29 @@ async def test_a_cut_line_is_told_once_with_its_cause_and_the_round_goes_on_when
             await asyncio.to_thread(made.end)
     finally:
         made.end()
+
+
+async def test_a_line_on_which_packets_vanish_is_told_and_the_round_goes_on_when_it_is_mended(tmp_path: Path) -> None:
+    with namespace() as elsewhere:
+        made = await asyncio.to_thread(set_up, tmp_path, changes=LONG, there=elsewhere.far)
+        zero, one = made.pair
+        one.inside = elsewhere.command
+        zero.variables["SECEMB_PEER__ANSWER_SECONDS"] = "5"  # a call that was on its way ends then
+        with running(made):
+            devices = await gather(made)
+            for device in devices:
+                await device.send_update([1])
+            for device in devices[:-1]:
+                await device.send_update([0])
+            elsewhere.cut()
+            await devices[-1].send_update([0])  # with it the round is full, and server 0 asks server 1 to seal it
+            await until(zero, "peer")
+            events = ("waiting", "server 1 does not answer")
+            await asyncio.to_thread(wait_for, "the log tells it", lambda: all(lines(zero, event) for event in events))
+            assert "in time" in lines(zero, "server 1 does not answer")[-1]["reason"]
+            assert "in time" in readiness(zero)["peer"]
+            elsewhere.mend()
+            await finish(made, devices)
 
 
 async def test_a_second_process_on_the_same_ledger_is_refused_on_either_server(tmp_path: Path) -> None:

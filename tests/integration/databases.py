@@ -82,10 +82,16 @@ class Postgres:
 def postgres() -> Iterator[Postgres]:
     """A server for all tests of this process; the others of pytest-xdist have their own."""
     # Not in pytest's folders: only their owner may enter those, and as root the server runs as somebody else.
-    folder = tempfile.mkdtemp(prefix="secemb-postgres-")
-    command = ["sh", "-c", _GUARD, "guard", folder]
+    with postgres_in(Path(tempfile.mkdtemp(prefix="secemb-postgres-"))) as server:
+        yield server
+
+
+@contextmanager
+def postgres_in(folder: Path) -> Iterator[Postgres]:
+    """Run a server whose data are in this folder, which is removed at the end."""
+    command = ["sh", "-c", _GUARD, "guard", str(folder)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as guard:
-        yield _start(folder)
+        yield _start(str(folder))
         guard.communicate()
 
 

@@ -1,4 +1,4 @@
-"""`make memory`: the peak memory of two real servers while rounds run, beside what `secemb plan` says."""
+"""`make memory`: peak memory of two real servers and seconds of a round's stages, beside what `secemb plan` says."""
 
 import asyncio
 import tempfile
@@ -18,17 +18,25 @@ from secemb_tools.plan import PlanInput, cost
 
 DEVICES, ROUNDS = 4, 3  # a server is at its peak once it has prepared two rounds and stored the optimiser's state twice
 TOLERANCE = 0.25
+_AT_SERVER_1 = ("add", "share", "send_share", "step")  # from the moment that server 0 asks for its share
+STAGES = {
+    "prepare": "tag the table",
+    "answer": "answer the sessions, of one core",
+    "add": "add the sessions and store the share",
+    "open": "the same at server 1, send its share, optimise",
+    "publish": "send the model and publish it",
+}
 _CAPACITY = 500
 
 
 class MemoryRun(TypedDict):
-    """One catalogue; bytes and seconds by server, or of the whole pair."""
+    """One catalogue: bytes by server, and seconds of the stages of a round."""
 
     items: int
     measured_bytes: list[int]
     planned_bytes: list[int]
-    measured_seal_to_publish: float
-    planned_seal_to_publish: float
+    measured_seconds: dict[str, float]  # by stage of a round
+    planned_seconds: dict[str, float]
 
 
 def run(output: Path, items: list[int], *, as_json: bool = False) -> bool:
@@ -56,7 +64,8 @@ def _measure(items: int) -> MemoryRun:
         with pair.running():
             asyncio.run(run_fleet(pair, devices=DEVICES, rounds=ROUNDS))
             measured = [server.usage().memory_bytes for server in pair.servers]
-            ending = min(seconds for seconds, _ in pair.servers[0].endings())
+            seconds = pair.servers[0].stages()
+            kernel = pair.servers[0].usage().kernel_seconds
     planned = cost(
         PlanInput(
             items=items,
@@ -75,26 +84,37 @@ def _measure(items: int) -> MemoryRun:
         "items": items,
         "measured_bytes": measured,
         "planned_bytes": [planned["memory_bytes_server0"], planned["memory_bytes_server1"]],
-        "measured_seal_to_publish": ending,
-        "planned_seal_to_publish": planned["seconds_from_seal_to_publish"],
+        "measured_seconds": {
+            "prepare": kernel["prepare"] / ROUNDS,
+            "answer": kernel["answer"] / ROUNDS,
+            "add": seconds["sealed"],
+            "open": seconds["shared"],
+            "publish": seconds["reconstructed"],
+        },
+        "planned_seconds": {
+            "prepare": planned["seconds_to_prepare"],
+            "answer": planned["seconds_to_answer"],
+            "add": planned["seconds_to_add"] + planned["seconds_to_share"],
+            "open": sum(planned[f"seconds_to_{name}"] for name in _AT_SERVER_1),  # type: ignore[literal-required]
+            "publish": planned["seconds_to_send_model"] + planned["seconds_to_publish"],
+        },
     }
 
 
 def show(console: Console, found: list[MemoryRun]) -> None:
     """Print what was measured beside what was planned."""
-    table = Table("items", "server", title="Peak memory of real servers, and the plan's", title_justify="left")
-    for name in ("measured MB", "planned MB", "off by", "seal to publish s", "planned s"):
-        table.add_column(name, justify="right")
+    memory = Table("items", "server", title="Peak memory of real servers, and the plan's", title_justify="left")
+    stages = Table("items", "stage of a round", title="Seconds of its stages, and the plan's", title_justify="left")
+    for table, unit in ((memory, "MB"), (stages, "s")):
+        for name in (f"measured {unit}", f"planned {unit}", "off by"):
+            table.add_column(name, justify="right")
     for one in found:
         for role, off in enumerate(errors(one)):
-            table.add_row(
-                "" if role else f"{one['items']:,}",
-                str(role),
-                f"{one['measured_bytes'][role] / 1e6:,.0f}",
-                f"{one['planned_bytes'][role] / 1e6:,.0f}",
-                f"{off:+.0%}",
-                "" if role else f"{one['measured_seal_to_publish']:.1f}",
-                "" if role else f"{one['planned_seal_to_publish']:.1f}",
-                end_section=role == 1,
-            )
-    console.print(table)
+            measured, planned = (f"{one[name][role] / 1e6:,.0f}" for name in ("measured_bytes", "planned_bytes"))
+            memory.add_row("" if role else f"{one['items']:,}", str(role), measured, planned, f"{off:+.0%}")
+        for name, seconds in one["measured_seconds"].items():
+            expected = one["planned_seconds"][name]
+            row = (STAGES[name], f"{seconds:.3f}", f"{expected:.3f}", f"{expected / seconds - 1:+.0%}")
+            stages.add_row("" if name != next(iter(STAGES)) else f"{one['items']:,}", *row)
+    console.print(memory)
+    console.print(stages)

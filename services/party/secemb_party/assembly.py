@@ -38,12 +38,13 @@ async def open_party(settings: Settings) -> Party:
     metrics.watch_queue(lambda: workers.taken)
     watch_certificates(metrics, settings)
     backend = _backend(settings.work.kernel_threads)
+    ledger = await Ledger.open(
+        settings.ledger_url(), migrate=settings.ledger.migrate, measure=metrics.ledger, patience=_PATIENCE
+    )
     parts = Parts(
         role=settings.role,
         task=task,
-        ledger=await Ledger.open(
-            settings.ledger_url(), migrate=settings.ledger.migrate, measure=metrics.ledger, patience=_PATIENCE
-        ),
+        ledger=ledger,
         models=ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task)),
         shares=ShareFiles(settings.data_dir),
         workers=workers,
@@ -59,8 +60,12 @@ async def open_party(settings: Settings) -> Party:
         tracing=_open_tracing(settings),
     )
     party = Party(parts)
-    metrics.watch_space(party.space.free, party.space.reserve)
-    await party.start()
+    metrics.watch_space(party.space.free, party.space.reserve, lambda: ledger.full)
+    try:
+        await party.start()
+    except BaseException:
+        await close_party(party)
+        raise
     return party
 
 

@@ -34,7 +34,17 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 passes messages on
 Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "relay-key"]
-PHASES = ("idle", "waiting", "open", "sealing", "sealed", "shared", "reconstructed", "finished")  # what a task is doing
+PHASES = (
+    "starting",
+    "idle",
+    "waiting",
+    "open",
+    "sealing",
+    "sealed",
+    "shared",
+    "reconstructed",
+    "finished",
+)  # what a task is doing
 
 # 1 s and 2.5 s are objectives in deploy/prometheus/slo.yml: a bucket must end there.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -107,6 +117,7 @@ class Metrics:
         self._skew = self._gauge("secemb_clock_skew_seconds", "By how much the peer's clock is ahead of this one's")
         self._free = self._gauge("secemb_disk_free_bytes", "Free bytes on the disk with the server's data")
         self._reserve = self._gauge("secemb_disk_reserve_bytes", "Free bytes below which no new session begins")
+        self._ledger_full = self._gauge("secemb_ledger_full", "1 while the disk of the database is full")
         self._queue = self._gauge("secemb_queue_places_taken", "Places taken in the queue of the worker threads")
         self._lag = self._gauge(
             "secemb_event_loop_lag_seconds", "How late the event loop woke up in the last minute, at most"
@@ -279,10 +290,11 @@ class Metrics:
         """Record by how much the other server's clock is ahead of this one's."""
         self._skew.set(seconds)
 
-    def watch_space(self, free: Callable[[], int], reserve: int) -> None:
-        """Set the function that returns the free bytes on the disk, and the bytes below which no session begins."""
+    def watch_space(self, free: Callable[[], int], reserve: int, ledger_full: Callable[[], bool]) -> None:
+        """Set what returns the free bytes on the disk, below how many no session begins, and the database's room."""
         self._free.set_function(free)
         self._reserve.set(reserve)
+        self._ledger_full.set_function(ledger_full)
 
     def loop_lag(self, *, lately: float, largest: float) -> None:
         """Record how late the event loop woke up at most, in the last minute and since the start."""

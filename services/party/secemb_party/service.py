@@ -96,7 +96,7 @@ class Party:
         except LedgerTakenError as error:
             return [Check("ledger", False, str(error))]
         except LedgerUnavailableError:
-            return [Check("ledger", False, "the database does not answer; check [ledger] url")]
+            return [Check("ledger", False, "the database does not answer; start it, or check [ledger] url")]
         wrong = [Check(fault.check, False, f"{fault.text}; {fault.fix}") for fault in faults]
         shortage = self.space.shortage()
         room = Check("storage", shortage is None, shortage or "")
@@ -105,9 +105,9 @@ class Party:
         return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room, clock]
 
     async def probe_ledger(self) -> None:
-        """Find out whether a database whose disk was full has room again: there may be nothing else to write."""
-        if self.ledger.full:
-            await self.ledger.append_event("storage", {"full": False}, self.clock())
+        """Find out whether a database that failed to write can write again: there may be nothing else to write."""
+        if not self.ledger.writable:
+            await self.ledger.probe()
 
     async def install(self, model: Model) -> None:
         """Store a model and make it the published version."""

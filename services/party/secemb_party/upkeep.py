@@ -30,15 +30,15 @@ async def keep_up(party: Party, *, every: float = _EVERY_SECONDS) -> None:
         await asyncio.sleep(every)
         refusals.tell()
         try:
+            if (shortage := party.space.shortage()) is not None:
+                storage.failed(shortage)
+            else:
+                storage.worked()
             await party.ledger.claim()
             await party.probe_ledger()
             if party.steady() >= forget_at:
                 # A batch each time until nothing is left: other writers wait for one batch at most.
                 forget_at = party.steady() + (0.0 if await party.forget_old() else _FORGET_SECONDS)
-            if (shortage := party.space.shortage()) is not None:
-                storage.failed(shortage)
-            else:
-                storage.worked()
         except LedgerError:
             pass  # told by the ledger itself
         except Exception as error:

@@ -12,7 +12,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
-from secemb_party.assembly import close_party, find_operators, open_party, ticket_private_key
+from secemb_party.assembly import close_party, find_operators, ticket_private_key
 from secemb_party.errors import (
     LedgerTakenError,
     LedgerUnavailableError,
@@ -26,6 +26,7 @@ from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.listeners import listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
+from secemb_party.http.startup import start_party
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage, new_request_id, request_lines
 from secemb_party.operators import Operators
@@ -122,7 +123,9 @@ _REFUSED_PAUSE = 10.0
 
 async def run(settings: Settings) -> None:
     """Serve until a signal."""
-    party = await open_party(settings)
+    party = await start_party(settings)
+    if party is None:
+        return  # a signal came before it could start
     try:
         async with peer_client(settings, party.tracing) as client:
             devices, peer = settings.devices, HttpPeer(client, party.metrics, party.peer_clock)
@@ -231,9 +234,7 @@ async def check_readiness(party: Party, peer: Peer) -> list[Check]:
         async with asyncio.timeout(_SECONDS):
             standing = await peer.standing()
     except (PeerUnavailableError, PeerRefusedError, TimeoutError) as error:
-        reason = str(error) or "server 1 does not answer"
-        hint = f"{reason}; check [peer] url, certificates and token, and run secemb check"
-        return [*checks, Check("peer", False, hint)]
+        return [*checks, Check("peer", False, str(error) or "server 1 did not answer in time; see its log")]
     same = standing.task == party.task.task_id.hex() and standing.digest in await _digests(party)
     return [*checks, Check("peer", True, ""), Check("digests", same, "" if same else _DIFFERENT)]
 

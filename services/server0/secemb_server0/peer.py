@@ -30,6 +30,7 @@ from secemb_party.peer_messages import (
 )
 from secemb_party.relay_frames import Reply, ReplyReader
 from secemb_party.storage import Model
+from secemb_server0.peer_problem import explain
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.relay_key import RELAY_KEY_BYTES
 
@@ -38,6 +39,7 @@ BINARY = {"content-type": "application/octet-stream"}
 # How a line fails. TLS errors of an altered record may come through httpx unchanged, as OSErrors.
 LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _OK = 200
+_STANDING_SECONDS = 4.0  # it is a question whether server 1 is there
 _SPENT = "privacy-spent"  # as secemb_party.http.problems calls it
 
 
@@ -97,7 +99,7 @@ class HttpPeer:
 
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
-        return _read(StandingMessage, await self._call("GET", "/peer/v1/standing"))
+        return _read(StandingMessage, await self._call("GET", "/peer/v1/standing", timeout=_STANDING_SECONDS))
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
         """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
@@ -167,7 +169,7 @@ class HttpPeer:
             answer = await self._client.request(method, path, headers=headers, **request)
         except LINE_ERRORS as error:
             record("unreachable")
-            raise self._unavailable(f"server 1 cannot be reached ({type(error).__name__})") from error
+            raise self._unavailable(str(explain(error))) from error
         if answer.status_code >= 500 or answer.status_code in (408, 429):
             record("unreachable")
             raise self._unavailable(f"server 1 answered {answer.status_code}; the call will be repeated")
@@ -203,9 +205,9 @@ class HttpRelayLine:
         try:
             answer = await self._client.get("/peer/v1/relay-key", headers=self._clock.header())
         except LINE_ERRORS as error:
-            raise self._unavailable("relay-key", start, error) from error
+            raise self._unavailable("relay-key", start, str(explain(error))) from error
         if answer.status_code != _OK or len(answer.content) != RELAY_KEY_BYTES:
-            raise self._unavailable("relay-key", start)
+            raise self._unavailable("relay-key", start, f"server 1 answered {answer.status_code}")
         self._metrics.peer_call("relay-key", "ok", perf_counter() - start)
         return answer.content
 
@@ -216,20 +218,20 @@ class HttpRelayLine:
         try:
             async with self._client.stream("POST", "/peer/v1/relay", content=_each(frames), headers=headers) as answer:
                 if answer.status_code != _OK:
-                    raise self._unavailable("relay", start)
+                    raise self._unavailable("relay", start, f"server 1 answered {answer.status_code}")
                 async for piece in answer.aiter_bytes():
                     for reply in reader.feed(piece):
                         yield reply
         except PeerUnavailableError:
             raise
         except (*LINE_ERRORS, SecEmbError) as error:
-            raise self._unavailable("relay", start, error) from error
+            raise self._unavailable("relay", start, str(explain(error))) from error
         self._metrics.peer_call("relay", "ok", perf_counter() - start)
         self._metrics.heard_peer(time.time())
 
-    def _unavailable(self, route: str, start: float, error: Exception | None = None) -> PeerUnavailableError:
+    def _unavailable(self, route: str, start: float, reason: str) -> PeerUnavailableError:
         self._metrics.peer_call(route, "unreachable", perf_counter() - start)
-        return PeerUnavailableError(f"server 1 cannot be reached ({type(error).__name__})")
+        return PeerUnavailableError(reason)
 
 
 async def _each(frames: Sequence[bytes]) -> AsyncIterator[bytes]:

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fastapi import APIRouter, Depends, FastAPI, Security
 
-from secemb_party.assembly import close_party, find_operators, open_party
+from secemb_party.assembly import close_party, find_operators
 from secemb_party.errors import SettingsError
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
@@ -18,6 +18,7 @@ from secemb_party.http.listeners import Listener, listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.security import PEER
 from secemb_party.http.session_routes import session_routes
+from secemb_party.http.startup import start_party
 from secemb_party.http.task_routes import task_routes
 from secemb_party.operators import Operators
 from secemb_party.secret_file import SecretFile
@@ -117,7 +118,9 @@ async def run(settings: Settings) -> None:
     peer, devices = settings.peer, settings.devices
     if peer.host is None or peer.port is None or peer.token_hash_file is None:
         raise SettingsError("peer.host, peer.port and peer.token_hash_file: server 1 needs all three")
-    party = await open_party(settings)
+    party = await start_party(settings)
+    if party is None:
+        return  # a signal came before it could start
     try:
         keys = relay_keys(settings, party.task)
         if keys is not None:

@@ -84,7 +84,7 @@ def bearer_check(party: Party, token_hashes: Callable[[], Collection[bytes]]) ->
         shown = bearer(request) or ""
         if not any(has_hash(shown, one) for one in token_hashes()):
             party.metrics.stranger()
-            raise UnauthorizedError("this is not the peer's token; pair the servers again")
+            raise UnauthorizedError("this is not server 0's bearer token; import its pair file on server 1")
         party.metrics.heard_peer(party.clock())
         party.peer_clock.compare(request.headers, took=_ON_THE_WAY_SECONDS)
 

@@ -1,5 +1,6 @@
 """A server in its own process: its ports, its log and the resources it uses."""
 
+import itertools
 import os
 import re
 import socket
@@ -163,6 +164,15 @@ class Service:
         """Return, for each published round, the seconds from sealing to publishing and the sessions counted."""
         rounds = self.ask("rounds")
         return [(one["ended_at"] - one["sealing_at"], one["counted"]) for one in rounds if one["state"] == "published"]
+
+    def stages(self) -> dict[str, float]:
+        """Return the seconds of each stage of a round after its last upload, the fastest of the published rounds."""
+        ended = [one for one in self.ask("rounds") if one["state"] == "published"]
+        times = ("sealing_at", "sealed_at", "shared_at", "reconstructed_at", "ended_at")
+        return {
+            begins.removesuffix("_at"): min(one[ends] - one[begins] for one in ended)
+            for begins, ends in itertools.pairwise(times)
+        }
 
     def _memory(self) -> int:
         status = (_PROC / str(self.pid) / "status").read_text()

@@ -13,6 +13,7 @@ from secemb_party.ledger import Ledger
 from secemb_party.peer_messages import StandingMessage
 from secemb_party.settings import Settings
 from secemb_server0.app import peer_client
+from secemb_server0.peer_problem import explain
 from secemb_tools.operate.certificate import hosts, read_certificate
 from secemb_tools.operate.finding import Finding, fail, ok, warn
 from secemb_tools.operate.task_files import read_task
@@ -38,7 +39,7 @@ async def check_peer(settings: Settings) -> AsyncIterator[Finding]:
         async with peer_client(settings) as client:
             answer = await client.get("/peer/v1/standing", timeout=10.0)
     except (httpx.HTTPError, ssl.SSLError) as error:
-        yield _unreachable(error)
+        yield fail("peer", *explain(error))
         return
     for finding in _judge(settings, answer):
         yield finding
@@ -46,24 +47,6 @@ async def check_peer(settings: Settings) -> AsyncIterator[Finding]:
         found = await _same_model(settings, StandingMessage.model_validate_json(answer.content))
         if found is not None:
             yield found
-
-
-def _unreachable(error: Exception) -> Finding:
-    text = str(error).lower()
-    if "certificate_verify_failed" in text or "hostname mismatch" in text:
-        return fail(
-            "peer",
-            "what answers is not server 1: it has another certificate",
-            "run secemb pair import with its pair file",
-        )
-    if "alert" in text or isinstance(error, httpx.ReadError | httpx.RemoteProtocolError):
-        return fail(
-            "peer",
-            "server 1 refused this server's certificate",
-            "ask its operator to run secemb pair import with this server's pair file",
-        )
-    fix = "start server 1 first; then check [peer] url and the firewalls in between"
-    return fail("peer", f"server 1 cannot be reached ({type(error).__name__})", fix)
 
 
 def _judge(settings: Settings, answer: httpx.Response) -> list[Finding]:

@@ -20,6 +20,7 @@ from secemb_tools.plan.stages import Stages, measure
 from secemb_tools.specification import build_task
 
 _LARGEST_BODY = 2**31 - 1  # OpenSSL takes no more in one write, and a share or a model is one body
+_TLS = 5e-9  # seconds for a byte between the servers, to encrypt, decrypt and copy it
 _REQUESTS = 0.0025  # seconds of a core for the requests of a session beyond the kernel: `make loadtest`
 
 
@@ -118,8 +119,8 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
     sizes, whole = Sizes.of(task), 4 * (given.items * given.width + given.dense_size)
     stages = measure(task, seconds)
     session, rounds = stages.answer + stages.add, -(-given.fleet // given.cohort)
-    link = 125_000 * given.link  # bytes a second
-    sending = [one * resources.numbers_of(task) / link for one in (task.ring.element_bytes, 4)]
+    per_byte = 1 / (125_000 * given.link) + _TLS
+    sending = [one * resources.numbers_of(task) * per_byte for one in (task.ring.element_bytes, 4)]
     adding = given.cohort * stages.add
     return {
         "items": given.items,
@@ -147,7 +148,8 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
         "seconds_to_step": stages.step,
         "seconds_to_send_model": sending[1],
         "seconds_to_publish": stages.publish,
-        "seconds_from_seal_to_publish": adding + stages.share + stages.step + stages.publish + sum(sending),
+        # Server 1 adds its sessions when server 0, which has added its own, asks for its share.
+        "seconds_from_seal_to_publish": 2 * (adding + stages.share) + stages.step + stages.publish + sum(sending),
         "memory_bytes_server0": resources.memory_of_server0(task),
         "memory_bytes_server1": resources.memory_of_server1(task),
         "disk_bytes": resources.disk_of_server0(task),
@@ -213,8 +215,8 @@ def describe(found: Cost) -> dict[str, str]:
         "before a round": f"{_seconds(found['seconds_to_prepare'])} to tag the table",
         "while it is open": f"{_seconds(found['seconds_to_answer'])} of a core to answer a full round",
         "after the seal": f"{_seconds(found['seconds_from_seal_to_publish'])}: "
-        f"{_seconds(found['seconds_to_add'])} to add the sessions, "
-        f"{_seconds(found['seconds_to_share'] + found['seconds_to_send_share'])} to store and send the share, "
+        f"{_seconds(found['seconds_to_add'])} to add the sessions on each server, one after the other, "
+        f"{_seconds(2 * found['seconds_to_share'] + found['seconds_to_send_share'])} to store and send the shares, "
         f"{_seconds(found['seconds_to_step'])} for the optimiser's step, "
         f"{_seconds(found['seconds_to_send_model'] + found['seconds_to_publish'])} to send and publish the model",
         "the whole fleet": f"{found['rounds_until_everybody_took_part']:,} rounds until everybody took part, "

@@ -90,6 +90,8 @@ async def serve(listeners: list[Listener], background: Callable[[], Awaitable[No
     await asyncio.wait([first, *running, *([work] if work else [])], return_when=asyncio.FIRST_COMPLETED)
     await _stop(servers, running, work)
     first.cancel()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.remove_signal_handler(number)
     for task in [*running, *([work] if work else [])]:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error

@@ -41,6 +41,9 @@ class RoundView(BaseModel):
     next_version: int | None
     opened_at: float
     sealing_at: float | None
+    sealed_at: float | None
+    shared_at: float | None
+    reconstructed_at: float | None
     ended_at: float | None
     join_until: float
     upload_until: float
@@ -237,6 +240,9 @@ async def _view(party: Party, record: RoundRecord) -> RoundView:
         next_version=record.next_version,
         opened_at=record.opened_at,
         sealing_at=record.sealing_at,
+        sealed_at=record.sealed_at,
+        shared_at=record.shared_at,
+        reconstructed_at=record.reconstructed_at,
         ended_at=record.ended_at,
         join_until=record.join_until,
         upload_until=record.upload_until,

@@ -24,7 +24,8 @@ from secemb_party.errors import (
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-_FULL = {"SQLITE_FULL", "53100"}  # 53100 is PostgreSQL's disk_full
+# 53100 is PostgreSQL's disk_full. SQLite has a file beside its own that must grow before anything is read.
+_FULL = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100"}
 Measure = Callable[[str], AbstractContextManager[None]]
 
 
@@ -97,8 +98,9 @@ def translated() -> Iterator[None]:
     except (IntegrityError, ProgrammingError) as error:
         raise LedgerError(f"the database refused a statement ({_name(error)})") from None
     except (DBAPIError, PoolTimeout, OSError) as error:  # asyncio's TimeoutError is an OSError
-        kind = LedgerFullError if _code(error) in _FULL else LedgerUnavailableError
-        raise kind(f"the database failed ({_name(error)})") from None
+        if _code(error) in _FULL:
+            raise LedgerFullError(f"the disk of the database is full ({_name(error)})") from None
+        raise LedgerUnavailableError(f"the database failed ({_name(error)})") from None
 
 
 def _name(error: BaseException) -> str:

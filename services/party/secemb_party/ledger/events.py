@@ -1,6 +1,7 @@
 """What happened and what operators did, in order, and answers to the peer that must stay the same bytes."""
 
 import json
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from secemb_party.ledger.schema import events as events_table
 from secemb_party.operators import Order
 
 KEPT = 10_000
+_PROBE_BYTES = 1 << 20
 _LONGEST = 8192  # characters: an event is a remark, not a document
 
 _VALUE = select(answers_table.c.value).where(answers_table.c.key == bindparam("key_"))
@@ -49,6 +51,13 @@ def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float,
     event_id: int = tx.execute(_ADD, {"at": now, "kind": kind, "data": text}).scalar_one()
     tx.execute(_FORGET, {"last": event_id - keep})
     return event_id
+
+
+def probe(tx: Connection) -> None:
+    """Write and remove again as much as a body of a session may have: a small row may still fit on a full disk."""
+    take_turn(tx, Turn.EVENTS)
+    event_id = tx.execute(_ADD, {"at": 0.0, "kind": "probe", "data": secrets.token_hex(_PROBE_BYTES // 2)}).scalar_one()
+    tx.execute(delete(events_table).where(events_table.c.event_id == event_id))
 
 
 def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event]:

@@ -28,7 +28,7 @@ def _reads(function: Call[P, T]) -> Method[P, T]:
 
     @wraps(function)
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        with self._watched():
+        with self._watched(writes=False):
             return await self._database.read(lambda tx: function(tx, *args, **kwargs))
 
     return method
@@ -41,10 +41,8 @@ def _writes(function: Call[P, T]) -> Method[P, T]:
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
         if self._taken:
             raise LedgerUnavailableError("another server process has taken over this ledger")
-        with self._watched():
-            answer = await self._database.write(lambda tx: function(tx, *args, **kwargs))
-        self.full = False
-        return answer
+        with self._watched(writes=True):
+            return await self._database.write(lambda tx: function(tx, *args, **kwargs))
 
     return method
 
@@ -56,7 +54,8 @@ class Ledger:
         self._database = database
         self._taken = False
         self._outage = Outage("the ledger fails", "the ledger works again")
-        self.full = False  # the last write failed because the database's disk is full
+        self.full = False  # a write failed because the database's disk is full, and none has worked since
+        self.writable = True  # no write has failed since the last one that worked
         self.bodies: BodyStore = bodies or DatabaseBodies(database)
 
     @classmethod
@@ -86,15 +85,19 @@ class Ledger:
         return cls(MeasuredDatabase(database, measure) if measure is not None else database, bodies)
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Tell in the log that the database fails, once, and that it works again."""
+    def _watched(self, *, writes: bool) -> Iterator[None]:
+        """Tell in the log that the database fails, once, and that it works again: what reads says nothing of writes."""
         try:
             yield
         except LedgerUnavailableError as error:
             self.full = self.full or isinstance(error, LedgerFullError)
+            self.writable = self.writable and not writes
             self._outage.failed(str(error))
             raise
-        self._outage.worked()
+        if writes:
+            self.full, self.writable = False, True
+        if self.writable:
+            self._outage.worked()
 
     async def close(self) -> None:
         """Let what is running end, then close the database."""
@@ -172,6 +175,7 @@ class Ledger:
     actions = _reads(events.actions)
 
     append_event = _writes(events.append_event)
+    probe = _writes(events.probe)
     recent_events = _reads(events.recent_events)
     events = _reads(events.events)
 

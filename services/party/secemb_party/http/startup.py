@@ -1,0 +1,91 @@
+"""A server that cannot open its ledger yet: it stays up, says why, and tries again until it can.
+
+The disk may be full, or PostgreSQL down. A process that ended would say so in its last line only, and whatever
+supervises it would start it again and again.
+"""
+
+import asyncio
+import time
+
+from fastapi import FastAPI
+
+from secemb_party.assembly import open_party
+from secemb_party.errors import (
+    LedgerFullError,
+    LedgerUnavailableError,
+    StorageFullError,
+    StorageUnavailableError,
+)
+from secemb_party.http.app import metrics_app, new_app
+from secemb_party.http.listeners import listeners_of, serve
+from secemb_party.intake import Space
+from secemb_party.logs import Outage
+from secemb_party.metrics import Metrics
+from secemb_party.service import Check, Party
+from secemb_party.settings import Settings
+from secemb_party.upkeep import watch_certificates
+
+TITLE = "SecEmb, starting"
+_METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
+_PASSING = (LedgerUnavailableError, StorageUnavailableError)
+_EVERY_SECONDS = 5.0
+
+
+async def start_party(settings: Settings) -> Party | None:
+    """Return the party as soon as it can be opened, or None if a signal came first."""
+    try:
+        return await open_party(settings)
+    except _PASSING as error:
+        start = _Start(settings, error)
+    everyone, prometheus = start.apps()
+    operator = everyone if settings.operator.tokens_file is not None else None
+    await serve(listeners_of(settings, devices=everyone, operator=operator, metrics=prometheus), start.repeat)
+    return start.party
+
+
+class _Start:
+    """Attempts to start, and what answers in between: alive, not ready, 503 before a body is read."""
+
+    def __init__(self, settings: Settings, error: Exception) -> None:
+        self._settings = settings
+        self.party: Party | None = None
+        self._metrics = Metrics()
+        self._metrics.task_phase("starting", number=None, since=time.time())
+        space = Space(settings.data_dir, reserve=settings.storage.min_free_bytes, ledger_full=self._is_full)
+        self._metrics.watch_space(space.free, space.reserve, self._is_full)
+        watch_certificates(self._metrics, settings)
+        self._outage = Outage("the server cannot start", "the server starts")
+        self._fail(error)
+
+    def apps(self) -> tuple[FastAPI, FastAPI]:
+        """Return the app for devices and operators, and the one for Prometheus."""
+        everything = new_app(
+            TITLE, "It cannot open its ledger yet.", metrics=self._metrics, routers=[], ready=self._ready
+        )
+        everything.add_api_route("/{path:path}", self._refuse, methods=_METHODS, include_in_schema=False)
+        return everything, metrics_app(TITLE, metrics=self._metrics, ready=self._ready)
+
+    async def repeat(self) -> None:
+        """Try until the party is open."""
+        while self.party is None:
+            await asyncio.sleep(_EVERY_SECONDS)
+            try:
+                self.party = await open_party(self._settings)
+            except _PASSING as error:
+                self._fail(error)
+        self._outage.worked()
+
+    def _fail(self, error: Exception) -> None:
+        self._error = error
+        self._outage.failed(str(error))
+
+    def _is_full(self) -> bool:
+        return isinstance(self._error, LedgerFullError)
+
+    async def _ready(self) -> list[Check]:
+        fix = "make room" if self._is_full() else "check [ledger] url, and that the database runs"
+        return [Check("ledger", False, f"{self._error}; {fix}; the server tries again every few seconds")]
+
+    @staticmethod
+    async def _refuse() -> None:
+        raise StorageFullError("the server cannot start yet; try again after the time in Retry-After")
