@@ -1,7 +1,9 @@
 """What holds for every test: no test fails for being slow, and Hypothesis shows how to repeat a failure."""
 
 import gc
+from collections import Counter
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("secemb", deadline=None, print_blob=True)
@@ -12,3 +14,14 @@ def pytest_collection_finish() -> None:
     """Keep what is there for the whole run, thousands of tests and all modules, out of every garbage collection."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say where the time of a long run went: the seconds of one worker in each folder, set-up included."""
+    reports = [one for found in terminalreporter.stats.values() for one in found if hasattr(one, "duration")]
+    seconds: Counter[str] = Counter()
+    for one in reports:
+        seconds["/".join(one.nodeid.split("/")[:2])] += one.duration
+    if len(seconds) > 1:
+        found = ", ".join(f"{folder} {spent:.0f}" for folder, spent in seconds.most_common())
+        terminalreporter.write_line(f"seconds of one worker: {found}")

@@ -49,13 +49,13 @@ class Running:
         return self.output.with_name("demo.html")
 
     def wait_until(self, holds: Callable[["Running"], bool], *, may_end: bool = False) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not holds(self):
             if may_end and self.process.poll() == 0:
                 return
             assert self.process.poll() is None, self.text() + self.errors()
             assert time.monotonic() < end, self.text() + self.errors()
-            time.sleep(0.005)
+            time.sleep(0.01)
 
     def services(self) -> list[int]:
         """Return the processes that serve something below this command's folder."""

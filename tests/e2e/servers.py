@@ -41,7 +41,7 @@ TASK = {
     "dense-rate": 1,
     "initial-scale": 0,
 }
-START_SECONDS = 45.0
+START_SECONDS = 180.0
 HERE = "127.0.0.1"
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pytest
 from tests.e2e.servers import Servers, set_up
 
 from secemb_sdk import Contributed, Device, NotNow, Policy
@@ -169,7 +168,6 @@ def check_what_is_left(devices: list[Device], twins: list[Twin]) -> None:
             assert exported["private"] is None
 
 
-@pytest.mark.timeout(240)
 def test_fifty_devices_move_the_model_as_a_plaintext_run_does(tmp_path: Path) -> None:
     servers = set_up(tmp_path, devices=DEVICES, changes=TASK)
     try:

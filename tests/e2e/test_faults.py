@@ -25,7 +25,7 @@ from tests.integration.databases import postgres_in
 
 from secemb_lab.wire.proxy import proxy
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.asyncio]
+pytestmark = pytest.mark.asyncio
 DISK = 96 << 20  # bytes
 RESERVE = 16 << 20
 FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)

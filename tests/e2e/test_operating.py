@@ -59,7 +59,7 @@ mv() { # what the page moves away belongs to a server that was stopped
 """
 
 pytestmark = [
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(not all(map(shutil.which, ("bash", "curl", "openssl"))), reason="no bash, curl or openssl"),
 ]
 
@@ -93,7 +93,7 @@ def run(script: str, folder: Path) -> str:
         start_new_session=True,
     ) as shell:
         try:
-            said, _ = shell.communicate(timeout=560)
+            said, _ = shell.communicate(timeout=1780)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(shell.pid, signal.SIGKILL)  # the servers, and whatever did not end

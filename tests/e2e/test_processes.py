@@ -22,7 +22,7 @@ from secemb_party.settings import load_settings
 from secemb_server0.app import peer_client
 from secemb_tools.operate.certificate import make_identity
 
-pytestmark = [pytest.mark.timeout(150), pytest.mark.asyncio]
+pytestmark = pytest.mark.asyncio
 
 STATES = ["open", "sealing", "sealed", "shared", "reconstructed"]
 LEFT_ALONE = {(0, "sealed"): "shared", (1, "reconstructed"): "published"}  # without asking the other server

@@ -50,7 +50,7 @@ def type_in(lines: list[str], folder: Path, variables: dict[str, str]) -> str:
     """Type lines into one bash, which ends at the first that fails; return what it says."""
     script = "set -e\n" + "\n".join(lines)
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=variables, capture_output=True, text=True, timeout=280, check=False
+        ["bash", "-c", script], cwd=folder, env=variables, capture_output=True, text=True, timeout=880, check=False
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout

@@ -10,8 +10,6 @@ from tests.unit.loopback import answer, serving
 
 from secemb_tools.local.process import Service
 
-pytestmark = pytest.mark.timeout(150)
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:

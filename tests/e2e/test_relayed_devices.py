@@ -4,12 +4,10 @@ import asyncio
 import json
 from pathlib import Path
 
-import pytest
 from tests.e2e.servers import secemb, set_up
 from tests.e2e.test_device_rounds import DEVICES, TASK, run_rounds
 
 
-@pytest.mark.timeout(240)
 def test_fifty_relayed_devices_move_the_model_as_a_plaintext_run_does(tmp_path: Path) -> None:
     servers = set_up(tmp_path, devices=DEVICES, changes=TASK, relayed=True)
     assert servers.task.relays

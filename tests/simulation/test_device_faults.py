@@ -172,7 +172,7 @@ def items_of(seen: Seen, name: str) -> tuple[int, int]:
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@pytest.mark.timeout(0 if SOAK else 300)
+@pytest.mark.timeout(0 if SOAK else 900)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_path_is_used_twice_and_the_device_comes_back(way: str) -> None:
     @settings(max_examples=EXAMPLES, suppress_health_check=CHECKS)

@@ -12,7 +12,7 @@ EXAMPLES = 1000 if SOAK else 40
 CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
 
-@pytest.mark.timeout(0 if SOAK else 300)
+@pytest.mark.timeout(0 if SOAK else 900)
 @pytest.mark.parametrize("part", range(4))  # so that several cores share the work
 def test_the_servers_never_disagree_lose_or_count_twice(part: int) -> None:
     run_state_machine_as_test(

@@ -98,7 +98,7 @@ async def test_a_budget_is_checked_for_the_transport_that_is_used() -> None:
 DEVICES = st.lists(st.tuples(st.sampled_from(["direct", "relayed"]), st.integers(1, 20)), min_size=2, max_size=4)
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(DEVICES)
 def test_direct_relayed_and_mixed_rounds_give_the_same_bits(devices: list[tuple[str, int]]) -> None:
     ways = [["direct"] * len(devices), ["relayed"] * len(devices), [way for way, _ in devices]]

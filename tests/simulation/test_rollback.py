@@ -1,5 +1,6 @@
 """Going back to an older version of the model: on both servers or on none, whoever dies and whatever gets lost."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -229,6 +230,10 @@ async def test_a_version_that_is_gone_by_then_is_given_up() -> None:
         assert isinstance(await pair.step(), Open)
 
 
+SOAK = bool(os.environ.get("SOAK_TESTS"))
+EXAMPLES = 1000 if SOAK else 15
+
+
 class RoundsAndRollbacks(Rounds):
     """Whatever happens to two servers, and an operator who goes back now and then."""
 
@@ -247,10 +252,10 @@ class RoundsAndRollbacks(Rounds):
             await self.pair.crash(0)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(0 if SOAK else 900)
 def test_the_servers_never_disagree_about_a_rollback() -> None:
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
     run_state_machine_as_test(
         RoundsAndRollbacks,
-        settings=settings(max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=checks),
+        settings=settings(max_examples=EXAMPLES, stateful_step_count=25, deadline=None, suppress_health_check=checks),
     )
