@@ -32,6 +32,8 @@ class Invariants:
     shares: dict[tuple[int, bytes], bytes] = field(default_factory=dict)
     states: dict[tuple[int, bytes], RoundState] = field(default_factory=dict)  # of rounds that are over
     stepped: set[bytes] = field(default_factory=set)  # rounds whose published step was found exact
+    paused: dict[int, int] = field(default_factory=dict)  # server and its latest round, while its operator pauses
+    given_up: set[bytes] = field(default_factory=set)  # rounds that an operator wanted aborted
 
     async def check(self) -> None:
         """Raise `BrokenError` unless everything holds."""
@@ -41,6 +43,8 @@ class Invariants:
             await self._check_versions(role)
             for record in rounds[role].values():
                 self._check_round(role, record)
+            latest = max((one.number for one in rounds[role].values()), default=-1)
+            _require(latest <= self.paused.get(role, latest), f"a round began at server {role} while it was paused")
         await self._check_order()
         for record in (*rounds[0].values(), *rounds[1].values()):
             if record.state is RoundState.PUBLISHED and record.round_id not in self.stepped:
@@ -57,6 +61,7 @@ class Invariants:
             waits = record.state is RoundState.OPEN and counts.admitted == counts.updates < self.pair.task.min_cohort
             _require(record.ended or waits, f"round {record.number} has not ended")
             _require(second[name].state is record.state, f"round {record.number} ended in two ways")
+            _require(second[name].reason == record.reason, f"round {record.number} ended for two reasons")
         newest = [(await self._published(role))[0] for role in (0, 1)]
         same = (newest[0].version, newest[0].digest) == (newest[1].version, newest[1].digest)
         _require(same, "the servers have published different versions")
@@ -99,7 +104,9 @@ class Invariants:
         if record.state is RoundState.ABORTED:
             _require(record.sealed_sessions is None, "a sealed round was aborted")
             lost = self._acknowledged(record)
-            _require(len(lost) < self.pair.task.min_cohort, "a round was aborted with enough acknowledged sessions")
+            known = record.round_id in self.given_up
+            few = len(lost) < self.pair.task.min_cohort
+            _require(few or known, "a round was aborted with enough acknowledged sessions")
         elif record.sealed_sessions is not None:
             self._check_list(record, record.sealed_sessions)
 

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import shutil
+from collections.abc import Awaitable, Callable
 
 import numpy as np
 from hypothesis import strategies as st
@@ -20,7 +21,9 @@ from tests.devices.scripted import KEYS, UPDATE, Device, flipped
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import Pair, new_folder
 
-from secemb_party.ledger import RoundState
+from secemb_party.control import Control
+from secemb_party.ledger import RoundState, What
+from secemb_party.operators import Order
 from secemb_party.tickets import CLOCK_TOLERANCE
 from secemb_server0.conductor import Wait
 
@@ -28,6 +31,7 @@ ROLES = st.sampled_from([(0, 1), (1, 0), (0,), (1,)])
 ROLE = st.sampled_from([0, 1])
 WHAT = st.sampled_from([KEYS, UPDATE])
 TWISTS = st.sampled_from([None, None, None, KEYS, UPDATE])
+ORDER = Order("admin", "so the machine wills")
 SETTLED = {200, 403, 410}  # what an acknowledged message may get later: the same again, or too late
 
 
@@ -108,6 +112,53 @@ class Rounds(RuleBasedStateMachine):
     def collect_garbage(self, role: int) -> None:
         self.runner.run(self.pair.collect_garbage(role))
 
+    # Operators.
+
+    @rule(role=ROLE)
+    def pause(self, role: int) -> None:
+        """Let no new round begin at one server; which was its latest is remembered."""
+        if self.steer(role, lambda control: control.tell(What.PAUSE, ORDER)):
+            latest = self.runner.run(self.pair.parties[role].ledger.last_round(self.pair.task.task_id))
+            self.truth.paused.setdefault(role, latest.number if latest is not None else -1)
+
+    @rule(role=ROLE)
+    def resume(self, role: int) -> None:
+        self.truth.paused.pop(role, None)
+        self.steer(role, lambda control: control.lift(What.PAUSE, ORDER))
+
+    @rule(role=ROLE)
+    def drain(self, role: int) -> None:
+        self.steer(role, lambda control: control.tell(What.DRAIN, ORDER))
+
+    @rule(role=ROLE)
+    def end_drain(self, role: int) -> None:
+        self.steer(role, lambda control: control.lift(What.DRAIN, ORDER))
+
+    @rule()
+    def close(self) -> None:
+        """Have the open round sealed now, if it has enough sessions."""
+        self.end_round(0, What.CLOSE)
+
+    @rule(role=ROLE)
+    def abort(self, role: int) -> None:
+        """Have the open round ended without a sum, whatever it holds."""
+        self.end_round(role, What.ABORT)
+
+    @rule()
+    def exchange(self) -> None:
+        """Let the servers tell each other."""
+        self.runner.run(self.pair.exchange())
+
+    def end_round(self, role: int, what: What) -> None:
+        current = self.runner.run(self.pair.parties[role].ledger.current_round(self.pair.task.task_id))
+        if current is not None:
+            if what is What.ABORT:
+                self.truth.given_up.add(current.round_id)
+            self.steer(role, lambda control: control.end_round(what, current.number, ORDER))
+
+    def steer(self, role: int, act: Callable[[Control], Awaitable[None]]) -> bool:
+        return self.runner.run(self.pair.steer(role, act))
+
     # Misfortune.
 
     @rule(role=ROLE)
@@ -145,8 +196,15 @@ class Rounds(RuleBasedStateMachine):
         if not hasattr(self, "runner"):
             return
         try:
+            for role in (0, 1):
+                self.pair.fuses[role].writes = None
+                self.resume(role)
+                self.end_drain(role)
+            self.pair.line.lose_requests = self.pair.line.lose_responses = self.pair.line.hold_requests = 0
+            self.exchange()
             self.runner.run(self.pair.finish())
             self.deliver_held()
+            self.exchange()
             self.runner.run(self.pair.finish())
             self.runner.run(self.truth.check_end())
         finally:
@@ -166,7 +224,9 @@ class Rounds(RuleBasedStateMachine):
 
     async def knock(self, device: Device) -> bool:
         """Ask to join; return whether it makes sense to ask again."""
+        shut = self.pair.parties[0].control.drain is not None
         answer = await device.join()
+        assert not shut or answer is None or answer.status_code == 202, "a session joined a server that is drained"
         if answer is None:
             return False  # it may be in, and its session used up when this round is over
         assert answer.status_code in {200, 202}, answer.text

@@ -5,7 +5,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,8 @@ from tests.simulation.faults import (
 )
 
 from secemb_party.compute.threads import ThreadCompute, Workers
-from secemb_party.errors import PeerUnavailableError
+from secemb_party.control import Control
+from secemb_party.errors import ControlRefusedError, PeerUnavailableError
 from secemb_party.ledger import Added, Ledger, NewToken
 from secemb_party.operators import Order
 from secemb_party.parts import Parts
@@ -35,7 +36,7 @@ from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.copies import open_catalogue
 from secemb_server0.app import Server0, create_server0
-from secemb_server0.conductor import Decision, Idle, Wait
+from secemb_server0.conductor import Decision, Idle, Paused, Wait
 from secemb_server0.leader import always_train
 from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient
@@ -185,6 +186,27 @@ class Pair:
             await self.crash(0)
             return None
 
+    async def exchange(self) -> None:
+        """Let the two servers tell each other where they stand, as they do every ten seconds."""
+        try:
+            await self.server0.leader.exchange()
+        except PeerUnavailableError as error:
+            if not isinstance(error.__cause__, LostError):
+                self.line.broken.append(str(error))
+        except CrashedError:
+            await self.crash(0)
+
+    async def steer(self, role: int, act: Callable[[Control], Awaitable[None]]) -> bool:
+        """Let an operator tell a server something; return whether it is acknowledged."""
+        try:
+            await act(self.parties[role].control)
+        except ControlRefusedError:
+            return False
+        except CrashedError:
+            await self.crash(role)
+            return False
+        return True
+
     async def finish(self) -> None:
         """Drive the leader, with time going on and nothing going wrong, to the end of its round and of a rollback.
 
@@ -199,8 +221,8 @@ class Pair:
             if wish is None and await ledger.current_round(self.task.task_id) is None:
                 return
             decision = await self.step()
-            if isinstance(decision, Idle):
-                return  # a round without devices waits for them
+            if isinstance(decision, Idle | Paused):
+                return  # a round without devices waits for them, or for an operator
             if isinstance(decision, Wait):
                 self.clock.now = decision.until
         raise AssertionError("the round does not come to an end")

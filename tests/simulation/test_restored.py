@@ -11,7 +11,7 @@ from tests.simulation.pair import Pair, a_pair
 from tests.simulation.test_noisy_rounds import budgeted, run_round
 from tests.simulation.test_rollback import run_rounds, take_part
 
-from secemb_party.errors import LedgerConflictError, PeerRefusedError
+from secemb_party.errors import LedgerConflictError, PeerRefusedError, RoundAbortedError
 from secemb_party.ledger import Ledger, RoundRecord, RoundState
 from secemb_party.peer_messages import list_digest
 from secemb_server0.conductor import Open
@@ -160,7 +160,8 @@ async def test_a_restored_server_1_opens_no_sum_over_a_second_set_whatever_serve
         offered = {one.session_id: (one.keys_public_digest or b"", one.update_public_digest or b"") for one in held}
         await restore(pair, 1, backup)
         responder, asked = Responder(pair.parties[1]), {name: offered[name] for name in listed[:2]}
-        assert await responder.prepare(record.round_id, asked) == []
+        with pytest.raises(RoundAbortedError, match="restored from a backup"):
+            await responder.prepare(record.round_id, asked)
         for some in (listed[:2], listed):
             with pytest.raises(SecEmbError):
                 await responder.commit(record.round_id, some)

@@ -14,7 +14,7 @@ from secemb_party.errors import PeerUnavailableError
 from secemb_party.evaluation import BATCH, KeysMessage, SessionBodies, Share
 from secemb_party.ledger import Ledger, RoundRecord, SessionSummary
 from secemb_party.parts import Clock, Parts
-from secemb_party.peer_messages import StandingMessage, list_digest
+from secemb_party.peer_messages import Pause, StandingMessage, Steered, list_digest
 from secemb_party.service import Party
 from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles
 from secemb_server0.join import TicketIssuer
@@ -84,6 +84,11 @@ class AgreeingPeer:
         """Return the version that was published last."""
         self._answer()
         return self._standing
+
+    async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
+        """Take part in everything."""
+        self._answer()
+        return Steered(pause=None, aborted=None)
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
         """Accept a round."""

@@ -22,11 +22,16 @@ SecEmbError (secemb_shared)
 │   ├── UnknownRoundError          no such round here
 │   ├── UnknownSessionError        no such session in this round
 │   ├── RoundClosedError           the round no longer accepts this
+│   ├── RoundAbortedError          the round has ended here without a sum
+│   ├── TaskPausedError            this server takes part in no new round
+│   ├── ControlRefusedError        the round cannot be closed or aborted
 │   └── SessionConflictError       (a SessionError) used before with other bytes, or out of order
 ├── The peer
 │   ├── PeerUnavailableError       it cannot be reached now
 │   ├── PeerRefusedError           it refuses, or asks for what must be refused
-│   │   └── PeerSpentError             its privacy budget has no room
+│   │   ├── PeerSpentError             its privacy budget has no room
+│   │   ├── PeerPausedError            it takes part in no new round
+│   │   └── PeerAbortedError           the round has ended there without a sum
 │   ├── RelayRefusedError          server 1 refused a relayed message
 │   ├── OutdatedRelayKeyError      a box encrypted to a key that server 1 does not use
 │   └── RelayUnavailableError      this task is not relayed
@@ -165,6 +170,18 @@ class RoundClosedError(SecEmbError):
     """The round no longer accepts this."""
 
 
+class RoundAbortedError(SecEmbError):
+    """The round has ended on this server without a sum; the message is the reason."""
+
+
+class TaskPausedError(SecEmbError):
+    """This server takes part in no new round; the message is its operator's reason."""
+
+
+class ControlRefusedError(SecEmbError):
+    """The round cannot be closed or aborted, or not by this server; the message says what to do instead."""
+
+
 class SessionConflictError(SessionError):
     """The session was used before with other bytes, or out of order."""
 
@@ -179,6 +196,14 @@ class PeerRefusedError(SecEmbError):
 
 class PeerSpentError(PeerRefusedError):
     """The peer's privacy budget has no room for this."""
+
+
+class PeerPausedError(PeerRefusedError):
+    """The peer takes part in no new round; the message is its operator's reason."""
+
+
+class PeerAbortedError(PeerRefusedError):
+    """The round has ended at the peer without a sum; the message is the reason."""
 
 
 class RelayRefusedError(SecEmbError):

@@ -34,17 +34,20 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 passes messages on
 Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "relay-key"]
+# What a task is doing.
 PHASES = (
     "starting",
     "idle",
     "waiting",
+    "paused",
+    "peer-paused",
     "open",
     "sealing",
     "sealed",
     "shared",
     "reconstructed",
     "finished",
-)  # what a task is doing
+)
 
 # 1 s and 2.5 s are objectives in deploy/prometheus/slo.yml: a bucket must end there.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -97,6 +100,7 @@ class Metrics:
         self._phases = self._histogram(
             "secemb_round_phase_seconds", "Time a round spent in a phase", "phase", buckets=_PHASE_SECONDS
         )
+        self._draining = self._gauge("secemb_draining", "1 while the operator drains this server, 0 otherwise")
         self._number = self._gauge("secemb_round_number", "Number of the latest round")
         self._phase = self._gauge("secemb_round_phase", "1 for the phase that the task is in, 0 for others", "phase")
         self._entered = self._gauge("secemb_round_phase_start_timestamp_seconds", "When the task entered its phase")
@@ -206,6 +210,10 @@ class Metrics:
         for one in PHASES:
             self._labelled(self._phase, one).set(one == phase)
         self._entered.set(since)
+
+    def draining(self, drains: bool) -> None:
+        """Record whether the operator drains this server."""
+        self._draining.set(drains)
 
     def round_deadline(self, seconds: float) -> None:
         """Record how long a round of this task may take until its seal: alerts follow from it."""

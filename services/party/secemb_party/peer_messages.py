@@ -1,7 +1,7 @@
 """What the two servers send each other, as JSON; shares and models are binary bodies."""
 
 import hashlib
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -10,6 +10,7 @@ Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[float, Field(allow_inf_nan=False)]  # seconds since 1970
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,32}$")]
 Shares = Annotated[dict[Kind, Annotated[int, Field(ge=1)]], Field(max_length=8)]  # how many, by kind of round
+Words = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,500}$")]  # as the ledger stores them
 Digests = dict[bytes, tuple[bytes, bytes]]  # session: digests of the public parts of its keys and its update
 
 
@@ -73,7 +74,30 @@ class ListDigest(PeerMessage):
 class AbortReason(PeerMessage):
     """Why a round ends without a sum."""
 
-    reason: str = Field(pattern=r"^[ -~]{1,200}$")  # the ledger stores it, and accepts neither an empty one nor NUL
+    reason: Words
+
+
+class Pause(PeerMessage):
+    """A server takes part in no new round; who decided that stays on its side."""
+
+    what: Literal["pause", "drain"]
+    reason: Words
+    since: Moment
+
+
+class Steering(PeerMessage):
+    """Where server 0 stands: whether its operator has paused the task, and which round is open."""
+
+    pause: Pause | None
+    round: Hex32 | None
+    waiting: bool  # for devices: no session is on the way in the open round
+
+
+class Steered(PeerMessage):
+    """Where server 1 stands."""
+
+    pause: Pause | None
+    aborted: Words | None  # why that round has ended there without a sum, if it has
 
 
 class StandingMessage(PeerMessage):

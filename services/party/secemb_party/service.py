@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from secemb_party.async_cache import AsyncCache
 from secemb_party.budget import Spending
 from secemb_party.compute import PreparedRound
+from secemb_party.control import Control
 from secemb_party.errors import (
     LedgerConflictError,
     LedgerTakenError,
@@ -24,6 +25,7 @@ from secemb_party.inventory import MODEL, Inventory
 from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.ledger.records import ENDED
 from secemb_party.logs import get_logger
+from secemb_party.operators import Order
 from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
 from secemb_party.storage import Model, first_model
@@ -32,6 +34,9 @@ from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
 _KEPT_ROUNDS = 2  # the round that is open, and the one before it; each holds a copy of the table
+
+
+_DRAINED = "this server is drained for maintenance; `secemb drain --end` lets devices in again"
 
 
 class Check(NamedTuple):
@@ -63,6 +68,7 @@ class Party:
         self.intake = Intake(parts, self.prepared, self.space)
         self.inventory = Inventory(parts)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
+        self.control = Control(parts, abort=self._abort, changed=self._show_last)
 
     async def start(self) -> None:
         """Record the task and its first model, and check that its privacy can be accounted for."""
@@ -74,7 +80,7 @@ class Party:
         else:
             self.metrics.model_version(published.version, published.published_at or published.recorded_at)
         self.metrics.round_deadline(self.task.upload_seconds)
-        self._show(await self.ledger.last_round(self.task.task_id))
+        await self.control.start()
         await self.inventory.take()
 
     def _first_model(self) -> Model:
@@ -102,7 +108,8 @@ class Party:
         room = Check("storage", shortage is None, shortage or "")
         wrong_clock = self.peer_clock.fault()
         clock = Check("clock", wrong_clock is None, wrong_clock or "")
-        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room, clock]
+        drained = [Check("draining", False, _DRAINED)] if self.control.drain is not None else []
+        return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room, clock, *drained]
 
     async def probe_ledger(self) -> None:
         """Find out whether a database that failed to write can write again: there may be nothing else to write."""
@@ -134,6 +141,7 @@ class Party:
     async def postpone(self, round_id: bytes, window: Window) -> None:
         """Set later deadlines of an open round, which server 0 has announced."""
         await self.ledger.postpone(round_id, window)
+        self.control.waiting_there = False  # a device has joined there since
         self._show(await self.ledger.round(round_id))
 
     async def advance(
@@ -158,18 +166,27 @@ class Party:
             self._refusals_before = counted
         return record
 
+    async def _abort(self, record: RoundRecord, reason: str, order: Order) -> None:
+        """End an open round without a sum, because this server's operator says so."""
+        now = self.clock()
+        await self.advance(record.round_id, RoundState.OPEN, RoundState.ABORTED, now, reason=reason, order=order)
+        await self.tidy()
+
+    async def _show_last(self) -> None:
+        self._show(await self.ledger.last_round(self.task.task_id))
+
     def _show(self, record: RoundRecord | None) -> None:
         """Show the latest round's number and phase in the metrics."""
-        if record is None:
-            self.metrics.task_phase("idle", number=None, since=self.clock())
-        elif record.ended:
-            self.metrics.task_phase("idle", number=record.number, since=record.ended_at or 0.0)
-        elif record.state is RoundState.OPEN:
-            started_at = record.join_until - self.task.join_seconds if record.started else record.opened_at
-            phase = "open" if record.started else "waiting"
-            self.metrics.task_phase(phase, number=record.number, since=started_at)
+        number, paused = record.number if record is not None else None, self.control.phase()
+        if record is None or record.ended:
+            phase, since = paused or ("idle", record.ended_at or 0.0 if record is not None else self.clock())
+        elif record.state is not RoundState.OPEN:
+            phase, since = record.state.value, _entered(record, record.state)
+        elif record.started and not self.control.waiting_there:
+            phase, since = "open", record.join_until - self.task.join_seconds
         else:
-            self.metrics.task_phase(record.state.value, number=record.number, since=_entered(record, record.state))
+            phase, since = paused or ("waiting", record.upload_until)
+        self.metrics.task_phase(phase, number=number, since=since)
 
     async def _count_sessions(self, record: RoundRecord) -> dict[str, int]:
         """Count what became of the sessions of a round that has just been sealed or aborted; return it for the log."""

@@ -23,6 +23,7 @@ from secemb_party.errors import (
 )
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
+from secemb_party.http.control_routes import control_routes
 from secemb_party.http.listeners import listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.session_routes import session_routes
@@ -102,6 +103,7 @@ def create_server0(
         side = Side(ask_standing=peer.standing, roll_back=leader.roll_back)
         for_operator = [
             operator_routes(party, operators),
+            control_routes(party, operators),
             rollback_routes(party, leader, operators),
             enrolment_routes(party, operators, body_seconds=body_seconds),
             ui_routes(party, operators, side, surroundings or Surroundings()),
@@ -143,7 +145,8 @@ async def run(settings: Settings) -> None:
             )
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
             beside = [
-                asyncio.create_task(one) for one in (watch_event_loop(party.metrics), keep_up(party), call_peer(peer))
+                asyncio.create_task(one)
+                for one in (watch_event_loop(party.metrics), keep_up(party), call_peer(server.leader))
             ]
             await serve(listeners, lambda: conduct(server.leader))
             for task in beside:
@@ -152,11 +155,12 @@ async def run(settings: Settings) -> None:
         await close_party(party)
 
 
-async def call_peer(peer: Peer, *, every: float = 30.0) -> None:
-    """Call server 1 now and then, whatever rounds do: clocks are compared, and an outage is told when it begins."""
+async def call_peer(leader: Leader, *, every: float = 10.0) -> None:
+    """Call server 1 now and then, whatever rounds do: pauses, clocks and outages are told when they begin."""
     while True:
-        with suppress(PeerUnavailableError, PeerRefusedError):  # told by the line itself, and by the conductor
-            await peer.standing()
+        # Told by the line, by the ledger, or by the conductor.
+        with suppress(PeerUnavailableError, PeerRefusedError, LedgerUnavailableError):
+            await leader.exchange()
         await asyncio.sleep(every)
 
 

@@ -2,8 +2,11 @@
 
 nothing open          → RollBack, if the operator requested an older version of the model
                       → Open the next round, or Finished when the task has no more or the privacy budget is spent
+                      → Paused, if an operator lets no round begin
+open, to be aborted   → Abort, if an operator says so
 open, no deadline     → Idle until a device joins; Abort if something else waits for the end of the round
-open, still time      → Wait
+                      → Paused, if an operator lets no round begin: this one has not, or waits for others
+open, still time      → Wait; seal, if the operator closes the round and both servers hold enough
 open, all complete    → Wait for the sessions that server 1 does not hold yet
 open, time is up      → seal; with too few sessions Idle again, or Abort if some of them were lost
 sealing … published   → the next step; an interrupted step is repeated, which does no harm
@@ -20,6 +23,7 @@ from secemb_party.budget import may_open
 from secemb_party.ledger import RoundState
 from secemb_shared.messages.spec import TRAIN
 
+CLOSING_PATIENCE = 86_400.0  # seconds that the last evaluation waits for devices: no later round needs its figures
 STRAGGLER_SECONDS = 0.5  # between two questions to server 1 about sessions that it does not hold yet
 
 
@@ -44,6 +48,11 @@ class Facts:
     rollback_to: int | None = None  # the older version that the operator requested
     affordable: bool = True  # the privacy budget has room for the next round
     patient: bool = True  # a round waits for devices; false where they toss a coin for each round
+    closing: bool = False  # the open round is an evaluation, and no training round can follow
+    paused: bool = False  # an operator lets no round begin
+    draining: bool = False  # and no session join the open one
+    close: bool = False  # the operator wants the open round sealed now
+    abort: str | None = None  # why an operator ends the open round
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,11 @@ class Wait:
 @dataclass(frozen=True, slots=True)
 class Idle:
     """Do nothing until a device joins: everything that was sent is here, and it is too little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """Do nothing, and let no device join, until the operators let rounds begin again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +106,7 @@ class Finished:
     """The task has had all its training rounds, or all that its privacy budget allows."""
 
 
-Decision = Open | Wait | Idle | Abort | Advance | RollBack | Finished
+Decision = Open | Wait | Idle | Paused | Abort | Advance | RollBack | Finished
 
 
 def decide(facts: Facts, now: float) -> Decision:
@@ -101,31 +115,49 @@ def decide(facts: Facts, now: float) -> Decision:
         return _between_rounds(facts)
     if facts.state is not RoundState.OPEN:
         return Advance(facts.state)
-    return _in_open_round(facts, now) if facts.started else _idle(facts)
+    if facts.abort is not None:
+        return Abort(facts.abort)
+    return _in_open_round(facts, now) if facts.started else _idle(facts, now)
 
 
 def _in_open_round(facts: Facts, now: float) -> Decision:
     if now < facts.upload_until:
-        if not all_here(facts, now):
+        wanted = facts.complete  # what server 1 must hold before the seal
+        if closes(facts):
+            wanted = facts.min_cohort
+        elif not all_here(facts, now):
             return Wait(facts.join_until if now < facts.join_until else facts.upload_until)
         # A device sends to one server after the other: without asking server 1, sealing would leave out slow devices.
-        if facts.complete_there is not None and facts.complete_there < facts.complete:
+        if facts.complete_there is not None and facts.complete_there < wanted:
             return Wait(min(now + STRAGGLER_SECONDS, facts.upload_until))
     if facts.complete >= facts.min_cohort:
         return Advance(RoundState.OPEN)
     # The device of a lost session could not come back in this round.
-    return _idle(facts) if facts.patient and facts.complete == facts.admitted else Abort("too few sessions")
+    return _idle(facts, now) if facts.patient and facts.complete == facts.admitted else Abort("too few sessions")
+
+
+def closes(facts: Facts) -> bool:
+    """Tell whether the operator's wish to seal now can be met here; where devices toss coins it never is."""
+    return facts.close and facts.patient and facts.complete >= facts.min_cohort
 
 
 def _between_rounds(facts: Facts) -> Decision:
     if facts.rollback_to is not None:
         return RollBack(facts.rollback_to)
     more = may_open(facts.next_kind, rounds=facts.rounds, trained=facts.trained, after=facts.last_kind)
-    return Open(facts.next_number, facts.next_kind) if more and facts.affordable else Finished()
+    if not more or not facts.affordable:
+        return Finished()
+    return Paused() if facts.paused else Open(facts.next_number, facts.next_kind)
 
 
-def _idle(facts: Facts) -> Decision:
-    return Idle() if facts.rollback_to is None else Abort("a rollback was requested, and no device was taking part")
+def _idle(facts: Facts, now: float) -> Decision:
+    if facts.rollback_to is not None:
+        return Abort("a rollback was requested, and no device was taking part")
+    if facts.paused:
+        return Paused()
+    if facts.closing and now >= facts.upload_until + CLOSING_PATIENCE:
+        return Abort("too few devices came to the last evaluation within a day")
+    return Idle()
 
 
 def all_here(facts: Facts, now: float) -> bool:
@@ -135,6 +167,8 @@ def all_here(facts: Facts, now: float) -> bool:
 
 def missing(facts: Facts, now: float) -> int:
     """Return how many sessions must still become complete before `all_here` can hold."""
+    if _shut(facts):
+        return facts.admitted - facts.complete
     if now < facts.join_until:
         return facts.cohort - facts.complete
     return max(facts.admitted, facts.min_cohort if facts.patient else 0) - facts.complete
@@ -143,4 +177,9 @@ def missing(facts: Facts, now: float) -> int:
 def joinable(facts: Facts, now: float) -> bool:
     """Tell whether devices may join the open round: in the join window, and after it while it waits for more."""
     too_few = facts.patient and facts.complete < facts.min_cohort
-    return facts.admitted < facts.cohort and (now < facts.join_until or too_few)
+    return not _shut(facts) and facts.admitted < facts.cohort and (now < facts.join_until or too_few)
+
+
+def _shut(facts: Facts) -> bool:
+    """Tell whether a drain keeps devices out; where they toss coins, nobody else may choose who is in a round."""
+    return facts.draining and facts.patient

@@ -60,6 +60,11 @@ class Door:
         """Let no device join."""
         self.record = self._facts = None
 
+    def drain(self) -> None:
+        """Let no new session in; those that have joined may ask again."""
+        if self._facts is not None:
+            self._facts = replace(self._facts, draining=True)
+
     def holds(self, round_id: bytes) -> bool:
         """Tell whether this is the round that devices may join."""
         return self.record is not None and self.record.round_id == round_id

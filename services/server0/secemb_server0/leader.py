@@ -5,9 +5,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from secemb_party.errors import LedgerUnavailableError, PeerRefusedError, PeerSpentError, PeerUnavailableError
-from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState
+from secemb_party.control import abort_reason
+from secemb_party.errors import (
+    LedgerUnavailableError,
+    PeerAbortedError,
+    PeerPausedError,
+    PeerRefusedError,
+    PeerSpentError,
+    PeerUnavailableError,
+)
+from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState, What
 from secemb_party.operators import Order
+from secemb_party.peer_messages import Pause
 from secemb_party.service import Party
 from secemb_server0.completion import Completion
 from secemb_server0.conductor import (
@@ -18,9 +27,11 @@ from secemb_server0.conductor import (
     Finished,
     Idle,
     Open,
+    Paused,
     RollBack,
     Wait,
     all_here,
+    closes,
     decide,
     missing,
 )
@@ -29,7 +40,7 @@ from secemb_server0.pace import REMEMBERED, Forecast
 from secemb_server0.peer import Peer
 from secemb_server0.rollback import Rollbacks
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import SURVEY, TRAIN
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 ChooseKind = Callable[[int], str]
 
@@ -54,10 +65,13 @@ class Leader:
         self._last: RoundRecord | None = None  # the latest round as in the ledger; None: read it
         self._told: tuple[bytes, float] | None = None  # the round and the deadline that server 1 has stored
         self.finished = False  # no round will open any more
+        self._waiting = False  # the open round waits for devices
         self.changed = asyncio.Event()  # wakes the loop: there is something to look at
         self._completed, self._awaited = 0, 1  # sessions that became complete, and the count that wakes the loop
         self._patient = party.task.privacy is None or not party.task.privacy.sampling_rate
         self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
+        self._aborted_there: tuple[bytes, str] | None = None  # a round that server 1's operator has ended, and why
+        party.control.wake = self._steered
 
     async def roll_back(self, source: int, seen: int, order: Order) -> Rollback:
         """Request the numbers of an older version in place of the one that was seen; the next step carries it out."""
@@ -80,6 +94,22 @@ class Leader:
         if self._completed >= self._awaited:
             self.changed.set()
 
+    def _steered(self) -> None:
+        """Note that an operator has told one of the servers something."""
+        if self._party.control.draining:
+            self.door.drain()
+        self.changed.set()
+
+    async def exchange(self) -> None:
+        """Tell server 1 where this server stands, and hear the same from it."""
+        record = await self._ledger.current_round(self._task.task_id)
+        round_id = record.round_id if record is not None and record.state is RoundState.OPEN else None
+        found = await self._peer.exchange(self._party.control.here, round_id, waiting=self._waiting)
+        if round_id is not None and found.aborted is not None:
+            self._aborted_there = round_id, found.aborted
+            self.changed.set()
+        await self._party.control.hear(found.pause)
+
     def count_failure(self) -> None:
         """Count a step that failed for a reason that nobody has foreseen."""
         self._party.metrics.conductor_failed()
@@ -91,6 +121,10 @@ class Leader:
         last = self._last or await self._ledger.last_round(self._task.task_id)
         try:
             decision, self._last = await self._step(last)
+        except PeerPausedError as error:
+            self._told = self._last = None
+            await self._party.control.hear(Pause(what="pause", reason=str(error), since=self._party.clock()))
+            decision = Paused()
         except BaseException as error:
             self._last = self._told = None  # the next step reads both from the ledger and announces again
             if isinstance(error, PeerUnavailableError | LedgerUnavailableError):
@@ -107,10 +141,28 @@ class Leader:
         record = last if last is not None and not last.ended else None
         facts, now = await self._facts(last), self._party.steady()
         self._awaited = before + max(1, missing(facts, now))
-        if record is not None and facts.complete and all_here(facts, now) and now < facts.upload_until:
-            facts = replace(facts, complete_there=await self._complete_there(record, facts))
-        decision = decide(facts, now)
-        self.finished = isinstance(decision, Finished)
+        decision: Decision
+        try:
+            asks = facts.complete and (all_here(facts, now) or closes(facts)) and now < facts.upload_until
+            if record is not None and asks:
+                facts = replace(facts, complete_there=await self._complete_there(record, facts))
+            decision = decide(facts, now)
+            return decision, await self._carry_out(decision, facts, last)
+        except PeerAbortedError as error:
+            if record is None:
+                raise
+            return Abort(str(error)), await self._ended_there(record, str(error))
+
+    async def _ended_there(self, record: RoundRecord, reason: str) -> RoundRecord:
+        """End a round here as well that has ended at server 1 without a sum."""
+        self.door.close()
+        found = await self._ledger.round(record.round_id) or record
+        return found if found.ended else await self._completion.abort_here(found, reason)
+
+    async def _carry_out(self, decision: Decision, facts: Facts, last: RoundRecord | None) -> RoundRecord | None:
+        """Carry out a decision; return the latest round after it if that is known."""
+        record, now = last if last is not None and not last.ended else None, self._party.clock()
+        self.finished, self._waiting = isinstance(decision, Finished), isinstance(decision, Idle | Paused)
         if self.finished and last is not None:
             self._party.metrics.task_phase("finished", number=last.number, since=last.ended_at or now)
         match decision:
@@ -124,11 +176,21 @@ class Leader:
                 phase = "waiting" if isinstance(decision, Idle) else "open"
                 started_at = record.join_until - self._task.join_seconds if record.started else record.opened_at
                 self._party.metrics.task_phase(phase, number=record.number, since=started_at)
+            case Paused():
+                self.door.close()
+                self._show_paused(last)
             case Abort(reason) if record is not None:
                 last = await self._abort(record, facts, reason)
             case Advance() if record is not None:
                 last = await self._advance(record)
-        return decision, last
+        self.forecast.hold(self._party.clock() if isinstance(decision, Paused) else None)
+        return last
+
+    def _show_paused(self, last: RoundRecord | None) -> None:
+        paused = self._party.control.phase()
+        if paused is not None:
+            number = last.number if last is not None else None
+            self._party.metrics.task_phase(paused[0], number=number, since=paused[1])
 
     async def _facts(self, last: RoundRecord | None) -> Facts:
         task = self._task
@@ -141,6 +203,8 @@ class Leader:
             min_cohort=task.min_cohort,
             rollback_to=requested.source if requested is not None else None,
             patient=self._patient,
+            paused=self._party.control.paused,
+            draining=self._party.control.draining,
         )
         if last is None or last.ended:
             self.forecast.learn(await self._ledger.rounds(task.task_id, limit=REMEMBERED))
@@ -162,8 +226,22 @@ class Leader:
         )
         if last.state is not RoundState.OPEN:
             return facts  # no session joins any more
-        counts = await self._ledger.counts(last.round_id)
-        return replace(facts, admitted=counts.admitted, complete=counts.updates)
+        counts, told = await self._ledger.counts(last.round_id), self._party.control.of_round(last.round_id)
+        abort = abort_reason(0, told.reason) if told is not None and told.what is What.ABORT else None
+        if self._aborted_there is not None and self._aborted_there[0] == last.round_id:
+            abort = self._aborted_there[1]
+        return replace(
+            facts,
+            admitted=counts.admitted,
+            complete=counts.updates,
+            closing=last.kind == EVALUATE and not await self._trains_on(),
+            close=told is not None and told.what is What.CLOSE,
+            abort=abort,
+        )
+
+    async def _trains_on(self) -> bool:
+        """Tell whether there may be another training round."""
+        return await self._party.trained() < self._task.rounds and await self._affords(TRAIN)
 
     async def _complete_there(self, record: RoundRecord, facts: Facts) -> int:
         await self._announce(record, facts)
@@ -201,7 +279,8 @@ class Leader:
     async def _repeat_abort(self, last: RoundRecord | None) -> None:
         """Let server 1 know how the last round ended, after a start: a restore aborts rounds without telling it."""
         if self._told is None and last is not None and last.state is RoundState.ABORTED:
-            await self._peer.abort(last.round_id, last.reason or "")
+            with suppress(PeerAbortedError):  # for another reason there
+                await self._peer.abort(last.round_id, last.reason or "")
 
     async def _next_kind(self, last: RoundRecord | None) -> str:
         """Return the kind of the next round: training if the privacy budget has no room for a survey or evaluation."""
@@ -235,6 +314,8 @@ class Leader:
             self._spent_there.add(record.kind)
             self.door.close()  # server 1 may have known the round before and lost its ledger
             return await self._completion.abort_here(record, "the privacy budget of server 1 is spent")
+        except PeerAbortedError as error:
+            return await self._ended_there(record, str(error))
         if ended and record.state is RoundState.OPEN:
             self.door.close()
             reason = "it has ended on server 1: this server was restored from a backup"
@@ -244,7 +325,7 @@ class Leader:
 
     async def _abort(self, record: RoundRecord, facts: Facts, reason: str) -> RoundRecord:
         self.door.close()
-        if facts.complete == facts.admitted:
+        if facts.abort is not None or facts.complete == facts.admitted:
             # Server 1 may not have heard of the round: it must remember the abort if an announcement arrives later.
             return await self._tell(record) or await self._completion.abort(record, reason)
         # The seal finds too few, unless one more has just arrived.
@@ -270,7 +351,7 @@ class Leader:
     def rest(self, decision: Decision) -> float:
         """Return for how many seconds there is nothing to do, unless something changes."""
         match decision:
-            case Finished() | Idle():
+            case Finished() | Idle() | Paused():
                 return _LOOK_SECONDS
             case Wait(until):
                 return min(max(0.0, until - self._party.steady()), _LOOK_SECONDS)

@@ -12,6 +12,7 @@ JOINS_PER_SECOND = 20.0  # wanted, unless the operator sets another rate
 REMEMBERED = 5  # rounds that the next one is expected to be like
 _SHORTEST, _LONGEST = 1.0, 86_400.0  # seconds that a device is asked to wait
 _AWAY_SECONDS = (5.0, 900.0)  # the shortest and the longest wait while no round can open
+_PAUSED_SECONDS = (60.0, 900.0)  # the same while an operator lets none open
 _LEAST_RATE = 0.1  # of the wanted rate, however busy the server is
 _DRAWS = 3  # pages that are drawn before the first with room is taken
 
@@ -24,7 +25,7 @@ class Forecast:
         self._lengths: list[float] = []  # from the first session to the end
         self._ends: list[float] = []  # from the last upload to the end
         self._away_since: float | None = None
-        self.held_until: float | None = None  # the operator lets no round open before
+        self._paused_since: float | None = None
 
     def learn(self, rounds: Sequence[RoundRecord]) -> None:
         """Take in the rounds that ended last."""
@@ -40,11 +41,15 @@ class Forecast:
         """Note that rounds can open again."""
         self._away_since = None
 
+    def hold(self, since: float | None) -> None:
+        """Note that an operator lets no round open; None: rounds open again."""
+        self._paused_since = since if self._paused_since is None or since is None else self._paused_since
+
     def opening(self, record: RoundRecord | None, now: float) -> float:
         """Return when the round after this one, which devices can join, should open; None: none can be joined."""
-        if self._away_since is not None:  # as long again as it has lasted, so that devices ask ever more rarely
-            shortest, longest = _AWAY_SECONDS
-            return now + min(max(shortest, now - self._away_since), longest)
+        for since, (shortest, longest) in ((self._away_since, _AWAY_SECONDS), (self._paused_since, _PAUSED_SECONDS)):
+            if since is not None:  # as long again as it has lasted, so that devices ask ever more rarely
+                return now + min(max(shortest, now - since), longest)
         if record is None or not record.started:
             return now + max(_SHORTEST, median(self._ends or [0.0]))
         length = median(self._lengths) if self._lengths else self._task.join_seconds

@@ -10,7 +10,13 @@ from typing import Any, Protocol, TypeVar
 import httpx
 from pydantic import ValidationError
 
-from secemb_party.errors import PeerRefusedError, PeerSpentError, PeerUnavailableError
+from secemb_party.errors import (
+    PeerAbortedError,
+    PeerPausedError,
+    PeerRefusedError,
+    PeerSpentError,
+    PeerUnavailableError,
+)
 from secemb_party.ledger import RoundRecord, SessionSummary
 from secemb_party.logs import Outage
 from secemb_party.metrics import Metrics
@@ -21,12 +27,15 @@ from secemb_party.peer_messages import (
     Announcement,
     ListDigest,
     Offer,
+    Pause,
     PeerMessage,
     Progress,
     Published,
     RolledBack,
     SessionList,
     StandingMessage,
+    Steered,
+    Steering,
 )
 from secemb_party.relay_frames import Reply, ReplyReader
 from secemb_party.storage import Model
@@ -40,7 +49,8 @@ BINARY = {"content-type": "application/octet-stream"}
 LINE_ERRORS = (httpx.HTTPError, httpx.StreamError, OSError)
 _OK = 200
 _STANDING_SECONDS = 4.0  # it is a question whether server 1 is there
-_SPENT = "privacy-spent"  # as secemb_party.http.problems calls it
+# What the leader tells apart, as secemb_party.http.problems calls it.
+_REFUSALS = {"privacy-spent": PeerSpentError, "task-paused": PeerPausedError, "round-aborted": PeerAbortedError}
 
 
 class Peer(Protocol):
@@ -48,6 +58,9 @@ class Peer(Protocol):
 
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
+
+    async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
+        """Tell server 1 where this server stands; return where server 1 stands."""
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
         """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
@@ -100,6 +113,11 @@ class HttpPeer:
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
         return _read(StandingMessage, await self._call("GET", "/peer/v1/standing", timeout=_STANDING_SECONDS))
+
+    async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
+        """Tell server 1 where this server stands; return where server 1 stands."""
+        here = Steering(pause=pause, round=round_id.hex() if round_id is not None else None, waiting=waiting)
+        return _read(Steered, await self._post("/peer/v1/steering", here))
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
         """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
@@ -178,7 +196,9 @@ class HttpPeer:
             record("refused")
             slug = _slug(answer)
             self._metrics.refused_by_peer(slug)
-            kind = PeerSpentError if slug == _SPENT else PeerRefusedError
+            kind = _REFUSALS.get(slug, PeerRefusedError)
+            if kind in (PeerPausedError, PeerAbortedError):
+                raise kind(_detail(answer))  # server 1's reason, in its own words
             raise kind(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
         record("ok")
         self._clock.compare(answer.headers, took=perf_counter() - start)
@@ -268,6 +288,6 @@ def _slug(answer: httpx.Response) -> str:
 
 def _detail(answer: httpx.Response) -> str:
     try:
-        return str(answer.json().get("detail", ""))[:200]
+        return str(answer.json().get("detail", ""))[:500]
     except (ValueError, AttributeError):
         return ""

@@ -14,6 +14,7 @@ from secemb_party.assembly import close_party, find_operators
 from secemb_party.errors import SettingsError
 from secemb_party.file_watch import FileWatch
 from secemb_party.http.app import metrics_app, new_app, operator_app
+from secemb_party.http.control_routes import control_routes
 from secemb_party.http.listeners import Listener, listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
 from secemb_party.http.security import PEER
@@ -66,6 +67,7 @@ def create_server1(
     if operators is not None:
         for_operator = [
             operator_routes(party, operators),
+            control_routes(party, operators),
             ui_routes(party, operators, Side(), surroundings or Surroundings()),
         ]
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=party.readiness)

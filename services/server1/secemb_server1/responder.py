@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from secemb_party.budget import may_open
-from secemb_party.errors import PeerRefusedError
+from secemb_party.errors import PeerRefusedError, RoundAbortedError, TaskPausedError
 from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
-from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, list_digest
+from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, Steered, Steering, list_digest
 from secemb_party.service import Party
 from secemb_party.storage import Model, Shape
 from secemb_shared.messages import RoundSpec
@@ -58,12 +58,29 @@ class Responder:
             upload_until=announcement.upload_until,
         )
         async with self._opening:  # of two concurrent announcements, the second finds the first
-            if await self._ledger.round(spec.digest) is None:
+            known = await self._ledger.round(spec.digest)
+            if known is None:
+                self._check_pause()
                 await self._check_next(spec)
                 await self._check_shares(announcement.shares)
+            else:
+                _check_aborted(known)
             await self._party.open_round(new)
             await self._party.postpone(spec.digest, Window(announcement.join_until, announcement.upload_until))
         return spec.digest
+
+    def _check_pause(self) -> None:
+        """Refuse a new round while this server's operator has paused the task or drains the server."""
+        pause = self._party.control.here
+        if pause is not None:
+            raise TaskPausedError(pause.reason)
+
+    async def steer(self, there: Steering) -> Steered:
+        """Note where server 0 stands and return where this server does."""
+        await self._party.control.hear(there.pause, waiting=there.waiting)
+        known = await self._ledger.round(bytes.fromhex(there.round)) if there.round is not None else None
+        ended = known is not None and known.state is RoundState.ABORTED
+        return Steered(pause=self._party.control.here, aborted=known.reason if known is not None and ended else None)
 
     async def _check_next(self, spec: RoundSpec) -> None:
         standing, last = await self.standing(), await self._ledger.last_round(self._task.task_id)
@@ -90,13 +107,13 @@ class Responder:
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates of a round are here."""
         record, _ = await self._party.round(round_id)
+        _check_aborted(record)
         return (await self._ledger.counts(record.round_id)).updates
 
     async def prepare(self, round_id: bytes, offered: Digests) -> list[bytes]:
         """Accept nothing new from now on; return the sessions complete on both servers with equal public parts."""
         record, _ = await self._party.round(round_id)
-        if record.state is RoundState.ABORTED:
-            return []  # this server was restored from a backup: server 0 finds too few, and ends the round as well
+        _check_aborted(record)
         if record.state is RoundState.OPEN:
             await self._party.advance(round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
         held = {
@@ -202,11 +219,21 @@ class Responder:
         await self._party.tidy()
 
     async def abort(self, round_id: bytes, reason: str) -> None:
-        """End a round without a sum, if it is not sealed yet."""
+        """End a round without a sum, if it is not sealed yet; both servers record the reason of the first."""
         record = await self._ledger.round(round_id)
-        if record is None or record.state is RoundState.ABORTED:
-            return  # never opened here, or already aborted
+        if record is None:
+            return  # never opened here
+        if record.reason != reason:
+            _check_aborted(record)
+        elif record.state is RoundState.ABORTED:
+            return
         if record.state not in (RoundState.OPEN, RoundState.SEALING):
             raise PeerRefusedError("this round is sealed and must be completed")
         await self._party.advance(round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
         await self._party.tidy()
+
+
+def _check_aborted(record: RoundRecord) -> None:
+    """Tell server 0 that a round has ended here: by this server's operator, by a restore, or at its own request."""
+    if record.state is RoundState.ABORTED:
+        raise RoundAbortedError(record.reason or "")

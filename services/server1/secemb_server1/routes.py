@@ -13,8 +13,10 @@ from secemb_party.errors import (
     MediaTypeError,
     PeerRefusedError,
     RequestInvalidError,
+    RoundAbortedError,
     RoundClosedError,
     SlowBodyError,
+    TaskPausedError,
     UnauthorizedError,
     UnknownRoundError,
 )
@@ -44,6 +46,8 @@ from secemb_party.peer_messages import (
     RolledBack,
     SessionList,
     StandingMessage,
+    Steered,
+    Steering,
 )
 from secemb_party.relay_frames import Frame, Refusal, Reply, read_frames
 from secemb_party.service import Party
@@ -66,7 +70,9 @@ _REFUSED = problem_responses(
     UnknownRoundError,
     SlowBodyError,
     PeerRefusedError,
+    RoundAbortedError,
     RoundClosedError,
+    TaskPausedError,
     MediaTypeError,
     LedgerUnavailableError,
 )
@@ -117,6 +123,11 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         """Return the task and the published model version."""
         found = await responder.standing()
         return StandingMessage(task=party.task.task_id.hex(), version=found.version, digest=found.digest.hex())
+
+    @router.post("/steering", openapi_extra=_describe(Steering))
+    async def steering(there: Annotated[Steering, _message(Steering, party)]) -> Steered:
+        """Take where server 0 stands and return where this server does: paused or not, and the open round."""
+        return await responder.steer(there)
 
     @router.post("/announce", openapi_extra=_describe(Announcement))
     async def announce(announcement: Annotated[Announcement, _message(Announcement, party)]) -> Announced:

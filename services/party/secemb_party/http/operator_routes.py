@@ -14,11 +14,12 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Security
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
+from secemb_party.control import waits_for_devices
 from secemb_party.errors import ForbiddenError, LedgerUnavailableError, UnauthorizedError, UnknownRoundError
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.requests import Number, Reason, read_number
 from secemb_party.http.security import OPERATOR, bearer
-from secemb_party.ledger import Counts, Event, RoundRecord, RoundState
+from secemb_party.ledger import Event, RoundRecord
 from secemb_party.operators import Operator, OperatorRole, Operators, Order
 from secemb_party.service import Party
 from secemb_shared.messages.spec import TRAIN
@@ -224,12 +225,6 @@ def event_stream(party: Party, request: Request, after: int, tell: Tell = as_jso
     return StreamingResponse(told, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
-def waits_for_devices(party: Party, record: RoundRecord, counts: Counts) -> bool:
-    """Tell whether an open round has too few sessions, and no device is on the way."""
-    quiet = record.state is RoundState.OPEN and party.clock() >= record.upload_until
-    return quiet and counts.updates < party.task.min_cohort
-
-
 async def _view(party: Party, record: RoundRecord) -> RoundView:
     counts = await party.ledger.counts(record.round_id)
     return RoundView(
@@ -246,7 +241,7 @@ async def _view(party: Party, record: RoundRecord) -> RoundView:
         ended_at=record.ended_at,
         join_until=record.join_until,
         upload_until=record.upload_until,
-        waiting=waits_for_devices(party, record, counts),
+        waiting=waits_for_devices(record, counts, least=party.task.min_cohort, now=party.clock()),
         admitted=counts.admitted,
         keys=counts.keys,
         updates=counts.updates,

@@ -11,6 +11,7 @@ from secemb_party.ledger.records import (
     Admission,
     Counts,
     Event,
+    Instruction,
     ModelVersion,
     NewRound,
     NewToken,
@@ -23,6 +24,7 @@ from secemb_party.ledger.records import (
     Token,
     TokenState,
     Upload,
+    What,
     Window,
     allowed,
 )
@@ -33,6 +35,7 @@ __all__ = [
     "Admission",
     "Counts",
     "Event",
+    "Instruction",
     "Ledger",
     "ModelVersion",
     "NewRound",
@@ -46,6 +49,7 @@ __all__ = [
     "Token",
     "TokenState",
     "Upload",
+    "What",
     "Window",
     "allowed",
 ]

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerFullError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import archive, events, rounds, schema, sessions, tasks, tokens
+from secemb_party.ledger import archive, events, instructions, rounds, schema, sessions, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.records import Stored, Upload
@@ -173,6 +173,10 @@ class Ledger:
 
     record_action = _writes(events.record_action)
     actions = _reads(events.actions)
+
+    instruct = _writes(instructions.instruct)
+    lift = _writes(instructions.lift)
+    instructions = _reads(instructions.instructions)
 
     append_event = _writes(events.append_event)
     probe = _writes(events.probe)

@@ -240,6 +240,27 @@ class Token:
         return TokenState.ACTIVE if self.expires_at is None or now < self.expires_at else TokenState.EXPIRED
 
 
+class What(StrEnum):
+    """What an operator can tell a server to do."""
+
+    PAUSE = "pause"  # let no new round begin
+    DRAIN = "drain"  # take no new session either, so that the server can be stopped
+    CLOSE = "close"  # seal the open round now
+    ABORT = "abort"  # end the open round without a sum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """What an operator has told a server to do."""
+
+    task_id: bytes  # (32,)
+    what: What
+    round_id: bytes | None  # (32,), where it is about one round
+    by: str  # the name of an operator token
+    reason: str
+    at: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """Something an operator did."""

@@ -9,11 +9,12 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select, 
 
 from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.database import insert_new, writes_alone
-from secemb_party.ledger.events import append_event
+from secemb_party.ledger.events import append_event, record_action
 from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, Window, allowed
 from secemb_party.ledger.schema import rounds as rounds_table
 from secemb_party.ledger.schema import sessions
 from secemb_party.ledger.tasks import find_task
+from secemb_party.operators import Order
 
 _ID_SIZE = 16
 _ROUND = select(rounds_table).where(rounds_table.c.round_id == bindparam("round"))
@@ -132,9 +133,11 @@ def advance(
     next_version: int | None = None,
     reason: str | None = None,
     remarks: Mapping[str, Any] | None = None,
+    order: Order | None = None,
 ) -> RoundRecord:
     """Move a round one state on, if it is where the caller expects it, and tell the operator, with these remarks.
 
+    An order is that of an operator who aborts the round; it is recorded as well.
     A repeated call returns the round as it is. A fact that is stored never changes: a call that brings another
     one is refused, as is any call for a round that is elsewhere.
     """
@@ -153,8 +156,11 @@ def advance(
     _check_complete(tx, row, to, given)
     moved = {"state": to, f"{'ended' if to in ENDED else to.value}_at": now, **given}
     tx.execute(update(rounds_table).where(rounds_table.c.round_id == round_id).values(moved))
-    told = {"round": row["number"], "kind": row["kind"], "state": to.value, **(remarks or {})}
+    why = {"reason": reason} if reason is not None else {}
+    told = {"round": row["number"], "kind": row["kind"], "state": to.value, **why, **(remarks or {})}
     append_event(tx, "round", told, now)
+    if order is not None:
+        record_action(tx, order, "abort", {"round": row["number"]}, now)
     return _find(tx, round_id)
 
 

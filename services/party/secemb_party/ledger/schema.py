@@ -217,6 +217,18 @@ actions: Table = Table(
     sqlite_autoincrement=True,
 )
 
+# What operators have told this server to do, while it holds; `round_id` where it is about one round.
+instructions: Table = Table(
+    "instructions",
+    METADATA,
+    Column("task_id", _DIGEST, ForeignKey("tasks.task_id"), primary_key=True),
+    Column("what", ShortText(16), primary_key=True),
+    Column("round_id", _DIGEST, ForeignKey("rounds.round_id")),
+    Column("by", ShortText(100), nullable=False),
+    Column("reason", ShortText(500), nullable=False),
+    Column("at", Double, nullable=False),
+)
+
 answers: Table = Table(
     "answers",
     METADATA,
