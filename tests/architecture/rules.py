@@ -47,6 +47,7 @@ SENSES = {
     "base": "the base class of a family",
     "catalogue": "items by row, with their ids and titles",
     "catalogues": "the paper's catalogues",
+    "control": "how operators steer a task",
     "device": "one device",
     "devices": "many devices in one process",
     "errors": "the error tree of a package",

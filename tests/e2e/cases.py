@@ -96,6 +96,13 @@ CASES: dict[str, Case] = {
         bad=lambda place: (place.new(),),
         fix="secemb device join",
     ),
+    "drain": Case(
+        good=lambda place: (*place.both[:4], "--end"),
+        says="takes part",
+        bad=lambda place: place.both[:4],
+        fix="give a reason",
+        code=2,
+    ),
     "init": Case(
         good=lambda place: ("--role", 0, "--dir", place.new(), "--host", "zero.example"),
         says="operator token",
@@ -224,6 +231,8 @@ CASES: dict[str, Case] = {
         bad=lambda place: (backed_up(place), "--config", place.pair.servers[1].folder),
         fix="empty",
     ),
+    "round abort": Case(bad=lambda place: (*place.both[:4], "--reason", "x" * 501), fix="refuses"),
+    "round close": Case(bad=lambda place: (*place.both[:4], "--reason", "too slow"), fix="wait for 2 more"),
     "run compare": Case(
         good=lambda place: ("one", "two", "--runs", place.runs),
         says="The same to the last bit.",
@@ -273,6 +282,19 @@ CASES: dict[str, Case] = {
         says="overflow budget",
         bad=lambda place: ("--out", place.new(), *TASK, "--capacity", 61),
         fix="--capacity must be at most --items",
+    ),
+    "task pause": Case(
+        good=lambda place: (*place.both[4:], "--reason", "new disks"),
+        says="new disks",
+        bad=lambda place: place.both[:4],
+        fix="--reason",
+        code=2,
+    ),
+    "task resume": Case(
+        good=lambda place: place.both[4:],
+        says="takes part",
+        bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
+        fix="http://host:port",
     ),
     "task show": Case(
         good=lambda place: (place.resting / "task" / "server0" / "task.json",),
@@ -354,6 +376,9 @@ _MEMORY = "tests/e2e/test_loadtest.py::test_the_memory_of_real_servers_is_compar
 _PACING = "tests/e2e/test_loadtest.py::test_simulated_fleets_reach_their_goals_and_are_drawn"
 _QUALITY = "tests/integration/test_quality.py::test_a_short_run_measures_every_part_and_writes_its_files"
 _WIRE = "tests/e2e/test_wire.py::test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head"
+_ROUND_END = (
+    "tests/e2e/test_control.py::test_a_round_is_closed_early_with_an_exact_sum_and_another_is_aborted_by_server_1"
+)
 ELSEWHERE: dict[tuple[str, str], str] = {
     **{("bench", kind): _BENCH for kind in (SUCCESS, JSON)},
     ("check", BAD): "tests/e2e/test_operate.py::test_check_names_what_is_wrong_and_the_fix",
@@ -370,6 +395,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     **{("model reset-optimiser", kind): _RECOVERY for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
     **{("pacing", kind): _PACING for kind in (SUCCESS, JSON)},
+    **{(f"round {name}", kind): _ROUND_END for name in ("abort", "close") for kind in (SUCCESS, JSON)},
     **{("quality", kind): _QUALITY for kind in (SUCCESS, JSON)},
     ("run list", BAD): "tests/e2e/test_cli_offline.py::test_a_damaged_run_is_named_and_the_others_are_listed",
     **{("wire", kind): _WIRE for kind in (SUCCESS, JSON)},

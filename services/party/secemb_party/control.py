@@ -40,7 +40,8 @@ class Control:
 
     async def start(self) -> None:
         """Read what holds; a drain ends with the process that it was given to."""
-        await self._ledger.lift(self._task.task_id, What.DRAIN, None, self._clock())
+        if What.DRAIN in await self._ledger.instructions(self._task.task_id):
+            await self._ledger.lift(self._task.task_id, What.DRAIN, None, self._clock())
         await self._read()
 
     @property

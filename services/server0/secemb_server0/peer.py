@@ -117,7 +117,7 @@ class HttpPeer:
     async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
         """Tell server 1 where this server stands; return where server 1 stands."""
         here = Steering(pause=pause, round=round_id.hex() if round_id is not None else None, waiting=waiting)
-        return _read(Steered, await self._post("/peer/v1/steering", here))
+        return _read(Steered, await self._post("/peer/v1/steering", here, timeout=_STANDING_SECONDS))
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
         """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
@@ -172,9 +172,9 @@ class HttpPeer:
         """End the round without a sum."""
         await self._post(f"/peer/v1/rounds/{round_id.hex()}/abort", AbortReason(reason=reason))
 
-    async def _post(self, path: str, message: PeerMessage) -> httpx.Response:
+    async def _post(self, path: str, message: PeerMessage, **request: Any) -> httpx.Response:
         headers = {"content-type": "application/json"}
-        return await self._call("POST", path, content=message.model_dump_json().encode(), headers=headers)
+        return await self._call("POST", path, content=message.model_dump_json().encode(), headers=headers, **request)
 
     async def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
         route, start = path.rsplit("/", 1)[1], perf_counter()

@@ -7,6 +7,7 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli import (
     backup,
+    control,
     data,
     device,
     keys,
@@ -72,13 +73,17 @@ for command in (
     backup.backup,
     backup.restore,
     status.status,
+    control.drain,
 ):
     app.command()(command)
+task.app.command()(control.pause)
+task.app.command()(control.resume)
 for name, group in {
     "run": run.app,
     "data": data.app,
     "device": device.app,
     "task": task.app,
+    "round": control.round_app,
     "pair": keys.pair_app,
     "operator": operator.app,
     "token": token.app,

@@ -16,6 +16,7 @@ from secemb_tools.dev import connection
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.operate import (
     backup,
+    control,
     directory,
     finding,
     ledger_file,
@@ -196,6 +197,7 @@ RESULTS: dict[str, Any] = {
     "device loop": Outcome,  # one per line
     "device once": Outcome,
     "device recommend": list[Recommendation],
+    "drain": control.Control,
     "init": directory.Installed,
     "kernel": kernel.KernelFacts,
     "ledger export": ledger_file.LedgerFile,
@@ -221,6 +223,8 @@ RESULTS: dict[str, Any] = {
     "relay-key list": list[relay_keys.RelayKeyRow],
     "relay-key rotate": relay_keys.RelayKeyRow,
     "restore": backup.Backup,
+    "round abort": control.RoundEnd,
+    "round close": control.RoundEnd,
     "run compare": RunComparison,
     "run continue": Run,
     "run export": recommender.Exported,
@@ -230,6 +234,8 @@ RESULTS: dict[str, Any] = {
     "simulate": Run,
     "status": status.Status,  # with --watch, one per line
     "task create": tasks.TaskSummary,
+    "task pause": control.Control,
+    "task resume": control.Control,
     "task show": tasks.TaskSummary,
     "token create": list[tokens.NewToken],
     "token import": tokens.ImportedTokens,

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 from secemb_shared.messages import TaskSpec
 from secemb_tools import output
 from secemb_tools.errors import UnreachableError
+from secemb_tools.operate.control import Control, describe, in_short
 from secemb_tools.operate.operator_api import OperatorClient
 
 
@@ -54,6 +55,7 @@ class ServerStatus(TypedDict):
     rounds: int
     trained_rounds: int
     finished: bool
+    control: Control
     round: OpenRound | None
     model_version: int | None
     model_digest: str | None
@@ -95,6 +97,7 @@ def _server(client: OperatorClient) -> ServerStatus:
         "rounds": task.rounds,
         "trained_rounds": overview["trained_rounds"],
         "finished": overview["finished"],
+        "control": client.get("control"),
         "round": _open_round(overview["round"]),
         "model_version": None if newest is None else newest["version"],
         "model_digest": None if newest is None else newest["digest"],
@@ -190,6 +193,9 @@ def _show(live: Live | None, console: Console, status: Status, *, as_json: bool)
 
 def _remarks(status: Status) -> Iterable[str]:
     for one in status["servers"]:
+        if in_short(one["control"]) != "-":
+            for name, words in describe(one["control"], one["role"]).items():
+                yield f"server {one['role']}: {name}: {words}"
         for check in one["checks"]:
             yield f"server {one['role']}: {check['check']}: {check['hint']}"
     if status["same_task"] is False:
@@ -221,6 +227,7 @@ _LINES: tuple[tuple[str, Callable[[ServerStatus], str]], ...] = (
     ("ready", lambda one: "yes" if one["ready"] else "NO"),
     ("task", lambda one: f"{one['task']} {one['task_id'][:16]}"),
     ("trained", lambda one: f"{one['trained_rounds']:,} of {one['rounds']:,} rounds"),
+    ("paused", lambda one: in_short(one["control"])),
     ("round", _round),
     ("devices", _devices),
     ("model", _model),

@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
 
-from secemb_party.errors import RollbackRefusedError, UnknownRoundError, UnknownVersionError
+from secemb_party.errors import ControlRefusedError, RollbackRefusedError, UnknownRoundError, UnknownVersionError
 from secemb_party.http.operator_routes import event_stream
 from secemb_party.http.problems import NOT_FOUND
 from secemb_party.http.requests import Number, read_number
-from secemb_party.ledger import Event
-from secemb_party.operators import Operators
+from secemb_party.ledger import Event, What
+from secemb_party.operators import Operators, Order
 from secemb_party.service import Party
 from secemb_party.storage.weights import export_weights
 from secemb_party.ui.login import Guard, login_routes
@@ -26,6 +26,7 @@ from secemb_party.ui.views.rounds import round_facts, round_story
 Which = Annotated[Number, Path()]
 Before = Annotated[Number | None, Query()]
 Word = Annotated[str, Query(max_length=40)]
+_LIFTED = {"resume": What.PAUSE, "drain-end": What.DRAIN}
 
 
 def ui_routes(party: Party, operators: Operators, side: Side, surroundings: Surroundings) -> APIRouter:
@@ -39,6 +40,7 @@ def ui_routes(party: Party, operators: Operators, side: Side, surroundings: Surr
     desk.add_pages(inside, PeerView(party, side, surroundings))
     desk.add_rounds(inside)
     desk.add_model(inside)
+    desk.add_control(inside)
     router = APIRouter(include_in_schema=False)
     router.include_router(login_routes(party, guard, renderer, secure=surroundings.secure))
     router.include_router(inside)
@@ -155,6 +157,30 @@ class _Desk:
                 raise RollbackRefusedError("tick the box to confirm the rollback, at server 0")
             await roll_back(number, seen, order)
             return RedirectResponse("/ui/model", 303)
+
+    def add_control(self, router: APIRouter) -> None:
+        """Add how the task is steered, and what operators did."""
+
+        @router.get("/control")
+        async def control(request: Request) -> Response:
+            return self._answer(request, "control.html", await self._overview.control(), "Control")
+
+        @router.post("/control")
+        async def steer(request: Request) -> Response:
+            order, fields = await self._guard.order(request)
+            await self._steer(fields.get("what", ""), read_number(fields.get("round", "")), order)
+            return RedirectResponse("/ui/control", 303)
+
+    async def _steer(self, what: str, number: int | None, order: Order) -> None:
+        control = self._party.control
+        if what in _LIFTED:
+            await control.lift(_LIFTED[what], order)
+        elif what not in set(What) or not order.reason:
+            raise ControlRefusedError("choose what to do, and give a reason")
+        elif number is not None:
+            await control.end_round(What(what), number, order)
+        else:
+            await control.tell(What(what), order)
 
     async def _model_facts(self) -> dict[str, object]:
         return await self._versions.facts() | {"can_roll_back": self._side.roll_back is not None}

@@ -101,6 +101,7 @@ PAGES = (
     ("Peer", "/ui/peer"),
     ("Model", "/ui/model"),
     ("Capacity", "/ui/capacity"),
+    ("Control", "/ui/control"),
 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from secemb_party.ledger import Event
 from secemb_party.service import Party
 
-KINDS = ("round", "result", "rollback", "optimiser", "restored")
+KINDS = ("round", "result", "rollback", "optimiser", "restored", "control")
 SHOWN = 20
 _STATES = {
     "sealing": "accepts nothing new; the two servers compare what they hold.",
@@ -15,6 +15,15 @@ _STATES = {
     "shared": "is added: this server's share is stored.",
     "reconstructed": "is reconstructed: the two shares were added.",
     "aborted": "was aborted; none of it counts.",
+}
+
+_STEERED = {
+    "pause": ("The task", "was paused"),
+    "resume": ("The task", "was resumed"),
+    "drain": ("This server", "is drained"),
+    "drain end": ("This server", "is no longer drained"),
+    "close": ("The round", "is to be closed"),
+    "abort": ("The round", "is to be aborted"),
 }
 
 
@@ -52,6 +61,8 @@ def tell(event: Event, role: int) -> Told | None:
             return Told(event.event_id, event.at, "The optimiser", "/ui/model", words)
         case "restored":
             return Told(event.event_id, event.at, "This server", "/ui/rounds", "was restored from a backup.")
+        case "control":
+            return Told(event.event_id, event.at, *_control(event.data))
         case _:
             words = ""
     number = event.data.get("round")
@@ -62,6 +73,8 @@ def _round(data: Mapping[str, Any], role: int) -> str:
     state, words = data["state"], _STATES.get(data["state"], "")
     if state == "reconstructed" and role == 1:
         return ""  # server 0 makes the sum; server 1 hears of it when the round ends
+    if state == "aborted" and "reason" in data:
+        words = f"was aborted; none of it counts. Reason: {data['reason']}."
     if state == "published":
         made = data["kind"] == "train"
         words = "has ended: both servers publish its model." if made else "has ended; the model is unchanged."
@@ -89,3 +102,11 @@ def _rollback(data: Mapping[str, Any]) -> tuple[str, str, str]:
     if "version" in data:
         return f"Version {data['version']}", "/ui/model", f"has the numbers of version {data['source']} again."
     return "The rollback", "/ui/model", f"to version {data['source']} was abandoned: {data['reason']}."
+
+
+def _control(data: Mapping[str, Any]) -> tuple[str, str, str]:
+    subject, words = _STEERED[data["what"]]
+    if "round" in data:
+        subject = f"Round {data['round']}"
+    by = f" by {data['by']}" if "by" in data else ""
+    return subject, "/ui/control", f"{words}{by}{': ' + data['reason'] if data['reason'] else ''}."

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any, get_args
 
+from secemb_party.http.control_routes import view_control
 from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.metrics import Transport
 from secemb_party.service import Party
@@ -14,6 +15,7 @@ from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 KINDS = (TRAIN, SURVEY, EVALUATE)
 PAGE = 25
+ACTIONS = 50
 
 
 class Overview:
@@ -36,6 +38,7 @@ class Overview:
             "spent": current is None and not await self._party.spending.affords(TRAIN),
             "published": await self._ledger.published_version(self._task_id),
             "waiting": await self._ledger.open_rollback(self._task_id),
+            "control": await view_control(self._party),
             "rates": self._throughput.measure(figures),
             "sessions": {
                 transport: figures.total("secemb_sessions_total", phase="keys", transport=transport)
@@ -70,6 +73,18 @@ class Overview:
         """Return a round by its number, or None."""
         found = await self._ledger.rounds(self._task_id, limit=1, before_number=number + 1)
         return found[0] if found and found[0].number == number else None
+
+    async def control(self) -> dict[str, Any]:
+        """Return how the task is steered, what can be done about the open round, and what operators did."""
+        current, task = await self._ledger.current_round(self._task_id), self._party.task
+        return {
+            "control": await view_control(self._party),
+            "current": current if current is not None and current.state is RoundState.OPEN else None,
+            "min_cohort": task.min_cohort,
+            "sampled": task.privacy is not None and bool(task.privacy.sampling_rate),
+            "actions": await self._ledger.actions(limit=ACTIONS),
+            "most_actions": ACTIONS,
+        }
 
     async def quality(self) -> dict[str, Any]:
         """Return the fleet's figures by round, the oldest first; a step that was repeated counts once."""

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from secemb_party.errors import PeerRefusedError, PeerUnavailableError
-from secemb_party.ledger import ModelVersion, RoundRecord, RoundState
+from secemb_party.ledger import ModelVersion, RoundRecord
 from secemb_party.peer_messages import StandingMessage
 from secemb_party.service import Party
 from secemb_party.ui.server_facts import SOON_DAYS, Side, Surroundings
 from secemb_party.ui.views.measurements import Figures
-from secemb_shared.messages.spec import TRAIN
 
 PATIENCE = 5.0  # seconds that a page waits for the peer
-GRACE = 120.0  # seconds that server 0 may be late: it steps its rounds at least once a minute
+GRACE = 120.0  # seconds that server 0 may be late: it calls every ten seconds, whatever rounds do
 _ANSWERED = "200"
 # What server 0 asks for, by the last word of the route, in the order of a round.
 _ASKED = {
     "standing": "which model is published here",
+    "steering": "whether this server takes part",
     "relay-key": "for the key that relayed devices encrypt to",
     "announce": "to open a round",
     "relay": "to take relayed messages",
@@ -54,7 +54,6 @@ class PeerView:
         rounds = await party.ledger.rounds(task_id, limit=50)
         newest = rounds[0] if rounds else None
         published = await party.ledger.published_version(task_id)
-        over = await party.trained() >= party.task.rounds or not await party.spending.affords(TRAIN)
         heard_at, started_at = figures.one("secemb_peer_heard_timestamp_seconds") or None, figures.started_at
         return {
             "asks": self._side.ask_standing is not None,
@@ -63,7 +62,7 @@ class PeerView:
             "published": published,
             "agreed_at": agreed_at(published, newest),
             "heard_at": heard_at,
-            "due_at": due_at(newest, over=over, since=heard_at or started_at or now),
+            "due_at": (heard_at or started_at or now) + GRACE,
             "calls": _calls(figures, party.role),
             "sealed": next((one for one in rounds if one.list_digest is not None), None),
             "certificates": [(one, one.days_left(now)) for one in self._surroundings.certificates()],
@@ -82,17 +81,6 @@ class PeerView:
             return Asked(None, None, str(error))
         except TimeoutError:
             return Asked(None, None, f"server 1 did not answer within {PATIENCE:g} seconds")
-
-
-def due_at(newest: RoundRecord | None, *, over: bool, since: float) -> float | None:
-    """Return by when server 0, last heard at `since`, must call server 1 again; None if it has no reason to."""
-    if newest is None:
-        return since + GRACE
-    if newest.state is RoundState.OPEN:
-        return max(since, newest.upload_until) + GRACE
-    if newest.ended and over:
-        return None
-    return max(since, newest.ended_at or since) + GRACE
 
 
 def agreed_at(published: ModelVersion | None, newest: RoundRecord | None) -> float | None:

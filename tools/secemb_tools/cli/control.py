@@ -1,0 +1,137 @@
+"""`secemb task pause` and `resume`, `secemb round`, `secemb drain`: an operator steers a running server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from secemb_tools import output
+from secemb_tools.cli.options import REFUSED, AsJson, AuthorityFile, refusals
+
+if TYPE_CHECKING:
+    from secemb_tools.operate.control import Control
+    from secemb_tools.operate.operator_api import OperatorClient
+
+round_app = typer.Typer(help="The open round: close it early, or end it without a sum.", no_args_is_help=True)
+
+ServerAddress = Annotated[str, typer.Option("--server", help="Address of the server's operator API.")]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", help="File with its operator token, of role admin; or OPERATOR_TOKEN."),
+]
+Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded, and told to the other server.")]
+Remark = Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")]
+Patience = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the outcome.")]
+_HERE = "http://127.0.0.1:8442"
+
+
+def pause(
+    reason: Why,
+    server: ServerAddress = _HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    json: AsJson = False,
+) -> None:
+    """Let no new round begin, until `resume`. A round whose deadlines run goes on to its end.
+
+    Each operator pauses for their own server, and the task rests while one of them does.
+    """
+    from secemb_tools.operate.control import steer
+
+    with _server(server, token_file, ca) as client:
+        _show(client, steer(client, "pause", reason), as_json=json)
+
+
+def resume(
+    reason: Remark = None,
+    server: ServerAddress = _HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    json: AsJson = False,
+) -> None:
+    """Take the pause of this server back; the next round begins at once, unless the other server pauses."""
+    from secemb_tools.operate.control import steer
+
+    with _server(server, token_file, ca) as client:
+        _show(client, steer(client, "resume", reason), as_json=json)
+
+
+def drain(
+    reason: Remark = None,
+    end: Annotated[bool, typer.Option("--end", help="Take sessions again.")] = False,
+    server: ServerAddress = _HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    wait: Patience = 60.0,
+    json: AsJson = False,
+) -> None:
+    """Prepare a server for a stop: it takes no new session, finishes its round, and says when it is safe to stop.
+
+    Exit code 1 if it is not safe yet after --wait seconds. A restart ends a drain.
+    """
+    from secemb_tools.operate.control import steer, wait_until_safe
+
+    if not end and not reason:
+        raise typer.BadParameter("give a reason: it is recorded, and told to the other server", param_hint="--reason")
+    with _server(server, token_file, ca) as client:
+        control = steer(client, "drain/end" if end else "drain", reason)
+        if not end:
+            with output.busy("waiting for the round in progress to end"):
+                control = wait_until_safe(client, control, wait=wait)
+        _show(client, control, as_json=json)
+    if not end and not control["safe_to_stop"]:
+        raise typer.Exit(REFUSED)
+
+
+@round_app.command()
+def close(
+    reason: Why,
+    server: ServerAddress = _HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    wait: Patience = 60.0,
+    json: AsJson = False,
+) -> None:
+    """Seal the open round now, at server 0; refused with fewer complete sessions than the smallest cohort."""
+    _end("close", reason, server, token_file, ca, wait, json)
+
+
+@round_app.command()
+def abort(
+    reason: Why,
+    server: ServerAddress = _HERE,
+    token_file: TokenFile = None,
+    ca: AuthorityFile = None,
+    wait: Patience = 60.0,
+    json: AsJson = False,
+) -> None:
+    """End the open round without a sum, on both servers. What its devices have sent does not count."""
+    _end("abort", reason, server, token_file, ca, wait, json)
+
+
+def _end(how: str, reason: str, server: str, token_file: Path | None, ca: Path | None, wait: float, json: bool) -> None:
+    from secemb_tools.operate.control import end_round
+
+    with _server(server, token_file, ca) as client:
+        with output.busy("waiting for the round to end"):
+            found = end_round(client, how, reason, wait=wait)
+        output.show_facts(found, as_json=json)
+
+
+@contextmanager
+def _server(server: str, token_file: Path | None, ca: Path | None) -> "Iterator[OperatorClient]":
+    from secemb_tools.operate.operator_api import OperatorClient, tokens_for
+
+    with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0], ca) as client:
+        yield client
+
+
+def _show(client: "OperatorClient", control: "Control", *, as_json: bool) -> None:
+    from secemb_tools.operate.control import describe
+
+    if as_json:
+        output.show_json(control)
+    else:
+        output.show_facts(describe(control, client.get("overview")["role"]), as_json=False)

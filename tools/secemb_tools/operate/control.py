@@ -1,0 +1,115 @@
+"""Steering a running server through its operator API: pause, drain, close or abort the open round."""
+
+import time
+from collections.abc import Callable
+
+from typing_extensions import TypedDict
+
+from secemb_tools.errors import OperationError
+from secemb_tools.operate.operator_api import OperatorClient
+from secemb_tools.operate.operator_tokens import when
+
+_PAUSE = 0.2
+_OPEN = "open"
+
+
+class Instruction(TypedDict):
+    """What an operator of the server has told it to do."""
+
+    by: str
+    reason: str
+    at: float
+
+
+class PeerPause(TypedDict):
+    """Why the other server takes part in no new round."""
+
+    what: str  # pause or drain
+    reason: str
+    since: float
+
+
+class Control(TypedDict):
+    """How a task is steered at one server, and by the other as far as this one has heard."""
+
+    paused: Instruction | None
+    draining: Instruction | None
+    safe_to_stop: bool
+    unfinished: str | None
+    closing: Instruction | None
+    aborting: Instruction | None
+    peer: PeerPause | None
+
+
+class RoundEnd(TypedDict):
+    """What became of a round."""
+
+    round: int
+    state: str
+    counted: int | None  # sessions in its sum
+    reason: str | None  # why it was aborted
+
+
+def steer(client: OperatorClient, path: str, reason: str | None) -> Control:
+    """Tell a server something, and return what holds then."""
+    found: Control = client.post(path, **({"reason": reason} if reason else {}))
+    return found
+
+
+def wait_until_safe(client: OperatorClient, control: Control, *, wait: float) -> Control:
+    """Return what holds once a drained server can be stopped, or after a while."""
+    end = time.monotonic() + wait
+    while not control["safe_to_stop"] and time.monotonic() < end:
+        time.sleep(_PAUSE)
+        control = client.get("control")
+    return control
+
+
+def end_round(client: OperatorClient, how: str, reason: str, *, wait: float) -> RoundEnd:
+    """Close or abort the open round, and return what became of it, or where it is after a while."""
+    current = client.get("overview")["round"]
+    if current is None:
+        raise OperationError("no round is open; there is nothing to end (`secemb status` shows the state)")
+    number = int(current["number"])
+    client.post(f"rounds/{number}/{how}", reason=reason)
+    end, found = time.monotonic() + wait, client.get(f"rounds/{number}")
+    while found["ended_at"] is None and time.monotonic() < end:
+        time.sleep(_PAUSE)
+        found = client.get(f"rounds/{number}")
+    return {"round": number, "state": found["state"], "counted": found["counted"], "reason": found["reason"]}
+
+
+def describe(control: Control, role: int) -> dict[str, str]:
+    """Return what holds, in words."""
+    told = {"this server": _words(control), f"server {1 - role}": _peer_words(control["peer"])}
+    if control["draining"] is not None:
+        told["safe to stop"] = "yes" if control["safe_to_stop"] else f"not yet: {control['unfinished']}"
+    return told
+
+
+def _words(control: Control) -> str:
+    given: tuple[tuple[str, Instruction | None], ...] = (
+        ("paused", control["paused"]),
+        ("drained", control["draining"]),
+        ("the round is to be closed", control["closing"]),
+        ("the round is to be aborted", control["aborting"]),
+    )
+    said = [f"{what} by {one['by']} since {when(one['at'])}: {one['reason']}" for what, one in given if one]
+    return "; ".join(said) or "takes part"
+
+
+def _peer_words(found: PeerPause | None) -> str:
+    if found is None:
+        return "takes part, as far as this server knows"
+    what = "drained" if found["what"] == "drain" else "paused"
+    return f"{what} since {when(found['since'])}: {found['reason']}"
+
+
+def in_short(control: Control) -> str:
+    """Return the state of a server's task for a table."""
+    states: tuple[tuple[str, Callable[[], bool]], ...] = (
+        ("paused", lambda: control["paused"] is not None),
+        ("drained", lambda: control["draining"] is not None),
+        ("waits for the other server", lambda: control["peer"] is not None),
+    )
+    return ", ".join(name for name, holds in states if holds()) or "-"
