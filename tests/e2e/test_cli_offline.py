@@ -145,7 +145,10 @@ def test_a_run_is_kept_shown_listed_and_compared(tmp_path: Path) -> None:
     assert json_of("run show", "one", *runs)["table"] == made["table"]
     run("simulate", *small, *runs, "--name", "same")
     run("simulate", *small, *runs, "--name", "other", "--seed", 2)
-    assert [row["name"] for row in json_of("run list", *runs)] == ["one", "other", "same"]
+    listed = json_of("run list", *runs)
+    assert [row["name"] for row in listed] == ["one", "other", "same"]
+    assert listed[0]["rmse"] == made["final"]["model"]["rmse"]["value"]
+    assert listed[0]["biases"] == made["final"]["biases"]["rmse"]["value"]
     assert json_of("run compare", "one", "same", *runs)["same"] is True
     differing = json_of("run compare", "one", "other", *runs)
     assert differing["same"] is False

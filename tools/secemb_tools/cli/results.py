@@ -144,7 +144,9 @@ class RunRow(TypedDict):
     rounds: int
     finished: bool
     rmse: float | None
-    plain_rmse: float | None
+    biases: float | None  # their RMSE on the same ratings
+    ndcg: float | None
+    popularity: float | None  # its NDCG on the same choices
     seconds: float
 
 
