@@ -22,8 +22,10 @@ from secemb_tools.errors import OperationError
 from secemb_tools.simulation import rounds
 from secemb_tools.simulation.devices import Devices
 from secemb_tools.simulation.engine import CENTRAL, LOCAL, NO_NOISE, Engine
+from secemb_tools.simulation.noise import NoiseOptions, calmed
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
+from secemb_tools.simulation.scenario import make_world
 from secemb_tools.simulation.world import Sampled, World, world_for
 
 DATA = split(made_up_ratings(people=60, items=300, count=1500), seed=1)
@@ -235,6 +237,22 @@ def test_a_plan_keeps_to_its_budget() -> None:
         found = carry_out(plan, DATA, seed=1)
         assert found.spent is not None
         assert 7.5 < found.spent <= 8.0
+
+
+def test_the_rate_falls_with_the_variance_of_loud_noise_and_never_rises() -> None:
+    options, recipe = NoiseOptions(epsilon=1.0, unit=USER), replace(RECIPE, optimiser="momentum", bias_rate=0.3)
+    rates = [calmed(recipe, options, multiplier=multiplier).bias_rate for multiplier in (0.001, 0.01, 4, 8)]
+    assert rates[:2] == [0.3, 0.3]
+    assert rates[2] < 0.3
+    assert rates[3] == pytest.approx(rates[2] / 4)
+    assert calmed(recipe, options, multiplier=4, sources=8).bias_rate == pytest.approx(rates[2] / 4)
+
+
+def test_the_rate_of_adam_and_a_rate_that_is_given_stay_whatever_the_noise() -> None:
+    noise = NoiseOptions(epsilon=1.0, unit=USER)
+    assert calmed(RECIPE, noise, multiplier=100) == RECIPE
+    assert make_world(data=DATA.train, noise=noise, rounds=3, bias_rate=0.2).recipe.bias_rate == 0.2
+    assert make_world(data=DATA.train, noise=noise, rounds=3).recipe.bias_rate < 0.2
 
 
 @pytest.mark.parametrize("device_by_device", [False, True])

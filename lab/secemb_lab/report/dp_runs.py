@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from secemb_party.accountant import Terms, epsilon, epsilon_known, solve_multiplier
 from secemb_tools.datasets import Split
 from secemb_tools.simulation.engine import CENTRAL, LOCAL, NO_NOISE, Engine
-from secemb_tools.simulation.noise import NoiseOptions, noisy_fields, terms_of
+from secemb_tools.simulation.noise import NoiseOptions, calmed, noisy_fields, terms_of
 from secemb_tools.simulation.processes import Processes
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PLAIN
@@ -82,6 +82,9 @@ def carry_out(
     recipe = Recipe.by_rule(ratings, model=plan.model, rounds=plan.rounds, cohort=plan.cohort, unit=plan.unit)
     recipe = with_scale(recipe, ratings, seed=seed)
     multiplier = 1.0 if terms is None else terms.multiplier
+    if terms is not None:
+        sources = 2 if plan.where == CENTRAL else plan.cohort
+        recipe = calmed(recipe, _options(plan), multiplier=multiplier, sources=sources)
     fields = noisy_fields(recipe, schedule, _options(plan), multiplier=multiplier)
     world = world_for(recipe, ratings, seed=seed, schedule=schedule, **fields)
     engine = Engine(

@@ -1,6 +1,8 @@
 """Differential privacy in a simulation: the noise that a budget needs, and the fields of its task."""
 
 from dataclasses import dataclass
+from functools import cache
+from math import sqrt
 from typing import Any
 
 from secemb_party.accountant import Terms, solve_multiplier
@@ -13,6 +15,7 @@ from secemb_tools.specification import as_decimal
 
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
 CLIPS = {USER: 3.0, RECORD: 1.0}  # of a user's whole update, of one rating's gradient
+_QUIET = 0.034  # noise on each number of a mean update, as a standard deviation, that a rule's rate is made for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,7 @@ class NoiseOptions:
             raise ScenarioError("delta must lie between 0 and 1, well below one over the number of people")
 
 
+@cache  # to find the multiplier takes seconds
 def terms_of(options: NoiseOptions, schedule: Sampled, rounds: int) -> Terms | None:
     """Return what each round promises; None without noise."""
     if options.epsilon is None:
@@ -41,6 +45,18 @@ def terms_of(options: NoiseOptions, schedule: Sampled, rounds: int) -> Terms | N
         budget=options.epsilon, delta=options.delta, rounds=rounds, sampling_rate=schedule.rate
     )
     return Terms(multiplier=float(multiplier), delta=options.delta, sampling_rate=schedule.rate)
+
+
+def calmed(recipe: Recipe, options: NoiseOptions, *, multiplier: float, sources: int = 2) -> Recipe:
+    """Return the recipe with the rate that this much noise allows; a round's sum has that of so many sources.
+
+    Momentum adds up noise as it adds up gradients. A rate that falls with the variance keeps what it adds up to the
+    same; Adam divides by the noise itself.
+    """
+    if recipe.optimiser != "momentum":
+        return recipe
+    noise = (options.clip or CLIPS[options.unit]) * multiplier * sqrt(sources) / recipe.cohort
+    return recipe.changed(bias_rate=recipe.bias_rate * min(1.0, (_QUIET / noise) ** 2))
 
 
 def noisy_fields(

@@ -12,7 +12,7 @@ from secemb_sdk.models import registry
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.errors import ScenarioError
-from secemb_tools.simulation.noise import NoiseOptions, noisy_fields
+from secemb_tools.simulation.noise import NoiseOptions, calmed, noisy_fields, terms_of
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.survey import with_scale
 from secemb_tools.simulation.world import InTurn, Sampled, World
@@ -119,6 +119,9 @@ def make_world(
     if devices is not None:
         ratings = _fewer(ratings, devices)
     recipe = Recipe.by_rule(ratings, model=model, unit=None if noise is None else noise.unit, **settings)
+    if noise is not None and settings.get("bias_rate") is None:
+        terms = terms_of(noise, Sampled(people=ratings.person_count, cohort=recipe.cohort, seed=seed), recipe.rounds)
+        recipe = recipe if terms is None else calmed(recipe, noise, multiplier=terms.multiplier)
     scenario = Scenario(
         data=MADE_UP if data is None else ratings.name if isinstance(data, RatingSet) else str(data),
         devices=ratings.person_count,
