@@ -160,7 +160,7 @@ def test_check_names_what_is_wrong_and_the_fix(pair: Servers, harm: object, word
 
 
 def test_check_says_that_server_1_cannot_be_reached(pair: Servers) -> None:
-    assert "start server 1 first" in refused("check", pair.pair[0].folder)
+    assert "start it, and check url in [peer]" in refused("check", pair.pair[0].folder)
 
 
 def test_serve_refuses_settings_with_a_fault_without_a_traceback(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ def explain(error: BaseException) -> PeerProblem:
 def _explain_tls(error: ssl.SSLError) -> PeerProblem:
     if isinstance(error, ssl.SSLCertVerificationError):
         return _explain_certificate(error)
-    return _NOT_PEER if error.reason in _NOT_TLS else _HUNG_UP
+    reason = getattr(error, "reason", None)  # not every error of the module has one
+    return _NOT_PEER if reason in _NOT_TLS else _HUNG_UP
 
 
 def _explain_certificate(error: ssl.SSLCertVerificationError) -> PeerProblem:
