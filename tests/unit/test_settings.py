@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from secemb_party.errors import SettingsError
-from secemb_party.secret_file import SecretFile
+from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Metrics, Operator, known_variables, load_settings
 
 SAMPLES = Path(__file__).parents[2] / "deploy" / "config"

@@ -14,23 +14,14 @@ from importlib.metadata import version
 from time import perf_counter, thread_time
 from typing import Any, Literal
 
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
+import prometheus_client as prometheus
+from prometheus_client import Counter, Gauge, Histogram
 
 from secemb_shared.dpf._native import native_available
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 # A second series for each, which no rule reads.
-disable_created_metrics()  # type: ignore[no-untyped-call]
+prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 passes messages on
 Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "relay-key"]
@@ -62,13 +53,13 @@ class Metrics:
     """What one app counts and measures, in its own registry, so that two apps can live in one process."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self._registry = prometheus.CollectorRegistry()
         # Labels are looked up once: the library takes longer to find a counter than to count.
         self._labelled: Callable[..., Any] = cache(lambda metric, *labels: metric.labels(*labels))
         self._expected: set[str] = set()  # slugs of the problems that exist
         self._refused: Tally[str] = Tally()  # refusals by slug
-        ProcessCollector(registry=self._registry)
-        build = Info("secemb_build", "What this process runs", registry=self._registry)
+        prometheus.ProcessCollector(registry=self._registry)
+        build = prometheus.Info("secemb_build", "What this process runs", registry=self._registry)
         kernel = "native" if native_available() else "portable"
         build.info({"version": version("secemb"), "python": platform.python_version(), "kernel": kernel})
         self._register_requests()
@@ -87,9 +78,7 @@ class Metrics:
         self._retry = self._histogram(
             "secemb_retry_after_seconds", "Retry-After given to devices that asked to join", buckets=_RETRY_SECONDS
         )
-        self._sessions = self._counter(
-            "secemb_sessions", "Sessions that reached a phase, each once", "phase", "transport"
-        )
+        self._sessions = self._counter("secemb_sessions", "Sessions that reached a phase", "phase", "transport")
         self._fates = self._counter(
             "secemb_round_sessions", "Sessions of sealed and aborted rounds, by what became of them", "fate"
         )
@@ -126,9 +115,7 @@ class Metrics:
         self._lag = self._gauge(
             "secemb_event_loop_lag_seconds", "How late the event loop woke up in the last minute, at most"
         )
-        self._conductor_failures = self._counter(
-            "secemb_conductor_failures", "Steps of the conductor that failed unexpectedly"
-        )
+        self._conductor_failures = self._counter("secemb_conductor_failures", "Unexpected failures of the conductor")
         self._largest_lag = self._gauge(
             "secemb_event_loop_lag_largest_seconds", "How late it woke up since the start, at most"
         )
@@ -140,12 +127,8 @@ class Metrics:
             "The same against an attacker who knows who took part: without amplification by sampling",
             "kind",
         )
-        self._rounds_left = self._gauge(
-            "secemb_privacy_rounds_left", "Rounds of a kind that the budget still allows", "kind"
-        )
-        self._rounds_ahead = self._gauge(
-            "secemb_privacy_rounds_ahead", "Rounds of a kind that the task still has", "kind"
-        )
+        self._rounds_left = self._gauge("secemb_privacy_rounds_left", "Rounds that the budget still allows", "kind")
+        self._rounds_ahead = self._gauge("secemb_privacy_rounds_ahead", "Rounds that the task still has", "kind")
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(name, help, labels, registry=self._registry)
@@ -318,7 +301,7 @@ class Metrics:
 
     def render(self) -> bytes:
         """Return everything as Prometheus text."""
-        return generate_latest(self._registry)
+        return prometheus.generate_latest(self._registry)
 
 
 @cache  # labels are our own words: few, and always the same

@@ -158,7 +158,7 @@ class Party:
         ends = {"refused": self.refusals()} if to in ENDED else {}
         counted = self.metrics.refusals()
         record = await self.ledger.advance(round_id, expect, to, now, remarks={**(remarks or {}), **ends}, **facts)
-        self.metrics.round_phase(expect.value, max(0.0, now - _entered(record, expect)))
+        self.metrics.round_phase(expect.value, max(0.0, now - record.entered_at(expect)))
         self._show(record)
         tell_round(record, to.value, **await self._count_sessions(record))
         if record.ended:
@@ -181,7 +181,7 @@ class Party:
         if record is None or record.ended:
             phase, since = paused or ("idle", record.ended_at or 0.0 if record is not None else self.clock())
         elif record.state is not RoundState.OPEN:
-            phase, since = record.state.value, _entered(record, record.state)
+            phase, since = record.state.value, record.entered_at(record.state)
         elif record.started and not self.control.waiting_there:
             phase, since = "open", record.join_until - self.task.join_seconds
         else:
@@ -309,15 +309,3 @@ def tell_round(record: RoundRecord, what: str, **facts: int) -> None:
     if record.reason is not None:
         told["reason"] = record.reason
     get_logger().info(f"round {what}", **told)
-
-
-def _entered(record: RoundRecord, state: RoundState) -> float:
-    """Return when a round entered a state that it is in, or has left."""
-    times = {
-        RoundState.OPEN: record.opened_at,
-        RoundState.SEALING: record.sealing_at,
-        RoundState.SEALED: record.sealed_at,
-        RoundState.SHARED: record.shared_at,
-        RoundState.RECONSTRUCTED: record.reconstructed_at,
-    }
-    return times.get(state) or record.opened_at

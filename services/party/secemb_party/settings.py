@@ -4,58 +4,32 @@ A variable is named after its key: `SECEMB_PEER__URL` is `url` in `[peer]`. Secr
 read when the server starts. Relative paths are relative to the directory of the settings file.
 """
 
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from sqlalchemy import make_url
 
 from secemb_party.errors import SettingsError
-from secemb_party.ledger.database import parse
 from secemb_party.logs import Format, Level
-from secemb_party.secret_file import SecretFile
+from secemb_party.setting_types import (
+    CollectorUrl,
+    DatabaseUrl,
+    Location,
+    PeerUrl,
+    Port,
+    PublicFile,
+    Role,
+    Seconds,
+    Secret,
+    relative_to,
+)
 
 PREFIX = "SECEMB_"
 DELIMITER = "__"
-
-_directory: ContextVar[Path] = ContextVar("directory")  # where the settings file is, while it is being read
-
-
-def _locate(path: Path) -> Path:
-    return _directory.get(Path()) / path
-
-
-def _find(path: Path) -> Path:
-    if not path.is_file():
-        raise ValueError(f"no such file: {path}")
-    return path
-
-
-def _check_address(url: str) -> str:
-    if not re.fullmatch(r"https://[^/?#@\s]+/?", url):
-        raise ValueError("write https://host:port, without a path or a user")
-    return url.rstrip("/")
-
-
-def _check_database(url: str) -> str:
-    if parse(url).password is not None:
-        raise ValueError("contains a password; put it in a file and set ledger.password_file")
-    return url
-
-
-Location = Annotated[Path, AfterValidator(_locate)]
-PublicFile = Annotated[Path, AfterValidator(_locate), AfterValidator(_find)]
-Secret = Annotated[
-    SecretFile, BeforeValidator(lambda value: _locate(Path(value)) if isinstance(value, str | Path) else value)
-]
-Port = Annotated[int, Field(ge=1, le=65535)]
-Seconds = Annotated[float, Field(gt=0, le=3600)]
-Role = Annotated[Literal[0, 1], BeforeValidator(lambda value: {"0": 0, "1": 1}.get(str(value), value))]
 
 
 class Section(BaseModel):
@@ -84,7 +58,7 @@ class Devices(Listening):
 class Peer(Section):
     """The channel to the peer: server 0 calls, server 1 listens."""
 
-    url: Annotated[str, AfterValidator(_check_address)] | None = None
+    url: PeerUrl | None = None
     token_file: Secret | None = None
     host: str | None = None
     port: Port | None = None
@@ -98,7 +72,7 @@ class Peer(Section):
 class Ledger(Section):
     """The database."""
 
-    url: Annotated[str, AfterValidator(_check_database)] | None = None
+    url: DatabaseUrl | None = None
     password_file: Secret | None = None
     migrate: bool = True
 
@@ -157,16 +131,10 @@ class Storage(Section):
     min_free_bytes: Annotated[int, Field(ge=0)] = 1 << 28
 
 
-def _check_collector(url: str) -> str:
-    if not re.fullmatch(r"https?://[^?#@\s]+", url):
-        raise ValueError("write http://host:4318 or https://…, without a user or a query")
-    return url.rstrip("/")
-
-
 class Tracing(Section):
     """Traces for OpenTelemetry; off without an endpoint."""
 
-    endpoint: Annotated[str, AfterValidator(_check_collector)] | None = None
+    endpoint: CollectorUrl | None = None
     sample: Annotated[float, Field(gt=0, le=1)] = 1
 
 
@@ -234,13 +202,15 @@ class Settings(Section):
 
     def _missing(self) -> Iterator[str]:
         for key, fix in _NEEDED[self.role].items():
-            if self._get(key) is None:
+            section, _, name = key.partition(".")
+            if getattr(getattr(self, section), name) is None:
                 yield f"{key}: server {self.role} needs it; {fix}"
 
     def _misplaced(self) -> Iterator[str]:
         other = 1 - self.role
         for key in (*_NEEDED[other], *_ONLY_FOR[other]):
-            if self._is_set(key):
+            section, _, name = key.partition(".")
+            if name in getattr(self, section).model_fields_set:
                 yield f"{key}: only server {other} uses it; remove it"
 
     def _shared_ports(self) -> Iterator[str]:
@@ -250,14 +220,6 @@ class Settings(Section):
             first = users.setdefault((at.host, at.port), name)
             if first != name:
                 yield f"{name}.port: [{first}] listens on {at.port} too; give each listener a port of its own"
-
-    def _get(self, key: str) -> object:
-        section, _, name = key.partition(".")
-        return getattr(getattr(self, section), name)
-
-    def _is_set(self, key: str) -> bool:
-        section, _, name = key.partition(".")
-        return name in getattr(self, section).model_fields_set
 
     def ledger_url(self) -> str:
         """Return the database URL, with its password: do not show it."""
@@ -274,17 +236,15 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     if not path.is_file():
         raise SettingsError(f"{path} does not exist; `secemb init` makes a settings file")
     variables = _read_variables(environ)
-    token = _directory.set(path.parent.absolute())
     try:
-        return Settings(**_merge(tomllib.loads(path.read_text("utf-8")), variables))
+        with relative_to(path.parent.absolute()):
+            return Settings(**_merge(tomllib.loads(path.read_text("utf-8")), variables))
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{path} is not TOML: {error}") from None
     except (OSError, UnicodeDecodeError):
         raise SettingsError(f"{path} cannot be read; check that it is a UTF-8 file that this user may read") from None
     except ValidationError as error:
         raise SettingsError("\n".join([f"{path}, with {PREFIX} variables:", *_describe(error)])) from None
-    finally:
-        _directory.reset(token)
 
 
 def known_variables() -> list[str]:

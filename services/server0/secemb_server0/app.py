@@ -31,8 +31,8 @@ from secemb_party.http.startup import start_party
 from secemb_party.http.task_routes import task_routes
 from secemb_party.logs import Outage, new_request_id, request_lines
 from secemb_party.operators import Operators
-from secemb_party.secret_file import SecretFile
 from secemb_party.service import Check, Party
+from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
 from secemb_party.upkeep import keep_up, watch_event_loop

@@ -22,8 +22,8 @@ from secemb_party.http.session_routes import session_routes
 from secemb_party.http.startup import start_party
 from secemb_party.http.task_routes import task_routes
 from secemb_party.operators import Operators
-from secemb_party.secret_file import SecretFile
 from secemb_party.service import Party
+from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
 from secemb_party.ui import Side, Surroundings, ui_routes
 from secemb_party.upkeep import keep_up, watch_event_loop

@@ -15,7 +15,7 @@ import httpx
 from typing_extensions import TypedDict
 
 from secemb_party.operators import new_token
-from secemb_party.secret_file import SecretFile
+from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
 from secemb_party.storage.files import write_file
 from secemb_server0.app import peer_client

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from secemb_party.logs import configure_logs, get_logger
-from secemb_party.secret_file import SecretFile
+from secemb_party.setting_types import SecretFile
 from secemb_party.settings import DELIMITER, PREFIX, Settings, load_settings
 from secemb_shared.errors import SecEmbError
 from secemb_tools.errors import OperationError

@@ -14,7 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from secemb_party.file_watch import FileWatch
-from secemb_party.secret_file import SecretFile
+from secemb_party.setting_types import SecretFile
 from secemb_party.settings import Settings
 
 # Of <malloc.h>, where the C library is glibc.

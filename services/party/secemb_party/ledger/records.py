@@ -128,6 +128,16 @@ class RoundRecord(NewRound):
         """Return whether nothing more will happen in this round."""
         return self.state in ENDED
 
+    def entered_at(self, state: RoundState) -> float:
+        """Return when the round entered a state that it is in, or has left."""
+        times = {
+            RoundState.SEALING: self.sealing_at,
+            RoundState.SEALED: self.sealed_at,
+            RoundState.SHARED: self.shared_at,
+            RoundState.RECONSTRUCTED: self.reconstructed_at,
+        }
+        return times.get(state) or self.opened_at
+
 
 @dataclass(frozen=True, slots=True)
 class Window:

@@ -1,7 +1,6 @@
 """The embedded database: SQLite with a write-ahead log; one thread writes, committing together what waits together."""
 
 import asyncio
-import fcntl
 import os
 import sqlite3
 import threading
@@ -19,12 +18,20 @@ from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor
 
 from secemb_party.errors import LedgerSettingError, LedgerUnavailableError, SchemaMissingError
 from secemb_party.ledger.database import Work, taken, translated
-from secemb_party.storage.files import sync_folder
+from secemb_party.storage.files import lock_file, sync_folder
 
 T = TypeVar("T")
 
+Outcome = Callable[[], None]  # gives a call its answer, on the event loop
+
 _MOST = 32  # calls that share a transaction: at 250 kB each they still fit in the page cache of a small machine
 _GATHER_SECONDS = 0.01  # when several came together the last time, more are on their way: wait for them
+_READERS = 2
+_BUSY_SECONDS = 20  # how long to wait for another process, such as the `secemb` command
+_ASK_AGAIN_SECONDS = 0.01
+_LARGEST_LOG = 64 << 20  # bytes that the log keeps on the disk once it has been written back
+_CACHE_KIB = 16_384  # what is committed together fits, and is not written twice
+_PAGE = 16_384  # bytes: a body of a hundred thousand is a chain of a few pages
 
 
 class HeldConnection:
@@ -57,9 +64,6 @@ class HeldConnection:
 class _Call(Generic[T]):
     work: Work[T]
     answer: asyncio.Future[T] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
-
-
-Outcome = Callable[[], None]  # gives a call its answer, on the event loop
 
 
 class Writer:
@@ -155,14 +159,6 @@ def _deliver(loop: asyncio.AbstractEventLoop, outcomes: list[Outcome]) -> None:
         loop.call_soon_threadsafe(answer)
 
 
-_READERS = 2
-_BUSY_SECONDS = 20  # how long to wait for another process, such as the `secemb` command
-_ASK_AGAIN_SECONDS = 0.01
-_LARGEST_LOG = 64 << 20  # bytes that the log keeps on the disk once it has been written back
-_CACHE_KIB = 16_384  # what is committed together fits, and is not written twice
-_PAGE = 16_384  # bytes: a body of a hundred thousand is a chain of a few pages
-
-
 class SqliteDatabase:
     """A ledger in one file."""
 
@@ -198,8 +194,14 @@ class SqliteDatabase:
 
     async def claim(self, *, patience: float = 0.0) -> None:
         """Make sure that no other process has claimed this file. The system forgets a claim when its process ends."""
-        if self._claim is None:
-            self._claim = await asyncio.to_thread(_lock, self._lock_file, patience)
+        if self._claim is not None:
+            return
+        try:
+            self._claim = await asyncio.to_thread(lock_file, self._lock_file, patience=patience)
+        except BlockingIOError:
+            raise taken() from None
+        except OSError as error:
+            raise LedgerSettingError(f"the lock file {self._lock_file} cannot be opened: {error.strerror}") from None
 
     async def close(self) -> None:
         """Let what is running end, then close the file."""
@@ -215,25 +217,6 @@ class SqliteDatabase:
         if self._claim is not None:
             os.close(self._claim)
             self._claim = None
-
-
-def _lock(path: Path, patience: float) -> int:
-    """Lock a file for as long as it is open, and return it."""
-    try:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise LedgerSettingError(f"the lock file {path} cannot be opened: {error.strerror}") from None
-    end = time.monotonic() + patience
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= end:
-                os.close(file)
-                raise taken() from None
-            time.sleep(_ASK_AGAIN_SECONDS)
-        else:
-            return file
 
 
 async def open_sqlite(url: URL, *, create: bool) -> SqliteDatabase:

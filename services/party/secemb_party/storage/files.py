@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import BinaryIO
 from secemb_party.errors import StorageUnavailableError
 
 _UNFINISHED = ".tmp"
+_ASK_AGAIN_SECONDS = 0.01
 
 
 def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None) -> None:
@@ -63,12 +65,32 @@ def make_folder(folder: Path) -> None:
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Keep other processes from changing a file; they wait. The lock is a file beside it, which stays."""
-    handle = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    handle = _open_lock(path.with_suffix(".lock"))
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
         os.close(handle)
+
+
+def lock_file(path: Path, *, patience: float) -> int:
+    """Lock a file for as long as it is open and return it; raise BlockingIOError if another keeps it locked."""
+    file = _open_lock(path)
+    end = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                os.close(file)
+                raise
+            time.sleep(_ASK_AGAIN_SECONDS)
+        else:
+            return file
+
+
+def _open_lock(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def remove_unfinished(folder: Path) -> None:

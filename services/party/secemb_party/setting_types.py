@@ -1,19 +1,26 @@
-"""A secret that lives in a file: named in the settings, read once at start, never shown."""
+"""The types of a server's settings: paths, addresses, and secrets, which are files and are never shown."""
 
 import os
+import re
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from secemb_party.ledger.database import parse
+
 _LARGEST = 1 << 16
+_directory: ContextVar[Path] = ContextVar("directory")  # where the settings file is, while it is being read
 _OTHERS = stat.S_IRWXO | stat.S_IWGRP  # the group may read: so a service can use a file that root owns
 
 
 class SecretFile:
-    """The content of a file that only its owner, and perhaps the service's group, may read."""
+    """The content of a file that only its owner, and perhaps the service's group, may read. It is read once."""
 
     __slots__ = ("_content", "path")
 
@@ -67,3 +74,54 @@ def _read(path: Path) -> bytes:
     if not content.strip() or len(content) > _LARGEST:
         raise ValueError(f"{path} is empty, or too long for a secret")
     return content
+
+
+@contextmanager
+def relative_to(directory: Path) -> Iterator[None]:
+    """Read paths inside as relative to the directory of a settings file."""
+    token = _directory.set(directory)
+    try:
+        yield
+    finally:
+        _directory.reset(token)
+
+
+def _locate(path: Path) -> Path:
+    return _directory.get(Path()) / path
+
+
+def _find(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"no such file: {path}")
+    return path
+
+
+def _check_address(url: str) -> str:
+    if not re.fullmatch(r"https://[^/?#@\s]+/?", url):
+        raise ValueError("write https://host:port, without a path or a user")
+    return url.rstrip("/")
+
+
+def _check_database(url: str) -> str:
+    if parse(url).password is not None:
+        raise ValueError("contains a password; put it in a file and set ledger.password_file")
+    return url
+
+
+def _check_collector(url: str) -> str:
+    if not re.fullmatch(r"https?://[^?#@\s]+", url):
+        raise ValueError("write http://host:4318 or https://…, without a user or a query")
+    return url.rstrip("/")
+
+
+Location = Annotated[Path, AfterValidator(_locate)]
+PublicFile = Annotated[Path, AfterValidator(_locate), AfterValidator(_find)]
+Secret = Annotated[
+    SecretFile, BeforeValidator(lambda value: _locate(Path(value)) if isinstance(value, str | Path) else value)
+]
+PeerUrl = Annotated[str, AfterValidator(_check_address)]
+DatabaseUrl = Annotated[str, AfterValidator(_check_database)]
+CollectorUrl = Annotated[str, AfterValidator(_check_collector)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Seconds = Annotated[float, Field(gt=0, le=3600)]
+Role = Annotated[Literal[0, 1], BeforeValidator(lambda value: {"0": 0, "1": 1}.get(str(value), value))]
