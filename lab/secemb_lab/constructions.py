@@ -17,7 +17,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from secemb_shared import reading, secure_sum, writing
+from secemb_shared import row_access, secure_sum
 from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, SessionKeys, expand_roots
 from secemb_shared.dpf.backend import LeafTable, Words32
 from secemb_shared.labels import Purpose
@@ -64,7 +64,7 @@ class Construction(ABC):
     def answer(self, party: int, session_id: bytes, request: bytes, tagged: Words32) -> bytes:
         """Return a server's answer to one read request."""
         held = codec.decode_keys(self.round, session_id, party, request, self.backend)
-        words = reading.answer(self.round, held, tagged, self.backend)
+        words = row_access.answer(self.round, held, tagged, self.backend)
         return codec.encode_answer(self.round, session_id, party, words[0])
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Construction(ABC):
 
     def _words(self, session_id: bytes, secret: PathSecret, payload: RingArray) -> Messages:
         label = self.round.label(session_id)
-        words = writing.correction_words(secret, label, payload, self.backend)
+        words = row_access.correction_words(secret, label, payload, self.backend)
         none = np.zeros(self.round.task.dense_size, dtype=payload.dtype)
         first = codec.encode_update(self.round, session_id, 0, words, none)
         return first, codec.encode_update(self.round, session_id, 1, words, None)
@@ -97,7 +97,7 @@ class Construction(ABC):
     def _accumulate(self, party: int, received: Sequence[Received], sums: RingArray) -> None:
         held = [codec.decode_keys(self.round, one.session_id, party, one.request, self.backend) for one in received]
         words = [codec.decode_update(self.round, one.session_id, party, one.update)[0] for one in received]
-        writing.accumulate(self.round, HeldKeys.together(held), np.stack(words), sums, self.backend)
+        row_access.accumulate(self.round, HeldKeys.together(held), np.stack(words), sums, self.backend)
 
 
 class PathShared(Construction):
@@ -193,7 +193,7 @@ class FullMatrix(Construction):
     def write(self, asked: Asked, payload: RingArray) -> Messages:
         """Return two shares of the whole matrix: a random one, and the update minus it."""
         task = self.round.task
-        matrix = writing.empty_sums(self.round)
+        matrix = row_access.empty_sums(self.round)
         items, rows = asked.placement.collect(payload)
         matrix[items] = rows
         key = self.round.label(asked.session_id).key(Purpose.SUM_SHARE, self.random_bytes(16))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies, Share, check_update
-from secemb_shared import reading
+from secemb_shared import row_access
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.messages import RoundSpec, public_keys_digest
@@ -19,7 +19,9 @@ class _Session:
 class PartyRound:
     """What one party knows of one round: the model, and for each session its keys and its update."""
 
-    def __init__(self, round_: RoundSpec, party: int, table: reading.Rows, *, backend: Backend | None = None) -> None:
+    def __init__(
+        self, round_: RoundSpec, party: int, table: row_access.Rows, *, backend: Backend | None = None
+    ) -> None:
         self.round, self.party = round_, party
         self._evaluation = Evaluation.prepare(round_, party, table, backend)
         self._sessions: dict[bytes, _Session] = {}

@@ -39,12 +39,11 @@ OUTSIDE_WORLD = NETWORK | FRAMEWORKS | FILES | CLOCKS | CONCURRENCY | {"random"}
 OUTSIDE_CALLS = {"breakpoint", "input", "open", "print"}
 NAMELESS = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 # Words of the field that happen to end like an activity.
-NOUNS = {"finding", "pacing", "pairing", "ranking", "rating", "reading", "ring", "sharing", "writing"}
+NOUNS = {"pacing", "pairing", "ranking", "rating", "ring", "sharing"}
 # A name that several modules have, and the one sense in which all of them have it.
 SENSES = {
     "app": "a FastAPI application put together",
     "backup": "a backup of one server",
-    "base": "the base class of a family",
     "catalogue": "items by row, with their ids and titles",
     "catalogues": "the paper's catalogues",
     "control": "how operators steer a task",

@@ -14,8 +14,7 @@ from secemb_shared import secure_sum
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.codec import SEED_BYTES, encode_sum_share
-from secemb_shared.messages.envelope import ENVELOPE_BYTES
+from secemb_shared.messages.codec import ENVELOPE_BYTES, SEED_BYTES, encode_sum_share
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 SHARED_ITEM = 0  # every device writes to this row, and to one of its own

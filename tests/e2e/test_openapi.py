@@ -31,7 +31,7 @@ from tests.e2e.servers import Servers, set_up
 
 from secemb_party.storage import Shape
 from secemb_shared.messages import Kind
-from secemb_shared.messages.envelope import ENVELOPE_BYTES
+from secemb_shared.messages.codec import ENVELOPE_BYTES
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 REQUESTS = {True: 10, False: 3}  # for each route, with the operator's token and without

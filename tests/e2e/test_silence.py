@@ -17,7 +17,7 @@ from secemb_party.ui.render import PAGES
 from secemb_server1.relay_keys import KEYS_FILE
 from secemb_shared.labels import Purpose
 from secemb_shared.messages import Kind
-from secemb_shared.messages.envelope import ENVELOPE_BYTES
+from secemb_shared.messages.codec import ENVELOPE_BYTES
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
 from secemb_shared.messages.relayed import box_bytes, step_of
 

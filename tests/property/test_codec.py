@@ -27,7 +27,7 @@ from secemb_shared.messages import (
     encode_sum_share,
     encode_update,
 )
-from secemb_shared.messages.envelope import Kind, envelope
+from secemb_shared.messages.codec import Kind, envelope
 from secemb_shared.messages.spec import EVALUATE, OPTIMISERS, SUM_SIZES
 
 SESSION = bytes(range(16))

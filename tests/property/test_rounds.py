@@ -19,7 +19,7 @@ from tests.unit.sessions import (
 )
 
 from secemb_shared.dpf import Backend
-from secemb_shared.dpf.convert import convert_eval
+from secemb_shared.dpf._portable import convert_eval
 from secemb_shared.messages import TaskSpec
 
 

@@ -21,7 +21,7 @@ from secemb_sdk.round.contribute import NotNow
 from secemb_sdk.steps import Answer, Request
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec
-from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
+from secemb_shared.messages.codec import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 pytestmark = pytest.mark.asyncio

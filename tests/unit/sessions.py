@@ -21,7 +21,7 @@ from secemb_shared.layout import PADDING, Geometry, plan
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import Indices, RandomBytes
-from secemb_shared.reading import Rows
+from secemb_shared.row_access import Rows
 
 Floats = npt.NDArray[np.floating[Any]]
 

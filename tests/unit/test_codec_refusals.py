@@ -28,7 +28,7 @@ from secemb_shared.messages import (
     encode_sum_share,
     encode_update,
 )
-from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
+from secemb_shared.messages.codec import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.spec import EVALUATE, SUM_SIZES
 
 

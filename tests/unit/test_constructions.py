@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from secemb_lab.constructions import ABLATION, Construction, FullMatrix, Init, PathShared, Received, RowEncoded
-from secemb_shared import reading, writing
+from secemb_shared import row_access
 from secemb_shared.dpf import default_backend
 from secemb_shared.messages import RoundSpec, TaskSpec, codec
 
@@ -37,8 +37,8 @@ def test_every_construction_reads_the_rows_and_reaches_the_plain_sum(
 ) -> None:
     round_, rng = a_round(layout), np.random.default_rng(7)
     scheme = construction(round_, default_backend())
-    tagged = reading.tag_rows(round_, rng.normal(size=(ITEMS, WIDTH)).astype(np.float32))
-    expected, shares = writing.empty_sums(round_), [writing.empty_sums(round_) for _ in range(2)]
+    tagged = row_access.tag_rows(round_, rng.normal(size=(ITEMS, WIDTH)).astype(np.float32))
+    expected, shares = row_access.empty_sums(round_), [row_access.empty_sums(round_) for _ in range(2)]
     received: list[list[Received]] = [[], []]
     for _ in range(3):
         placement = round_.layout.place(rng.choice(ITEMS, 6, replace=False).astype(np.int64))
@@ -48,7 +48,7 @@ def test_every_construction_reads_the_rows_and_reaches_the_plain_sum(
         answers = [scheme.answer(party, asked.session_id, asked.requests[party], tagged) for party in (0, 1)]
         if construction is not FullMatrix:
             words = [codec.decode_answer(round_, asked.session_id, party, answers[party]) for party in (0, 1)]
-            items, rows = reading.recover(round_, placement, (words[0], words[1]))
+            items, rows = row_access.recover(round_, placement, (words[0], words[1]))
             assert np.array_equal(rows.view(np.uint32), tagged[items, :-1])
         else:
             assert answers[0] == tagged[:, :-1].tobytes()

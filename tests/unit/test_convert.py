@@ -6,7 +6,7 @@ from tests.unit import reference
 from tests.unit.sessions import BACKENDS, EACH_BACKEND, both_keys, random_blocks, random_ring, rng_of
 
 from secemb_shared.dpf import Backend, convert_eval, convert_gen
-from secemb_shared.dpf.convert import convert
+from secemb_shared.dpf._portable import convert
 from secemb_shared.dpf.paths import SEED_BITS
 from secemb_shared.ring import Ring
 

@@ -21,7 +21,7 @@ from tests.unit.sessions import (
 
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, check_update, upload_bytes
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared import reading, secure_sum
+from secemb_shared import row_access, secure_sum
 from secemb_shared.dpf import Backend, RingArray
 from secemb_shared.errors import KindError, LengthError, SecEmbError
 from secemb_shared.labels import Purpose
@@ -53,7 +53,7 @@ class Fleet:
 
 
 def evaluations(round_: RoundSpec, backend: Backend) -> tuple[Evaluation, Evaluation]:
-    tagged = reading.tag_rows(round_, bit_table(round_.task), backend)
+    tagged = row_access.tag_rows(round_, bit_table(round_.task), backend)
     return Evaluation(round_, 0, tagged, backend), Evaluation(round_, 1, tagged, backend)
 
 

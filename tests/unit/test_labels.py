@@ -10,7 +10,7 @@ import pytest
 from tests.unit.sessions import random_blocks, rng_of
 
 from secemb_shared.dpf import SessionKeys, expand_roots, stream
-from secemb_shared.dpf.convert import convert
+from secemb_shared.dpf._portable import convert
 from secemb_shared.errors import SpecError
 from secemb_shared.labels import NO_SESSION, Label, Purpose
 

@@ -20,7 +20,7 @@ from tests.unit.sessions import (
     seeded,
 )
 
-from secemb_shared import reading
+from secemb_shared import row_access
 from secemb_shared.dpf import Backend, HeldKeys
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import RowTagError, SpecError
@@ -28,7 +28,7 @@ from secemb_shared.labels import Purpose
 from secemb_shared.layout import PADDING, Placement
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
-from secemb_shared.reading import Rows
+from secemb_shared.row_access import Rows
 
 TASKS = {
     "binned": make_task(),
@@ -57,14 +57,14 @@ class Exchange:
     held: tuple[HeldKeys, HeldKeys]
 
     def answer(self, party: int, tagged: Words32) -> Words32:
-        words: Words32 = reading.answer(self.round, self.held[party], tagged)[0]
+        words: Words32 = row_access.answer(self.round, self.held[party], tagged)[0]
         return words
 
     def answers(self, tagged: Words32) -> Answers:
         return self.answer(0, tagged), self.answer(1, tagged)
 
     def recover(self, answers: Answers) -> tuple[Indices, Rows]:
-        return reading.recover(self.round, self.placement, answers)
+        return row_access.recover(self.round, self.placement, answers)
 
     def slot(self, item: int) -> int:
         return int(np.flatnonzero(self.placement.items == item)[0])
@@ -88,9 +88,9 @@ def test_rows_come_back_bit_for_bit(backend: Backend, task: TaskSpec) -> None:
     table = bit_table(task)
     asked = rng_of(1).permutation(task.items)[: task.capacity].astype(np.int64)
     device = exchange(task, asked, backend)
-    tagged = reading.tag_rows(device.round, table, backend)
-    shares = [reading.answer(device.round, held, tagged, backend)[0] for held in device.held]
-    items, rows = reading.recover(device.round, device.placement, (shares[0], shares[1]), backend)
+    tagged = row_access.tag_rows(device.round, table, backend)
+    shares = [row_access.answer(device.round, held, tagged, backend)[0] for held in device.held]
+    items, rows = row_access.recover(device.round, device.placement, (shares[0], shares[1]), backend)
     assert items.size == asked.size - device.placement.truncated > 0
     assert bits(rows) == bits(table[items])
 
@@ -113,20 +113,20 @@ def test_every_kind_of_float_keeps_its_bits(backend: Backend) -> None:
     task = direct(items=len(patterns), capacity=len(patterns), row_width=1)
     table = np.array(patterns, dtype=np.uint32).view(np.float32).reshape(-1, 1)
     device = exchange(task, np.arange(len(patterns), dtype=np.int64), backend)
-    items, rows = device.recover(device.answers(reading.tag_rows(device.round, table, backend)))
+    items, rows = device.recover(device.answers(row_access.tag_rows(device.round, table, backend)))
     assert {int(item): row[0] for item, row in zip(items, bits(rows), strict=True)} == dict(enumerate(patterns))
 
 
 def test_a_device_without_items_reads_nothing() -> None:
     device = exchange(make_task(), ids())
-    items, rows = device.recover(device.answers(reading.tag_rows(device.round, bit_table(device.round.task))))
+    items, rows = device.recover(device.answers(row_access.tag_rows(device.round, bit_table(device.round.task))))
     assert items.shape == (0,)
     assert rows.shape == (0, 5)
 
 
 def test_one_answer_alone_is_not_the_row() -> None:
     device = exchange(direct(items=64, capacity=6), ids(1, 2, 3, 4, 5, 6))
-    tagged = reading.tag_rows(device.round, bit_table(device.round.task))
+    tagged = row_access.tag_rows(device.round, bit_table(device.round.task))
     for share in device.answers(tagged):
         assert not (share[device.placement.items != PADDING] == tagged[device.placement.leaves]).all(axis=1).any()
 
@@ -135,7 +135,7 @@ def test_one_answer_alone_is_not_the_row() -> None:
 def test_a_flipped_bit_in_any_column_is_noticed(task: TaskSpec) -> None:
     asked = np.arange(min(task.capacity, 5), dtype=np.int64)
     device = exchange(task, asked)
-    answers = device.answers(reading.tag_rows(device.round, bit_table(task)))
+    answers = device.answers(row_access.tag_rows(device.round, bit_table(task)))
     slots = np.flatnonzero(device.placement.items != PADDING)
     for column in range(task.row_width + 1):
         for bit in (0, 17, 31):
@@ -157,12 +157,12 @@ def with_stale(device: Exchange, party: int, stale: Words32, fresh: Words32) -> 
 def test_a_stale_model_on_one_server_is_noticed(task: TaskSpec, party: int) -> None:
     device = exchange(task, ITEMS)
     table = bit_table(task)
-    fresh = reading.tag_rows(device.round, table)
+    fresh = row_access.tag_rows(device.round, table)
     older = make_round(task, model_version=device.round.model_version - 1)
-    same_rows, old_rows = reading.tag_rows(older, table), reading.tag_rows(older, bit_table(task, seed=1))
+    same_rows, old_rows = row_access.tag_rows(older, table), row_access.tag_rows(older, bit_table(task, seed=1))
     one_row = table.copy()
     one_row[21] = 0.5  # the only row that the last step moved
-    for stale in (same_rows, old_rows, reading.tag_rows(older, one_row)):
+    for stale in (same_rows, old_rows, row_access.tag_rows(older, one_row)):
         with pytest.raises(RowTagError):
             device.recover(with_stale(device, party, stale, fresh))
 
@@ -171,7 +171,7 @@ def test_a_stale_model_on_both_servers_is_noticed() -> None:
     device = exchange(make_task(), ITEMS)
     older = make_round(device.round.task, model_version=2)
     with pytest.raises(RowTagError):
-        device.recover(device.answers(reading.tag_rows(older, bit_table(device.round.task))))
+        device.recover(device.answers(row_access.tag_rows(older, bit_table(device.round.task))))
 
 
 def swapped(share: Words32, one: int, other: int) -> Words32:
@@ -183,7 +183,7 @@ def swapped(share: Words32, one: int, other: int) -> Words32:
 @pytest.mark.parametrize("parties", [(0,), (1,), (0, 1)])
 def test_swapped_slots_are_noticed(parties: tuple[int, ...]) -> None:
     device = exchange(make_task(), ITEMS)
-    answers = device.answers(reading.tag_rows(device.round, bit_table(device.round.task)))
+    answers = device.answers(row_access.tag_rows(device.round, bit_table(device.round.task)))
     one, other = device.slot(7), device.slot(21)
     moved = [swapped(share, one, other) if party in parties else share for party, share in enumerate(answers)]
     with pytest.raises(RowTagError):
@@ -192,7 +192,7 @@ def test_swapped_slots_are_noticed(parties: tuple[int, ...]) -> None:
 
 def test_the_row_of_another_item_is_noticed() -> None:
     device = exchange(make_task(), ITEMS)
-    tagged = reading.tag_rows(device.round, bit_table(device.round.task))
+    tagged = row_access.tag_rows(device.round, bit_table(device.round.task))
     answers = device.answers(tagged)
     for other in (8, 21):
         forged = answers[1].copy()
@@ -216,7 +216,7 @@ def test_the_row_of_another_item_is_noticed() -> None:
 def test_a_linear_combination_of_good_rows_is_noticed(combine: Callable[[Words32], Words32]) -> None:
     """An XOR checksum would let these through; the tag is not linear."""
     device = exchange(make_task(), ITEMS)
-    tagged = reading.tag_rows(device.round, bit_table(device.round.task))
+    tagged = row_access.tag_rows(device.round, bit_table(device.round.task))
     answers = device.answers(tagged)
     constant = combine(tagged)
     with pytest.raises(RowTagError):
@@ -237,7 +237,7 @@ def test_an_xor_checksum_would_not_notice() -> None:
 
 def test_a_wrong_padding_slot_is_nobody_s_row() -> None:
     device = exchange(make_task(), ITEMS)
-    answers = device.answers(reading.tag_rows(device.round, bit_table(device.round.task)))
+    answers = device.answers(row_access.tag_rows(device.round, bit_table(device.round.task)))
     answers[0][device.placement.items == PADDING] ^= np.uint32(1)
     items, rows = device.recover(answers)
     assert bits(rows) == bits(bit_table(device.round.task)[items])
@@ -247,13 +247,13 @@ def test_a_wrong_padding_slot_is_nobody_s_row() -> None:
 def test_a_tag_depends_on_the_row_the_item_and_the_version(backend: Backend) -> None:
     task = make_task(items=200, capacity=6)
     same = np.ones((200, 5), dtype=np.float32)
-    tags = reading.tag_rows(make_round(task), same, backend)[:, -1]
+    tags = row_access.tag_rows(make_round(task), same, backend)[:, -1]
     assert np.unique(tags).size == 200
-    later = reading.tag_rows(make_round(task, model_version=4), same, backend)[:, -1]
-    other_task = reading.tag_rows(make_round(make_task(items=200, capacity=6, name="books")), same, backend)[:, -1]
+    later = row_access.tag_rows(make_round(task, model_version=4), same, backend)[:, -1]
+    other_task = row_access.tag_rows(make_round(make_task(items=200, capacity=6, name="books")), same, backend)[:, -1]
     changed = same.copy()
     changed[:, 3] = np.nextafter(np.float32(1), np.float32(2))
-    rows = reading.tag_rows(make_round(task), changed, backend)[:, -1]
+    rows = row_access.tag_rows(make_round(task), changed, backend)[:, -1]
     for others in (later, other_task, rows):
         assert not (others == tags).any()
 
@@ -264,14 +264,14 @@ def test_tags_are_those_computed_by_hand(backend: Backend) -> None:
     table = bit_table(round_.task)
     key = round_.model_label.key(Purpose.ROW_TAG)
     by_hand = [reference.row_tag(key, item, row) for item, row in enumerate(bits(table))]
-    tagged = reading.tag_rows(round_, table, backend)
+    tagged = row_access.tag_rows(round_, table, backend)
     assert tagged[:, -1].tolist() == by_hand
     assert tagged[:, :-1].tolist() == bits(table)
 
 
 def test_every_round_that_reads_a_version_has_the_same_tags() -> None:
     task = make_task()
-    first, second = (reading.tag_rows(make_round(task, number=number), bit_table(task)) for number in (1, 2))
+    first, second = (row_access.tag_rows(make_round(task, number=number), bit_table(task)) for number in (1, 2))
     assert np.array_equal(first, second)
 
 
@@ -282,10 +282,10 @@ def test_every_round_that_reads_a_version_has_the_same_tags() -> None:
 )
 def test_a_table_of_another_shape_is_refused(table: Rows) -> None:
     with pytest.raises(SpecError):
-        reading.tag_rows(make_round(make_task()), table)
+        row_access.tag_rows(make_round(make_task()), table)
 
 
 def test_a_table_in_any_memory_order_gives_the_same_words() -> None:
     round_ = make_round(make_task())
     table = bit_table(round_.task)
-    assert np.array_equal(reading.tag_rows(round_, table), reading.tag_rows(round_, np.asfortranarray(table)))
+    assert np.array_equal(row_access.tag_rows(round_, table), row_access.tag_rows(round_, np.asfortranarray(table)))

@@ -15,7 +15,7 @@ from tests.unit.sessions import (
     seeded,
 )
 
-from secemb_shared import writing
+from secemb_shared import row_access
 from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, SessionKeys
 from secemb_shared.errors import PathSpentError, SpecError
 from secemb_shared.messages import RoundSpec, TaskSpec
@@ -48,7 +48,7 @@ class Session:
         self.held = [HeldKeys.of(party, keys, roots[party], path) for party in (0, 1)]
         self.items, _ = placement.collect(placement.items)
         self.secret = PathSecret(leaf0, leaf1)
-        self.words = writing.correction_words(self.secret, label, placement.arrange(items, rows), backend)
+        self.words = row_access.correction_words(self.secret, label, placement.arrange(items, rows), backend)
 
 
 def make_session(round_: RoundSpec, backend: Backend, seed: int) -> tuple[Session, RingArray]:
@@ -57,7 +57,7 @@ def make_session(round_: RoundSpec, backend: Backend, seed: int) -> tuple[Sessio
     items = rng.permutation(task.items)[: int(rng.integers(0, task.capacity + 1))].astype(np.int64)
     rows = random_ring(rng, (items.size, task.row_width), task.ring_bits)
     session = Session(round_, items, rows, backend, seed)
-    plain = writing.empty_sums(round_)
+    plain = row_access.empty_sums(round_)
     placed = np.isin(items, session.items)
     plain[items[placed]] += rows[placed]
     return session, plain
@@ -69,10 +69,10 @@ def test_one_session_adds_exactly_its_rows(backend: Backend, task: TaskSpec) -> 
     round_ = make_round(task)
     for seed in range(3):
         session, plain = make_session(round_, backend, seed)
-        shares = [writing.empty_sums(round_) for _ in range(2)]
+        shares = [row_access.empty_sums(round_) for _ in range(2)]
         for held, sums in zip(session.held, shares, strict=True):
-            writing.accumulate(round_, held, session.words[None], sums, backend)
-        assert np.array_equal(writing.reconstruct(*shares), plain)
+            row_access.accumulate(round_, held, session.words[None], sums, backend)
+        assert np.array_equal(row_access.reconstruct(*shares), plain)
 
 
 @EACH_BACKEND
@@ -81,22 +81,22 @@ def test_many_sessions_at_once_add_up(backend: Backend, task: TaskSpec) -> None:
     round_ = make_round(task)
     sessions = [make_session(round_, backend, seed) for seed in range(10)]
     words = np.stack([session.words for session, _ in sessions])
-    shares = [writing.empty_sums(round_) for _ in range(2)]
+    shares = [row_access.empty_sums(round_) for _ in range(2)]
     for party, sums in enumerate(shares):
         held = HeldKeys.together([session.held[party] for session, _ in sessions])
-        writing.accumulate(round_, held, words, sums, backend)
-    expected = sum((plain for _, plain in sessions), writing.empty_sums(round_))
-    assert np.array_equal(writing.reconstruct(*shares), expected)
+        row_access.accumulate(round_, held, words, sums, backend)
+    expected = sum((plain for _, plain in sessions), row_access.empty_sums(round_))
+    assert np.array_equal(row_access.reconstruct(*shares), expected)
 
 
 @EACH_BACKEND
 def test_batches_add_to_what_is_there(backend: Backend) -> None:
     round_ = make_round(make_task())
     session, _ = make_session(round_, backend, 1)
-    once, twice = writing.empty_sums(round_), writing.empty_sums(round_)
-    writing.accumulate(round_, session.held[0], session.words[None], once, backend)
+    once, twice = row_access.empty_sums(round_), row_access.empty_sums(round_)
+    row_access.accumulate(round_, session.held[0], session.words[None], once, backend)
     for _ in range(2):
-        writing.accumulate(round_, session.held[0], session.words[None], twice, backend)
+        row_access.accumulate(round_, session.held[0], session.words[None], twice, backend)
     assert np.array_equal(twice, once + once)
 
 
@@ -104,11 +104,11 @@ def test_different_words_for_the_two_parties_spoil_the_sum() -> None:
     """Rule 2 of the design: the public part must be the same for both, or the sum is noise."""
     round_ = make_round(direct())
     session, plain = make_session(round_, BACKENDS[-1], 1)
-    shares = [writing.empty_sums(round_) for _ in range(2)]
+    shares = [row_access.empty_sums(round_) for _ in range(2)]
     for party, sums in enumerate(shares):
         words = session.words + np.uint32(party)
-        writing.accumulate(round_, session.held[party], words[None], sums)
-    spoiled = (writing.reconstruct(*shares) != plain).any(axis=1)
+        row_access.accumulate(round_, session.held[party], words[None], sums)
+    spoiled = (row_access.reconstruct(*shares) != plain).any(axis=1)
     assert spoiled.mean() > 0.5
 
 
@@ -116,11 +116,11 @@ def test_a_session_missing_on_one_side_spoils_the_sum() -> None:
     """Rule 3 of the design."""
     round_ = make_round(direct())
     sessions = [make_session(round_, BACKENDS[-1], seed) for seed in (1, 2)]
-    shares = [writing.empty_sums(round_) for _ in range(2)]
+    shares = [row_access.empty_sums(round_) for _ in range(2)]
     for session, _ in sessions:
-        writing.accumulate(round_, session.held[0], session.words[None], shares[0])
-    writing.accumulate(round_, sessions[0][0].held[1], sessions[0][0].words[None], shares[1])
-    assert (writing.reconstruct(*shares) != sessions[0][1]).all(axis=1).mean() > 0.9
+        row_access.accumulate(round_, session.held[0], session.words[None], shares[0])
+    row_access.accumulate(round_, sessions[0][0].held[1], sessions[0][0].words[None], shares[1])
+    assert (row_access.reconstruct(*shares) != sessions[0][1]).all(axis=1).mean() > 0.9
 
 
 def test_correction_words_spend_the_path() -> None:
@@ -129,7 +129,7 @@ def test_correction_words_spend_the_path() -> None:
     assert session.secret.spent
     payload = np.zeros((round_.task.geometry.slots, round_.task.row_width), dtype=np.uint32)
     with pytest.raises(PathSpentError):
-        writing.correction_words(session.secret, round_.label(bytes(16)), payload)
+        row_access.correction_words(session.secret, round_.label(bytes(16)), payload)
 
 
 @EACH_BACKEND
@@ -137,7 +137,7 @@ def test_correction_words_spend_the_path() -> None:
 def test_arrays_of_another_shape_are_refused_and_nothing_is_added(backend: Backend, fault: str) -> None:
     round_ = make_round(make_task())
     session, _ = make_session(round_, backend, 1)
-    words, sums = session.words[None], writing.empty_sums(round_)
+    words, sums = session.words[None], row_access.empty_sums(round_)
     wrong = {
         "slots": (words[:, :-1], sums),
         "width": (words[:, :, :-1], sums),
@@ -148,12 +148,12 @@ def test_arrays_of_another_shape_are_refused_and_nothing_is_added(backend: Backe
         "sums type": (words, sums.astype(np.uint64)),
     }[fault]
     with pytest.raises(SpecError):
-        writing.accumulate(round_, session.held[0], *wrong, backend)
+        row_access.accumulate(round_, session.held[0], *wrong, backend)
     assert not wrong[1].any()
 
 
 def test_empty_sums_are_zeros_of_the_task_s_ring() -> None:
-    sums = writing.empty_sums(make_round(TASKS["64 bits"]))
+    sums = row_access.empty_sums(make_round(TASKS["64 bits"]))
     assert sums.dtype == np.uint64
     assert sums.shape == (23, 5)
     assert not sums.any()

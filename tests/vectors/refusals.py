@@ -5,7 +5,7 @@ from collections.abc import Callable
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.vectors.values import Case, error_of, numbers, raw
 
-from secemb_shared import reading
+from secemb_shared import row_access
 from secemb_shared.dpf import Backend
 from secemb_shared.holds import check_upload_mac
 from secemb_shared.layout import Placement
@@ -81,7 +81,7 @@ class Refusals:
     def _recover(self, case: Case) -> object:
         round_ = self.rounds[TRAIN]
         words = [decode_answer(round_, self.session_id, b, raw(data)) for b, data in enumerate(case["answers"])]
-        return reading.recover(round_, self.placement, (words[0], words[1]), self.backend)
+        return row_access.recover(round_, self.placement, (words[0], words[1]), self.backend)
 
 
 def _text(case: Case) -> bytes:

@@ -10,7 +10,7 @@ from secemb_lab.party_round import PartyRound
 from secemb_lab.vectors.document import each, plain
 from secemb_lab.vectors.source import Replay
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared import reading, secure_sum, writing
+from secemb_shared import row_access, secure_sum
 from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
@@ -35,7 +35,7 @@ class Round:
         self.round = RoundSpec.decode(case["round"].encode("ascii"), self.task)
         table = np.stack([words32(row) for row in case["table"]]).view(np.float32)
         self.parties = [PartyRound(self.round, party, table, backend=backend) for party in (0, 1)]
-        assert each(reading.tag_rows(self.round, table, backend)[:, -1]) == case["tags"]
+        assert each(row_access.tag_rows(self.round, table, backend)[:, -1]) == case["tags"]
         assert self.round.layout.order().tolist() == case["order"]
         assert self.task.name == case["name"]
 
@@ -92,7 +92,7 @@ class Round:
         assert np.array_equal(placement.arrange(numbers(case["items"]), encoded), payload)
         dense = ring.encode(self._dense(case), bound=self.task.bound)
         assert plain(dense) == case["dense_elements"]
-        correction = writing.correction_words(PathSecret(ends[0], ends[1]), label, payload, self.backend)
+        correction = row_access.correction_words(PathSecret(ends[0], ends[1]), label, payload, self.backend)
         hidden = secure_sum.hide(label.key(Purpose.DENSE_SHARE, seeds[1]), dense, self.backend)
         updates = [
             encode_update(self.round, session_id, 0, correction, hidden),
@@ -104,7 +104,7 @@ class Round:
             assert hold_of(key).hex() == hold
             assert upload_mac(label, raw(hold), hashlib.sha256(message).digest()).hex() == mac
         answers = [decode_answer(self.round, session_id, b, raw(case["answers"][b])) for b in (0, 1)]
-        items, rows = reading.recover(self.round, placement, (answers[0], answers[1]), self.backend)
+        items, rows = row_access.recover(self.round, placement, (answers[0], answers[1]), self.backend)
         assert (items.tolist(), each(rows)) == (case["read_items"], case["read_rows"])
 
     def _check_plain_sum(self, total: dict[str, RingArray]) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import track
 
 from secemb_lab.constructions import Asked, Construction, FullMatrix, Init, PathShared, Received, RowEncoded
-from secemb_shared import reading, writing
+from secemb_shared import row_access
 from secemb_shared.dpf import RingArray, default_backend
 from secemb_shared.layout import Geometry, Placement, plan
 from secemb_tools.catalogues import WIDTH, PaperCatalogue
@@ -92,8 +92,8 @@ class Case:
         self._payload: RingArray = rng.integers(0, 2**32, (slots, WIDTH), dtype=np.uint32)
         self._payload[self._placement.items < 0] = 0
         table = rng.normal(size=(catalogue.items, WIDTH)).astype(np.float32)
-        self._tagged = reading.tag_rows(round_, table)
-        self._sums = writing.empty_sums(round_)
+        self._tagged = row_access.tag_rows(round_, table)
+        self._sums = row_access.empty_sums(round_)
         self._asked, updates = self._share()
         self.batch = BATCH if round_.task.geometry.bins > 1 else 1
         self._received = [Received(self._asked.session_id, self._asked.requests[1], updates[1])] * self.batch

@@ -25,7 +25,7 @@ from secemb_lab.bench.device_models import Workload
 from secemb_party.evaluation import Evaluation, KeysMessage
 from secemb_sdk.models import Model, registry
 from secemb_sdk.round.session import DeviceSession, Messages
-from secemb_shared import reading
+from secemb_shared import row_access
 from secemb_shared.layout import plan
 from secemb_shared.messages import Sizes
 from secemb_tools.catalogues import PaperCatalogue
@@ -110,7 +110,7 @@ class Case:
         self.round = catalogue.round(geometry, row_width=model.row_width, dense_size=model.dense_size)
         self._name, self._workload = catalogue.name, Workload.draw(self.round, model)
         table = rng.normal(0, 0.1, (catalogue.items, model.row_width)).astype(np.float32)
-        tagged = reading.tag_rows(self.round, table)
+        tagged = row_access.tag_rows(self.round, table)
         self._servers = [Evaluation(self.round, party, tagged) for party in (0, 1)]
         self._spent: dict[str, float] = {}
 

@@ -14,9 +14,9 @@ from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.messages import Kind, RoundSpec, decode_answer, encode_answer, encode_sum_share
-from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
+from secemb_shared.messages.codec import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
-from secemb_shared.reading import tag_rows
+from secemb_shared.row_access import tag_rows
 from secemb_shared.secure_sum import SUM_RING
 
 _KINDS = (TRAIN, SURVEY, EVALUATE)

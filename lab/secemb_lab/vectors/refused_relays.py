@@ -12,7 +12,7 @@ from secemb_shared.holds import MARK_BYTES
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind
 from secemb_shared.messages.canonical import digest
-from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
+from secemb_shared.messages.codec import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.relayed import box_content, encode_relayed_answer, split_relayed, step_of
 from secemb_shared.messages.spec import SURVEY, TRAIN
 

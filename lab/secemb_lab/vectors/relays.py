@@ -21,7 +21,7 @@ from secemb_shared.dpf._portable import Portable
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, decode_answer
 from secemb_shared.messages.canonical import digest
-from secemb_shared.messages.envelope import ENVELOPE_BYTES, envelope
+from secemb_shared.messages.codec import ENVELOPE_BYTES, envelope
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import box_content, box_info, encode_relayed_answer, step_of
 from secemb_shared.messages.spec import EVALUATE, TRAIN

@@ -14,7 +14,7 @@ from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.messages import RoundSpec, TaskSpec, public_keys_digest, public_update_digest
 from secemb_shared.randomness import Indices
-from secemb_shared.reading import Rows, tag_rows
+from secemb_shared.row_access import Rows, tag_rows
 
 
 def session() -> Json:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from secemb_shared import holds, reading, secure_sum, writing
+from secemb_shared import holds, row_access, secure_sum
 from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.holds import hold_of, upload_mac
@@ -108,16 +108,16 @@ class DeviceSession:
         """Return how many items found no place in this round."""
         return self._placement.truncated
 
-    def read(self, answers: Messages) -> tuple[Indices, reading.Rows]:
+    def read(self, answers: Messages) -> tuple[Indices, row_access.Rows]:
         """Return the items that take part and their rows, from both servers' answers."""
         words = [decode_answer(self.round, self.session_id, party, data) for party, data in enumerate(answers)]
-        return reading.recover(self.round, self._placement, (words[0], words[1]), self._backend)
+        return row_access.recover(self.round, self._placement, (words[0], words[1]), self._backend)
 
-    def read_relayed(self, answer: bytes) -> tuple[Indices, reading.Rows]:
+    def read_relayed(self, answer: bytes) -> tuple[Indices, row_access.Rows]:
         """Return the items that take part and their rows, from the one answer that came through server 0."""
         masked, _, _ = decode_relayed_answer(self.round, self.session_id, answer)
         words = holds.mask(self.round.label(self.session_id), self.holds[1], masked, self._backend)
-        return reading.recover(self.round, self._placement, (words, np.zeros_like(words)), self._backend)
+        return row_access.recover(self.round, self._placement, (words, np.zeros_like(words)), self._backend)
 
     def write(
         self, items: Indices, updates: npt.NDArray[np.floating], dense: npt.NDArray[np.floating] | None = None
@@ -131,7 +131,7 @@ class DeviceSession:
         rows = self._placement.arrange(items, task.ring.encode(updates, bound=task.bound))
         hidden = self._hide_dense(task.ring.encode(dense, bound=task.bound))
         label = self.round.label(self.session_id)
-        words = writing.correction_words(self._secret, label, rows, self._backend)
+        words = row_access.correction_words(self._secret, label, rows, self._backend)
         self.update = (
             encode_update(self.round, self.session_id, 0, words, hidden),
             encode_update(self.round, self.session_id, 1, words, None),

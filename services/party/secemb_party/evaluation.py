@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import numpy as np
 
 from secemb_party.errors import BudgetSpentError
-from secemb_shared import reading, secure_sum, writing
+from secemb_shared import row_access, secure_sum
 from secemb_shared.dpf import Backend, HeldKeys, RingArray, default_backend
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import LengthError
@@ -56,7 +56,7 @@ class Share:
     def empty(cls, round_: RoundSpec) -> "Share":
         """Return the share of no session at all."""
         task, trains = round_.task, round_.kind == TRAIN
-        rows = writing.empty_sums(round_) if trains else np.zeros((0, task.row_width), dtype=task.ring.dtype)
+        rows = row_access.empty_sums(round_) if trains else np.zeros((0, task.row_width), dtype=task.ring.dtype)
         dense = np.zeros(task.dense_size if trains else 0, dtype=task.ring.dtype)
         return cls(rows, dense, np.zeros(round_.sum_size, dtype=SUM_RING.dtype))
 
@@ -111,10 +111,10 @@ class Evaluation:
         self._backend = backend or default_backend()
 
     @classmethod
-    def prepare(cls, round_: RoundSpec, party: int, rows: reading.Rows, backend: Backend | None = None) -> Self:
+    def prepare(cls, round_: RoundSpec, party: int, rows: row_access.Rows, backend: Backend | None = None) -> Self:
         """Tag the model's rows, and deal the items to their bins."""
         _ = round_.leaf_table  # kept by the round from here on
-        return cls(round_, party, reading.tag_rows(round_, rows, backend), backend)
+        return cls(round_, party, row_access.tag_rows(round_, rows, backend), backend)
 
     def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
         """Return the ANSWER to each KEYS message: the same for the same bytes, always."""
@@ -122,7 +122,7 @@ class Evaluation:
 
     def _answer(self, batch: Sequence[KeysMessage]) -> Iterator[bytes]:
         held = HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])
-        words = reading.answer(self.round, held, self.tagged, self._backend)
+        words = row_access.answer(self.round, held, self.tagged, self._backend)
         for keys, found in zip(batch, words, strict=True):
             yield encode_answer(self.round, keys.session_id, self.party, found)
 
@@ -139,7 +139,7 @@ class Evaluation:
         held = HeldKeys.together([self._held(one.session_id, one.keys) for one in sessions])
         updates = [decode_update(self.round, one.session_id, self.party, one.update) for one in sessions]
         words = np.stack([update[0] for update in updates])
-        writing.accumulate(self.round, held, words, share.rows, self._backend)
+        row_access.accumulate(self.round, held, words, share.rows, self._backend)
         for one, (_, dense) in zip(sessions, updates, strict=True):
             self._add_dense(one.session_id, one.keys, dense, share.dense)
 

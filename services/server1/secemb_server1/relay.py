@@ -13,7 +13,7 @@ from secemb_shared import holds
 from secemb_shared.errors import LengthError
 from secemb_shared.holds import hold_of
 from secemb_shared.messages import Kind, RoundSpec
-from secemb_shared.messages.envelope import ENVELOPE_BYTES
+from secemb_shared.messages.codec import ENVELOPE_BYTES
 from secemb_shared.messages.relay_key import KEY_ID_BYTES
 from secemb_shared.messages.relayed import box_bytes, open_content, public_bytes, rebuild
 

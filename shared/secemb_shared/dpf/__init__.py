@@ -1,7 +1,7 @@
 """Function secret sharing of point functions: paths, payloads and the backends that evaluate them."""
 
-from secemb_shared.dpf.backend import Backend, LeafTable, default_backend
-from secemb_shared.dpf.convert import convert_eval, convert_gen
+from secemb_shared.dpf._portable import convert_eval, convert_gen
+from secemb_shared.dpf.backend import Backend, LeafTable, default_backend, expand_roots
 from secemb_shared.dpf.paths import (
     CorrectionWords,
     HeldKeys,
@@ -10,7 +10,6 @@ from secemb_shared.dpf.paths import (
     path_eval,
     path_gen,
 )
-from secemb_shared.dpf.roots import expand_roots
 from secemb_shared.prg import Blocks, RingArray, hash_blocks, stream
 
 __all__ = [

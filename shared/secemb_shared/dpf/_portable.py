@@ -1,17 +1,45 @@
-"""The portable backend: the definition of every batched operation, in NumPy and `cryptography`."""
+"""The portable backend: the definition of every batched operation, in NumPy and `cryptography`.
+
+Payloads at the end of a path are Convert, FSS.ConvertGen and FSS.ConvertEval of the paper.
+"""
 
 from collections.abc import Iterator
 
 import numpy as np
 
 from secemb_shared import prg
-from secemb_shared.dpf import convert, paths
+from secemb_shared.dpf import paths
 from secemb_shared.dpf.backend import LeafTable, Words32
-from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys
-from secemb_shared.prg import BLOCK, Blocks, RingArray
+from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys, control_bits
+from secemb_shared.prg import BLOCK, Blocks, RingArray, hash_blocks
 from secemb_shared.randomness import Indices
 
 _WORKING_BYTES = 1 << 25  # of pads at a time, so that large catalogues do not need gigabytes
+
+
+def convert(key: bytes, nodes: Blocks, width: int, dtype: np.dtype[np.unsignedinteger]) -> RingArray:
+    """Return Convert(s), `width` ring elements a node: blocks H_K(s ⊕ 0), H_K(s ⊕ 1), … read little-endian."""
+    blocks = -(-width * dtype.itemsize // BLOCK)
+    inputs = np.repeat((nodes & SEED_BITS)[..., None, :], blocks, axis=-2)
+    inputs.view("<u8")[..., 0] ^= np.arange(blocks, dtype=np.uint64)
+    pads = hash_blocks(key, inputs).view(dtype.newbyteorder("<"))
+    return pads.reshape(*nodes.shape[:-1], -1)[..., :width]
+
+
+def convert_gen(key: bytes, leaf0: Blocks, leaf1: Blocks, payload: RingArray) -> RingArray:
+    """FSS.ConvertGen: CW = (−1)^t₁ · (β − Convert(s₀) + Convert(s₁)) for every slot."""
+    width = payload.shape[-1]
+    pads = [convert(key, leaf, width, payload.dtype) for leaf in (leaf0, leaf1)]
+    words = payload - pads[0] + pads[1]
+    negative = control_bits(leaf1)[..., None] == 1
+    return np.where(negative, -words, words)
+
+
+def convert_eval(key: bytes, party: int, nodes: Blocks, words: RingArray) -> RingArray:
+    """FSS.ConvertEval: (−1)^b · (Convert(s) + t · CW); `words` broadcasts against the nodes."""
+    pads = convert(key, nodes, words.shape[-1], words.dtype)
+    share: RingArray = pads + control_bits(nodes)[..., None].astype(words.dtype) * words
+    return -share if party else share
 
 
 class Portable:
@@ -37,7 +65,7 @@ class Portable:
 
     def convert_gen(self, key: bytes, leaf0: Blocks, leaf1: Blocks, payload: RingArray) -> RingArray:
         """FSS.ConvertGen for every slot of a session."""
-        return convert.convert_gen(key, leaf0, leaf1, payload)
+        return convert_gen(key, leaf0, leaf1, payload)
 
     def expand(self, held: HeldKeys, leaves: int) -> Blocks:
         """FSS.PathEval of the first `leaves` leaves, level by level and no node that is not needed."""
@@ -70,7 +98,7 @@ class Portable:
             items = table.order[slot // table.geometry.slots_per_bin]
             real = items >= 0
             key = bytes(held.keys[session, 2])
-            sums[items[real]] += convert.convert_eval(key, held.party, nodes[real], words[session, slot])
+            sums[items[real]] += convert_eval(key, held.party, nodes[real], words[session, slot])
 
     def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
         """Chain h = H_K(h ⊕ block) over the row's bytes, zero-padded, starting from the item's number."""

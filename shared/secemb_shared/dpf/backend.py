@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from secemb_shared.dpf.paths import CorrectionWords, HeldKeys, SessionKeys
+from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys
+from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Geometry
 from secemb_shared.prg import Blocks, RingArray
 from secemb_shared.randomness import Indices
@@ -68,3 +69,12 @@ def default_backend() -> Backend:
     from secemb_shared.dpf._portable import Portable
 
     return Native() if native_available() else Portable()
+
+
+def expand_roots(label: Label, seed: bytes, slots: int, backend: Backend | None = None) -> Blocks:
+    """Return the (slots, 16) root seeds behind one party's master seed: its stream with the lowest bits cleared."""
+    words = np.zeros((slots, 2), dtype=np.uint64)
+    (backend or default_backend()).add_stream(label.key(Purpose.ROOTS, seed), words, negative=False)
+    roots = words.astype("<u8", copy=False).view(np.uint8)
+    roots[:, 0] &= SEED_BITS[0]
+    return roots

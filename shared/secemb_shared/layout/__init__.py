@@ -2,10 +2,8 @@
 
 from secemb_shared.errors import LayoutError
 from secemb_shared.labels import Label
-from secemb_shared.layout.base import Layout, Order
-from secemb_shared.layout.binned import BinnedLayout
-from secemb_shared.layout.direct import DirectLayout
 from secemb_shared.layout.geometry import Geometry
+from secemb_shared.layout.layouts import BinnedLayout, DirectLayout, Layout, Order
 from secemb_shared.layout.loss import loss_bound
 from secemb_shared.layout.permutation import Permutation
 from secemb_shared.layout.placement import PADDING, Placement

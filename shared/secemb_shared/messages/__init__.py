@@ -1,6 +1,7 @@
 """What travels: specifications in canonical form, and binary messages whose lengths follow from them."""
 
 from secemb_shared.messages.codec import (
+    Kind,
     Sizes,
     decode_answer,
     decode_keys,
@@ -13,7 +14,6 @@ from secemb_shared.messages.codec import (
     public_keys_digest,
     public_update_digest,
 )
-from secemb_shared.messages.envelope import Kind
 from secemb_shared.messages.spec import RoundSpec, TaskSpec
 
 __all__ = [

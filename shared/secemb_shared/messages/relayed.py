@@ -12,8 +12,16 @@ from secemb_shared.errors import AlteredError, BoxError, OtherRoundError
 from secemb_shared.holds import MARK_BYTES
 from secemb_shared.labels import Label
 from secemb_shared.messages.canonical import digest
-from secemb_shared.messages.codec import SEED_BYTES, Sizes, sum_share_bytes, update_words_bytes
-from secemb_shared.messages.envelope import ENVELOPE_BYTES, Kind, envelope, open_envelope
+from secemb_shared.messages.codec import (
+    ENVELOPE_BYTES,
+    SEED_BYTES,
+    Kind,
+    Sizes,
+    envelope,
+    open_envelope,
+    sum_share_bytes,
+    update_words_bytes,
+)
 from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey
 from secemb_shared.messages.spec import TRAIN, RoundSpec
 

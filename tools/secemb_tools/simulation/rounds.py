@@ -23,7 +23,7 @@ from secemb_sdk.round.route import ReadRows
 from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import SESSION_BYTES, DeviceSession, Messages
 from secemb_sdk.round.upload import make_upload
-from secemb_shared import reading
+from secemb_shared import row_access
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices, RandomBytes, sample
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
@@ -100,7 +100,7 @@ class PlainSession(DeviceSession):
     """A session without secrets: it reads rows from the table, and adds what it writes to a sum in the open."""
 
     def __init__(
-        self, round_: RoundSpec, items: Indices, *, table: reading.Rows, total: Share, random_bytes: RandomBytes
+        self, round_: RoundSpec, items: Indices, *, table: row_access.Rows, total: Share, random_bytes: RandomBytes
     ) -> None:
         self.round, self._table, self._total = round_, table, total
         if items.size > round_.task.capacity:
@@ -108,7 +108,7 @@ class PlainSession(DeviceSession):
             items = sample(items, round_.task.capacity, random_bytes)
         self._items = items
 
-    def read_rows(self) -> tuple[Indices, reading.Rows]:
+    def read_rows(self) -> tuple[Indices, row_access.Rows]:
         """Return the items that take part and their rows."""
         return self._items, self._table[self._items]
 
@@ -131,7 +131,7 @@ _IN_THE_OPEN = b"", b""  # what is sent where nothing is
 
 def add_privately(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
     """Return the shares of both servers; neither sees a rating, an item or an update."""
-    tagged = reading.tag_rows(round_, model.rows)
+    tagged = row_access.tag_rows(round_, model.rows)
     servers = [Evaluation(round_, party, tagged) for party in (0, 1)]
     outcome = Outcome(shares=[Share.empty(round_), Share.empty(round_)])
     for first in range(0, len(chosen), BATCH):

@@ -12,7 +12,7 @@ from torch import Tensor
 from secemb_sdk.models.interface import Floats, Ratings
 from secemb_sdk.models.ridge import Penalties
 from secemb_sdk.models.torch.base import Tensors
-from secemb_sdk.models.torch.records import Arrays, RecordRatingModel, Slopes, multiply, outer
+from secemb_sdk.models.torch.rating import Arrays, RecordRatingModel, Slopes, multiply, outer
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 

@@ -8,7 +8,7 @@ from secemb_sdk.models.factorisation import SCALE
 from secemb_sdk.models.interface import FeatureLookup, Features, Floats, Ratings
 from secemb_sdk.models.ridge import Penalties
 from secemb_sdk.models.torch.base import Shapes, Tensors
-from secemb_sdk.models.torch.records import Arrays, RecordRatingModel, Slopes, multiply, outer
+from secemb_sdk.models.torch.rating import Arrays, RecordRatingModel, Slopes, multiply, outer
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 

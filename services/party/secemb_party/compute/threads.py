@@ -18,7 +18,7 @@ from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodie
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec, public_keys_digest
-from secemb_shared.reading import Rows
+from secemb_shared.row_access import Rows
 
 Result = TypeVar("Result")
 Measure = Callable[[str], AbstractContextManager[None]]

@@ -1,0 +1,151 @@
+"""Layouts: where items live, and how a device's items are placed in its slots; the paper's, and one with bins."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_shared.errors import LayoutError
+from secemb_shared.labels import Label, Purpose
+from secemb_shared.layout.geometry import Geometry
+from secemb_shared.layout.permutation import Permutation
+from secemb_shared.layout.placement import PADDING, UNMATCHED, Placement, maximum_matching
+from secemb_shared.randomness import Indices, RandomBytes, draw_below, sample, secure_bytes
+
+Order = npt.NDArray[np.int32]
+_BLOCK = 2**16  # items inverted at once: the temporary arrays stay in cache, which halves the time
+
+
+class Layout(ABC):
+    """Which leaf of which slot is which item, for one round.
+
+    `capacity` is the paper's m': of more items than that a device keeps a random sample.
+    """
+
+    def __init__(self, geometry: Geometry, *, capacity: int) -> None:
+        if capacity < 1:
+            raise LayoutError("the capacity must be at least one item")
+        self.geometry = geometry
+        self.capacity = capacity
+
+    @abstractmethod
+    def locate(self, items: Indices) -> tuple[Indices, Indices]:
+        """Return, for each item and table, the first slot of its bin and its position there, both (n, tables)."""
+
+    @abstractmethod
+    def order(self) -> Order:
+        """Return the item at each position of each bin, (tables * bins, leaves), -1 where the bin is short."""
+
+    @abstractmethod
+    def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
+        """Return the item and the position of every slot; `chosen` is checked, cut to capacity and shuffled."""
+
+    def place(self, items: Indices, random_bytes: RandomBytes = secure_bytes) -> Placement:
+        """Place a device's items, pad or truncate them to the round's shape: the paper's PadOrTruncIdx."""
+        self._check(items)
+        # The sample comes in random order: who is served first must not depend on an item's number.
+        chosen = sample(items, self.capacity, random_bytes)
+        by_slot, leaves = self._fill(chosen, random_bytes)
+        truncated = items.size - int(np.count_nonzero(by_slot != PADDING))
+        return Placement(items=by_slot, leaves=leaves, truncated=truncated)
+
+    def _check(self, items: Indices) -> None:
+        if items.ndim != 1 or items.dtype != np.int64:
+            raise LayoutError("items must be a flat array of int64")
+        if items.size and not 0 <= int(items.min()) <= int(items.max()) < self.geometry.items:
+            raise LayoutError("an item lies outside the catalogue")
+        if np.unique(items).size != items.size:
+            raise LayoutError("an item was given twice")
+
+
+class DirectLayout(Layout):
+    """One table, one bin, m' slots: an item's position is its number and any slot can hold it."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        if not geometry.is_direct:
+            raise LayoutError("the direct layout has one table with one bin")
+        super().__init__(geometry, capacity=geometry.slots_per_bin)
+
+    def locate(self, items: Indices) -> tuple[Indices, Indices]:
+        """Return slot 0, the first of the only bin, and the item's number as position."""
+        self._check(items)
+        leaves = items.reshape(-1, 1).copy()
+        return np.zeros_like(leaves), leaves
+
+    def order(self) -> Order:
+        """Return the items in their own order, as one row."""
+        return np.arange(self.geometry.items, dtype=np.int32).reshape(1, -1)
+
+    def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
+        slots = sample(np.arange(self.geometry.slots, dtype=np.int64), self.geometry.slots, random_bytes)
+        items = np.full(self.geometry.slots, PADDING, dtype=np.int64)
+        leaves = np.empty_like(items)
+        items[slots[: chosen.size]] = chosen
+        leaves[slots] = np.concatenate([chosen, self._padding(chosen, random_bytes)])
+        return items, leaves
+
+    def _padding(self, chosen: Indices, random_bytes: RandomBytes) -> Indices:
+        """Return random items for the slots left over: different ones from outside `chosen` while there are any."""
+        missing = self.geometry.slots - chosen.size
+        if 2 * (missing + chosen.size) <= self.geometry.items:
+            return self._draw_others(chosen, missing, random_bytes)
+        others = np.delete(np.arange(self.geometry.items, dtype=np.int64), chosen)
+        fresh = sample(others, missing, random_bytes)
+        repeats = np.full(missing - fresh.size, self.geometry.items, dtype=np.int64)
+        return np.concatenate([fresh, draw_below(repeats, random_bytes)])
+
+    def _draw_others(self, chosen: Indices, missing: int, random_bytes: RandomBytes) -> Indices:
+        """Draw until there are enough different items; a phone need not list a catalogue of millions for that."""
+        found = chosen
+        while found.size < chosen.size + missing:
+            drawn = draw_below(np.full(missing, self.geometry.items, dtype=np.int64), random_bytes)
+            found = np.concatenate([found, drawn])
+            _, first = np.unique(found, return_index=True)
+            found = found[np.sort(first)]
+        return found[chosen.size : chosen.size + missing]
+
+
+class BinnedLayout(Layout):
+    """In each table a public permutation π deals the catalogue into bins, and an item may use any of its bins.
+
+    bin = π(item) mod bins, position = π(item) div bins. Table τ has the key
+    `label.key(Purpose.LAYOUT, bytes([τ]))`, so the deal is new in every round and depends on nobody's items.
+    """
+
+    def __init__(self, geometry: Geometry, *, capacity: int, label: Label) -> None:
+        if geometry.slots_per_bin != 1:
+            raise LayoutError("the binned layout has one slot in each bin")
+        super().__init__(geometry, capacity=capacity)
+        keys = [label.key(Purpose.LAYOUT, bytes([table])) for table in range(geometry.tables)]
+        self._permutations = [Permutation(geometry.items, key) for key in keys]
+
+    def locate(self, items: Indices) -> tuple[Indices, Indices]:
+        """Return the slot and the position of each item in each table, both (n, tables)."""
+        self._check(items)
+        dealt = np.stack([permutation.forward(items) for permutation in self._permutations], axis=1)
+        first_slots = np.arange(self.geometry.tables, dtype=np.int64) * self.geometry.bins
+        return first_slots + dealt % self.geometry.bins, dealt // self.geometry.bins
+
+    def order(self) -> Order:
+        """Return the item at each position of each bin, -1 behind the end of the short bins."""
+        return np.concatenate([self._deal(permutation) for permutation in self._permutations])
+
+    def _deal(self, permutation: Permutation) -> Order:
+        """Return one table's bins as rows."""
+        geometry = self.geometry
+        dealt = np.full(geometry.leaves * geometry.bins, PADDING, dtype=np.int32)
+        for start in range(0, geometry.items, _BLOCK):
+            stop = min(start + _BLOCK, geometry.items)
+            dealt[start:stop] = permutation.inverse(np.arange(start, stop, dtype=np.int64))
+        return np.ascontiguousarray(dealt.reshape(geometry.leaves, geometry.bins).T)
+
+    def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
+        choices, positions = self.locate(chosen)
+        slots = maximum_matching(choices, self.geometry.slots)
+        matched = np.flatnonzero(slots != UNMATCHED)
+        tables = slots[matched] // self.geometry.bins
+        items = np.full(self.geometry.slots, PADDING, dtype=np.int64)
+        items[slots[matched]] = chosen[matched]
+        leaves = draw_below(self.geometry.leaves_by_slot(), random_bytes)
+        leaves[slots[matched]] = positions[matched, tables]
+        return items, leaves

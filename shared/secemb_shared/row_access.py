@@ -1,0 +1,84 @@
+"""Rows of the item table, read and written through shares: neither server learns which rows they are.
+
+Reading: XOR-shared answers over float32 bits, and the tag that shows a wrong one. The control bits of the two parties
+are XOR shares of "is this the leaf?", so the XOR of each party's chosen rows is a share of the one row asked for:
+bit-exact, without fixed point. Every row carries a 32-bit tag of its bytes, its item and the model version in one more
+column. The tag is not linear, so rows that were altered, mixed up or kept from an older version on one side do not
+check out.
+
+Writing: one correction word a slot on the path of the read, and the sum over all sessions.
+CW = (−1)^t₁ · (β − Convert(s₀) + Convert(s₁)) travels to both parties alike; each adds
+(−1)^b · (Convert(s) + t · CW) for every leaf to its sums, and the two sums add up to Σ β by item.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, default_backend
+from secemb_shared.dpf.backend import Words32
+from secemb_shared.errors import RowTagError, SpecError
+from secemb_shared.labels import Label, Purpose
+from secemb_shared.layout import Placement
+from secemb_shared.messages.spec import RoundSpec
+from secemb_shared.randomness import Indices
+
+Rows = npt.NDArray[np.float32]  # (n, width)
+
+
+def tag_rows(round_: RoundSpec, table: Rows, backend: Backend | None = None) -> Words32:
+    """Return the (items, width + 1) words that a server answers from: the rows' bits and their tags."""
+    task = round_.task
+    if table.shape != (task.items, task.row_width) or table.dtype != np.float32:
+        raise SpecError("the item table must be float32 with one row for each item of the task")
+    bits = np.ascontiguousarray(table).view(np.uint32)
+    tags = _tags(round_, bits, np.arange(task.items, dtype=np.int64), backend)
+    return np.concatenate([bits, tags[:, None]], axis=1)
+
+
+def answer(round_: RoundSpec, held: HeldKeys, tagged: Words32, backend: Backend | None = None) -> Words32:
+    """Return one party's (sessions, slots, width + 1) shares of the rows that the sessions ask for."""
+    return (backend or default_backend()).answer(held, round_.leaf_table, tagged)
+
+
+def recover(
+    round_: RoundSpec, placement: Placement, answers: tuple[Words32, Words32], backend: Backend | None = None
+) -> tuple[Indices, Rows]:
+    """Return the items of this device that found a place and their rows; raise `RowTagError` if any is wrong."""
+    items, words = placement.collect(answers[0] ^ answers[1])
+    bits = np.ascontiguousarray(words[:, :-1])
+    if items.size and not np.array_equal(_tags(round_, bits, items, backend), words[:, -1]):
+        raise RowTagError("a row is altered, stale or not the one asked for; do not train on it, upload zeros")
+    return items, bits.view(np.float32)
+
+
+def _tags(round_: RoundSpec, bits: Words32, items: Indices, backend: Backend | None) -> Words32:
+    key = round_.model_label.key(Purpose.ROW_TAG)
+    return (backend or default_backend()).row_tags(key, bits, items)
+
+
+def correction_words(secret: PathSecret, label: Label, payload: RingArray, backend: Backend | None = None) -> RingArray:
+    """Spend the path and return the (slots, width) words that place `payload` at its leaves."""
+    leaf0, leaf1 = secret.spend()
+    return (backend or default_backend()).convert_gen(label.key(Purpose.CONVERT), leaf0, leaf1, payload)
+
+
+def accumulate(
+    round_: RoundSpec, held: HeldKeys, words: RingArray, sums: RingArray, backend: Backend | None = None
+) -> None:
+    """Add one party's shares of several sessions' updates (sessions, slots, width) to its sums in place."""
+    task = round_.task
+    if words.shape != (held.sessions, held.slots, task.row_width) or words.dtype != task.ring.dtype:
+        raise SpecError("correction words must be (sessions, slots, width) elements of the task's ring")
+    if sums.shape != (task.items, task.row_width) or sums.dtype != task.ring.dtype:
+        raise SpecError("sums must be (items, width) elements of the task's ring")
+    (backend or default_backend()).accumulate(held, round_.leaf_table, words, sums)
+
+
+def empty_sums(round_: RoundSpec) -> RingArray:
+    """Return the sums of no session at all."""
+    return np.zeros((round_.task.items, round_.task.row_width), dtype=round_.task.ring.dtype)
+
+
+def reconstruct(share0: RingArray, share1: RingArray) -> RingArray:
+    """Return the plain sum from both parties' shares."""
+    return share0 + share1
