@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from tests.e2e.servers import Servers
 
-from secemb_lab.loadtest.client import headers_of, path_of
+from secemb_lab.loadtest.fleet import headers_of, path_of
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relay_key import RelayKey

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from tests.simulation.pair import Pair
 
-from secemb_lab.loadtest.client import headers_of, path_of
+from secemb_lab.loadtest.fleet import headers_of, path_of
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import secure_sum
 from secemb_shared.holds import hold_of, upload_mac

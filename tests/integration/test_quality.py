@@ -19,10 +19,9 @@ from typer.testing import CliRunner, Result
 from secemb_lab.__main__ import app
 from secemb_lab.report import quality, quality_goals
 from secemb_lab.report.central_bpr import CentralBpr
-from secemb_lab.report.comparison import Comparison, measured_after
 from secemb_lab.report.quality_data import Source
 from secemb_lab.report.quality_rankings import RankingCase, measure_ranking_case
-from secemb_lab.report.quality_ratings import RatingCase, measure_case
+from secemb_lab.report.quality_ratings import Comparison, RatingCase, measure_case, measured_after
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._native import native_available
 from secemb_tools.datasets import RatingSet, Split, read_movielens, split, split_per_user
@@ -31,7 +30,7 @@ from secemb_tools.simulation.baseline import bias_only_rmse, measure_baselines
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PRIVATE
-from secemb_tools.simulation.survey import with_scale
+from secemb_tools.simulation.scenario import with_scale
 from secemb_tools.simulation.world import world_for
 
 BESIDE = Path(__file__).parents[3] / "shared" / "data" / "ml-100k"

@@ -11,7 +11,7 @@ from tests.devices.scripted import Device, a_device
 from tests.simulation.pair import RELAYED, Pair, a_pair
 from tests.simulation.tampering import LONG, check_sum, each, newest_key, noting, refusals
 
-from secemb_lab.loadtest.client import Sending, keys_of, update_of
+from secemb_lab.loadtest.fleet import Sending, keys_of, update_of
 from secemb_party.relay_frames import Frame
 from secemb_sdk.round.contribute import Contributed
 from secemb_sdk.round.session import DeviceSession

@@ -14,12 +14,10 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.round.selection import HoldOut
 from secemb_tools import simulate
-from secemb_tools.demo.baselines import Baselines, baselines_of, held_out_of
 from secemb_tools.demo.evidence import Corner, ServerView, Traffic
 from secemb_tools.demo.person import Person, Suggestion
-from secemb_tools.demo.picture import draw
-from secemb_tools.demo.report import render_report
-from secemb_tools.demo.result import DemoResult, quality_words
+from secemb_tools.demo.report import draw, render_report
+from secemb_tools.demo.result import Baselines, DemoResult, baselines_of, held_out_of, quality_words
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.simulation.scenario import make_world
 from secemb_tools.transport import Transport

@@ -8,8 +8,7 @@ from tests.unit.test_settings import install
 
 from secemb_party.settings import Settings, load_settings
 from secemb_tools.local.process import free_ports
-from secemb_tools.operate.finding import Finding
-from secemb_tools.operate.listener_check import check_listeners
+from secemb_tools.operate.connection_checks import Finding, check_listeners
 
 
 @pytest.fixture

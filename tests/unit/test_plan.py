@@ -6,7 +6,7 @@ import pytest
 
 from secemb_party.service import _KEPT_ROUNDS
 from secemb_tools.plan import Cost, PlanInput, cost, describe
-from secemb_tools.plan.resources import PREPARED
+from secemb_tools.plan.costs import PREPARED
 
 
 def plan(**changes: Any) -> Cost:

@@ -7,8 +7,7 @@ import numpy.typing as npt
 from tests.vectors.values import Case, elements, numbers, raw, words32
 
 from secemb_lab.party_round import PartyRound
-from secemb_lab.vectors.document import each, plain
-from secemb_lab.vectors.source import Replay
+from secemb_lab.vectors.document import Replay, each, plain
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import row_access, secure_sum
 from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots

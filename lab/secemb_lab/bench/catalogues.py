@@ -12,8 +12,8 @@ from secemb_shared import row_access
 from secemb_shared.dpf import RingArray, default_backend
 from secemb_shared.layout import Geometry, Placement, plan
 from secemb_tools.catalogues import WIDTH, PaperCatalogue
+from secemb_tools.plan.costs import fastest
 from secemb_tools.specification import direct_geometry
-from secemb_tools.stopwatch import fastest
 
 BATCH = 32  # sessions that a server adds up together in the binned layout
 

@@ -13,7 +13,7 @@ from secemb_shared.dpf._portable import Portable
 from secemb_shared.layout import Geometry
 from secemb_shared.privacy import draw
 from secemb_shared.privacy.gaussian import default_judge, judge
-from secemb_tools.stopwatch import Work, fastest
+from secemb_tools.plan.costs import Work, fastest
 
 WIDTH = 65
 BLOCKS = 17  # of Convert for 65 numbers of 32 bits

@@ -14,7 +14,7 @@ from secemb_shared.dpf import SessionKeys, default_backend, expand_roots
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Geometry, plan
 from secemb_tools.catalogues import WIDTH, PaperCatalogue
-from secemb_tools.stopwatch import Work, fastest
+from secemb_tools.plan.costs import Work, fastest
 
 LABEL = Label(bytes(32), 1, bytes(16))
 SEEDS = bytes(range(16)), bytes(range(16, 32))

@@ -10,7 +10,7 @@ from secemb_tools.simulation.noise import NoiseOptions, calmed, noisy_fields, te
 from secemb_tools.simulation.processes import Processes
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PLAIN
-from secemb_tools.simulation.survey import with_scale
+from secemb_tools.simulation.scenario import with_scale
 from secemb_tools.simulation.world import Sampled, world_for
 
 ROUNDS = {100: 50, 500: 50}  # by cohort: where more rounds cost more in noise than they teach

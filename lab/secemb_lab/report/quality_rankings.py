@@ -5,8 +5,8 @@ from time import process_time
 
 import numpy as np
 
-from secemb_lab.report.comparison import Comparison, measured_after
 from secemb_lab.report.quality_data import Source, few_people
+from secemb_lab.report.quality_ratings import Comparison, measured_after
 from secemb_sdk.models import Floats
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import Split

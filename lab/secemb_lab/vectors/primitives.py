@@ -4,8 +4,7 @@ import hashlib
 
 import numpy as np
 
-from secemb_lab.vectors.document import Json, each, plain
-from secemb_lab.vectors.source import Source
+from secemb_lab.vectors.document import Json, Source, each, plain
 from secemb_shared import prg, secure_sum
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.errors import SecEmbError

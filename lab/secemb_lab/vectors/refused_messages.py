@@ -6,9 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from secemb_lab.party_round import PartyRound
-from secemb_lab.vectors.document import Json
+from secemb_lab.vectors.document import Json, Recorder, Replay, Source
 from secemb_lab.vectors.relays import Server1
-from secemb_lab.vectors.source import Recorder, Replay, Source
 from secemb_lab.vectors.specifications import direct
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf._portable import Portable

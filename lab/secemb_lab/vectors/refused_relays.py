@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from secemb_lab.vectors.document import Json
+from secemb_lab.vectors.document import Json, Source
 from secemb_lab.vectors.refused_macs import GoodMacs
 from secemb_lab.vectors.refused_messages import GoodRound, changed, headers, lengths
 from secemb_lab.vectors.relays import Server1
-from secemb_lab.vectors.source import Source
 from secemb_shared.holds import MARK_BYTES
 from secemb_shared.labels import Label
 from secemb_shared.messages import Kind

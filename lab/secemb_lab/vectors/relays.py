@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from secemb_lab.party_round import PartyRound
-from secemb_lab.vectors.document import Json
-from secemb_lab.vectors.source import Source
+from secemb_lab.vectors.document import Json, Source
 from secemb_lab.vectors.specifications import binned, direct
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import holds

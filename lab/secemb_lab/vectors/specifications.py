@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from secemb_lab.vectors.document import Json
-from secemb_lab.vectors.source import Source
+from secemb_lab.vectors.document import Json, Source
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN

@@ -4,8 +4,7 @@ import hashlib
 
 import numpy as np
 
-from secemb_lab.vectors.document import Json, each, plain
-from secemb_lab.vectors.source import Source
+from secemb_lab.vectors.document import Json, Source, each, plain
 from secemb_shared.dpf import HeldKeys, SessionKeys, convert_eval, expand_roots, path_eval
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.paths import CorrectionWords, control_bits

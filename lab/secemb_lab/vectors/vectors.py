@@ -15,7 +15,6 @@ from secemb_lab.vectors import (
     relays,
     sessions,
     specifications,
-    sums,
     trees,
 )
 from secemb_lab.vectors.document import Json, text
@@ -59,7 +58,7 @@ _BUILDERS = {
     "convert": trees.convert,
     "specs": specifications.specs,
     "session": sessions.session,
-    "sums": sums.sums,
+    "sums": sessions.sums,
     "relay": relays.relay,
     "negative": _negative,
 }

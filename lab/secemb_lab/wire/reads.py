@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from secemb_lab.loadtest.client import Sending, join, keys_of, send, update_of
+from secemb_lab.loadtest.fleet import Sending, join, keys_of, send, update_of
 from secemb_lab.wire.proxy import Passed
 from secemb_lab.wire.rounds import total
 from secemb_tools.local import Pair

@@ -6,7 +6,6 @@ import typer
 
 from secemb_tools import output
 from secemb_tools.cli import (
-    backup,
     control,
     data,
     device,
@@ -17,7 +16,6 @@ from secemb_tools.cli import (
     run,
     server,
     simulate,
-    status,
     task,
     token,
 )
@@ -70,9 +68,9 @@ for command in (
     server.init,
     server.check,
     server.serve,
-    backup.backup,
-    backup.restore,
-    status.status,
+    server.backup,
+    server.restore,
+    server.status,
     control.drain,
 ):
     app.command()(command)

@@ -11,15 +11,14 @@ from typing_extensions import TypedDict
 
 from secemb_tools import device, kernel, plan
 from secemb_tools.datasets import splits, summary
-from secemb_tools.demo import baselines, evidence, person
+from secemb_tools.demo import evidence, person, result
 from secemb_tools.dev import connection
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.operate import (
     backup,
+    connection_checks,
     control,
     directory,
-    finding,
-    ledger_file,
     models,
     operator_api,
     operator_tokens,
@@ -178,7 +177,7 @@ class Demo(Run):
     ratings_per_device: list[int]
     bytes_per_device: evidence.Traffic
     servers: list[evidence.ServerView]
-    baselines: baselines.Baselines | None
+    baselines: result.Baselines | None
     person: person.Person | None
     sum_zeros: float | None
     sum_compressed: float | None
@@ -188,7 +187,7 @@ Outcome = device.ContributedFacts | device.PostponedFacts | device.EndedFacts
 
 RESULTS: dict[str, Any] = {
     "backup": backup.Backup,
-    "check": finding.CheckReport,
+    "check": connection_checks.CheckReport,
     "config show": list[settings.SettingRow],
     "data fetch": Fetched,
     "data show": summary.DatasetSummary,
@@ -202,8 +201,8 @@ RESULTS: dict[str, Any] = {
     "drain": control.Control,
     "init": directory.Installed,
     "kernel": kernel.KernelFacts,
-    "ledger export": ledger_file.LedgerFile,
-    "ledger import": ledger_file.LedgerFile,
+    "ledger export": backup.LedgerFile,
+    "ledger import": backup.LedgerFile,
     "ledger upgrade": Upgraded,
     "model export": models.ExportedVersion,
     "model fetch": list[recovery.FetchedVersion],

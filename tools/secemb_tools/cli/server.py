@@ -1,6 +1,9 @@
-"""`secemb init`, `check`, `serve`, `config` and `ledger`: one server, from its directory to its process."""
+"""One server, from its directory to its process: `secemb init`, `check`, `serve`, `backup`, `status` and others."""
 
 import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +11,17 @@ from typing import Annotated
 import typer
 
 from secemb_tools import output
-from secemb_tools.cli.options import REFUSED, AsJson, AuthorityFile, ConfigFile, refusals
+from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, AuthorityFile, ConfigFile, refusals
 
 config_app = typer.Typer(help="The settings of a server.", no_args_is_help=True)
 ledger_app = typer.Typer(help="The database of a server.", no_args_is_help=True)
 
 Host = Annotated[str, typer.Option(help="Name or address by which the other server reaches this one.")]
+Servers = Annotated[list[str], typer.Option("--server", help="Address of a server's operator API; repeat it for both.")]
+TokenFiles = Annotated[
+    list[Path] | None,
+    typer.Option("--token-file", help="File with the operator token, one for each --server; or OPERATOR_TOKEN."),
+]
 
 
 def init(
@@ -99,7 +107,7 @@ def ledger_group() -> None:
 @ledger_app.command()
 def upgrade(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
     """Create the tables, or upgrade them to this version's schema. There is no way back: make a backup first."""
-    from secemb_tools.operate.ledger_file import upgrade_ledger
+    from secemb_tools.operate.backup import upgrade_ledger
     from secemb_tools.operate.settings import settings_at
 
     with refusals():
@@ -116,7 +124,7 @@ def export(
     json: AsJson = False,
 ) -> None:
     """Write every row of the ledger to a file, as of one moment; the server may run."""
-    from secemb_tools.operate.ledger_file import export_ledger
+    from secemb_tools.operate.backup import export_ledger
     from secemb_tools.operate.settings import settings_at
 
     with refusals(), output.busy("writing the ledger"):
@@ -131,9 +139,80 @@ def import_(
     json: AsJson = False,
 ) -> None:
     """Fill an empty ledger, SQLite or PostgreSQL, with an exported one. The old database must not be used again."""
-    from secemb_tools.operate.ledger_file import import_ledger
+    from secemb_tools.operate.backup import import_ledger
     from secemb_tools.operate.settings import settings_at
 
     with refusals(), output.busy("reading the ledger"):
         facts = asyncio.run(import_ledger(settings_at(config), file))
     output.show_facts(facts, as_json=json)
+
+
+def backup(
+    file: Annotated[Path, typer.Argument(help="The file to write.")],
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Write the ledger, without what devices sent, and the model to a file, as of one moment; the server may run."""
+    from secemb_tools.operate.backup import back_up
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        with output.busy("writing the backup"):
+            facts = asyncio.run(back_up(settings_at(config), file))
+        output.show_facts(facts, as_json=json)
+        output.note(f"Keep {facts['not_included']} of the server's directory separately: they hold its keys.")
+
+
+def restore(
+    file: Annotated[Path, typer.Argument(help="A file that `secemb backup` wrote.")],
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Put a backup into a server without a ledger; a round that was open then is aborted."""
+    from secemb_tools.operate.backup import restore as restore_backup
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        with output.busy("reading the backup"):
+            facts = asyncio.run(restore_backup(settings_at(config), file))
+        output.show_facts(facts, as_json=json)
+        output.note("Run secemb check before you start the server: it says whether the other server has gone on.")
+
+
+def status(
+    server: Servers = ["http://127.0.0.1:8442"],  # noqa: B006 (Typer copies it)
+    token_file: TokenFiles = None,
+    ca: AuthorityFile = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep watching until Ctrl-C.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between updates.")] = 2.0,
+    times: Annotated[int | None, typer.Option(min=1, help="With --watch: end after this many updates.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Show the state of one server or both: round, model, and whether they agree; exit code 1 if something is wrong."""
+    from secemb_tools.operate.operator_api import OperatorClient, tokens_for
+    from secemb_tools.operate.status import is_healthy, picture, read_status, watch_status
+
+    with refusals(), ExitStack() as opened:
+        tokens = tokens_for(len(server), token_file or [])
+        clients = [opened.enter_context(OperatorClient(*one, ca=ca)) for one in zip(server, tokens, strict=True)]
+        if watch:
+            last = watch_status(lambda: read_status(clients), _ticks(every, times), as_json=json)
+            if last is None:
+                raise typer.Exit(INTERRUPTED)
+        else:
+            last = read_status(clients)
+            if json:
+                output.show_json(last)
+            else:
+                output.show(picture(last))
+    raise typer.Exit(0 if is_healthy(last) else REFUSED)
+
+
+def _ticks(every: float, times: int | None) -> Iterator[int]:
+    """Yield before each update, with pauses between them."""
+    number = 0
+    while times is None or number < times:
+        if number:
+            time.sleep(every)
+        yield number
+        number += 1

@@ -8,7 +8,6 @@ import numpy.typing as npt
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets.ratings import RatingSet
-from secemb_tools.datasets.titles import make_title
 
 Doubles = npt.NDArray[np.float64]
 TASTES = 3  # hidden numbers of a person and of an item
@@ -19,6 +18,23 @@ KEENNESS = 1.2  # how much more often people rate what they like
 MIDDLE = 2.8
 NAME = "made up"
 GENRES = (("Comedy", "Tragedy"), ("Mystery", "Romance"), ("Adventure", "Essay"))  # of each taste, by its sign
+_QUALITIES = (
+    "Amber Ancient Blue Borrowed Bright Broken Burning Crooked Distant Double Dusty Electric Empty Endless Faithful "
+    "Fallen Final Frozen Gentle Gilded Golden Hidden Hollow Honest Hungry Idle Invisible Iron Jealous Last Little "
+    "Lonely Lost Lucky Marble Midnight Missing Modest Narrow Nameless Northern Odd Open Paper Patient Perfect "
+    "Plain Quiet Rusty Sacred Salt Second Secret Silent Silver Sleeping Stolen Stubborn Tin Velvet Wandering Western "
+    "Wild Wooden"
+)
+_THINGS = (
+    "Alphabet Anchor Answer Apple Archive Balcony Bell Bicycle Bridge Calendar Candle Canyon Carnival Cartographer "
+    "Castle Choir Clock Compass Corridor Country Dancer Detective Doctor Engine Envelope Feather Ferry Forest Garden "
+    "Ghost Harbour Harvest Hotel Island Journey Kitchen Ladder Lake Lantern Letter Library Lighthouse Locksmith Map "
+    "Meadow Mirror Mountain Museum Needle Orchard Orchestra Painter Passenger Piano Promise Railway River Shadow Ship "
+    "Station Summer Tailor Theatre Window"
+)
+_FIRST, _SECOND = _QUALITIES.split(), _THINGS.split()
+_PAIRS = len(_FIRST) * len(_SECOND)
+_STRIDE = 29  # between the things of two neighbouring items: titles in a row do not look alphabetical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,3 +98,11 @@ def _who_rates_what(rng: np.random.Generator, hidden: Tastes, most: int) -> tupl
 
 def _choose(rng: np.random.Generator, weights: Doubles, count: int) -> Indices:
     return rng.choice(weights.size, count, replace=False, p=weights / weights.sum()).astype(np.int64)
+
+
+def make_title(item: int) -> str:
+    """Return a title that no other item has; after all pairs of words a number follows."""
+    edition, pair = divmod(item, _PAIRS)
+    turn, first = divmod(pair, len(_FIRST))
+    name = f"The {_FIRST[first]} {_SECOND[(turn + _STRIDE * first) % len(_SECOND)]}"
+    return name if edition == 0 else f"{name} {edition + 1}"

@@ -19,7 +19,7 @@ from secemb_tools.dev.connection import PAGE, Connection
 from secemb_tools.dev.participants import Helpers, with_rounds_to_go
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
-from secemb_tools.local.foreground import stopped_by_signals, workspace
+from secemb_tools.local.process import stopped_by_signals, workspace
 from secemb_tools.simulation.scenario import ScenarioWorld
 from secemb_tools.transport import Transport
 

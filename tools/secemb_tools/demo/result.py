@@ -1,21 +1,24 @@
-"""The result of a demonstration, as tables and as JSON."""
+"""The result of a demonstration, as tables and as JSON, beside models without vectors."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from secemb_tools.demo.baselines import Baselines
+from secemb_shared.messages.spec import EVALUATE
+from secemb_tools.datasets import Split
 from secemb_tools.demo.evidence import Corner, ServerView, Total, Traffic
 from secemb_tools.demo.person import Person, Suggestion
 from secemb_tools.local.rounds import RoundRecord
+from secemb_tools.simulation.baseline import bias_only_rmse, split_of
 from secemb_tools.simulation.run import Run, last_rmse
-from secemb_tools.simulation.scenario import MADE_UP, Scenario
+from secemb_tools.simulation.scenario import MADE_UP, Scenario, ScenarioWorld
 from secemb_tools.transport import Transport
 
 WHAT = (
@@ -27,6 +30,36 @@ EXPLANATION = (
     "Explanation: bytes that look random are an indication, not a proof. The argument that either server could have "
     "simulated all of its messages without knowing a single rating is in docs/reference/protocol.md, section 16."
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baselines:
+    """Errors of two models that see everybody's ratings in one place."""
+
+    global_mean: float  # predicts the mean rating
+    biases: float  # predicts mean + bias of the person + bias of the item
+    ratings: int  # held-out ratings that are predicted
+
+
+def baselines_of(world: ScenarioWorld) -> Baselines | None:
+    """Return the baselines' errors, or None where no round has evaluated."""
+    numbers = [one for one in range(world.scenario.all_rounds) if world.schedule.kind_of(one) == EVALUATE]
+    if not numbers:
+        return None
+    data = held_out_of(world, numbers[-1])
+    if not data.test.values.size:
+        return None
+    errors = data.test.values - data.train.values.mean()
+    return Baselines(
+        global_mean=float(np.sqrt(np.mean(errors**2))), biases=bias_only_rmse(data), ratings=data.test.values.size
+    )
+
+
+def held_out_of(world: ScenarioWorld, number: int) -> Split:
+    """Return what everybody trains on, and what those who take part in this evaluation hold out."""
+    data = split_of(world)
+    measured = np.isin(data.test.people, world.schedule.people_of(number))
+    return Split(train=data.train, test=data.test.only(np.flatnonzero(measured)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,10 @@ from time import perf_counter
 
 from secemb_sdk.home.receipts import Receipt
 from secemb_shared.messages.spec import TRAIN
-from secemb_tools.demo.baselines import baselines_of
 from secemb_tools.demo.evidence import ServerView, corner_of, total_of, traffic_of, view_of
 from secemb_tools.demo.live import LiveView
 from secemb_tools.demo.person import Person, person_of
-from secemb_tools.demo.result import DemoResult
+from secemb_tools.demo.result import DemoResult, baselines_of
 from secemb_tools.local import Pair, Service
 from secemb_tools.local.fleet import Fleet, fleet_of
 from secemb_tools.local.rounds import RoundRecord, RoundWatcher

@@ -13,9 +13,8 @@ from secemb_tools.dev.connection import Connection
 from secemb_tools.dev.participants import Helpers, with_rounds_to_go
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
-from secemb_tools.local.foreground import stopped_by_signals, workspace
 from secemb_tools.local.pair import PORTS
-from secemb_tools.local.process import is_free
+from secemb_tools.local.process import is_free, stopped_by_signals, workspace
 from secemb_tools.operate.tokens import create_all
 from secemb_tools.simulation.scenario import MADE_UP, ScenarioWorld
 

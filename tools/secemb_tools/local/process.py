@@ -1,25 +1,37 @@
-"""A server in its own process: its ports, its log and the resources it uses."""
+"""A server in its own process: its ports, its log and the resources it uses.
 
+A command that starts servers runs in the foreground, with a temporary directory, until it is done or until Ctrl-C.
+"""
+
+import asyncio
 import itertools
 import os
 import re
+import shutil
+import signal
 import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 
 HERE = "127.0.0.1"
 # Below the range that systems assign to clients: until the server listens, no client gets its port by chance.
 _FOR_SERVICES = range(15_000, 32_000)
+_MEMORY = Path("/dev/shm")  # noqa: S108 (the directory made in it has an unguessable name)
+_ROOM = 1 << 29
+
+Result = TypeVar("Result")
 
 
 def free_ports(count: int, among: Sequence[int] = _FOR_SERVICES) -> list[int]:
@@ -182,3 +194,27 @@ class Service:
 def _own(variables: dict[str, str]) -> dict[str, str]:
     """Return this process's variables without settings meant for another server."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SECEMB_")} | variables
+
+
+async def stopped_by_signals(work: Coroutine[Any, Any, Result]) -> Result:
+    """Let a signal cancel the work at its next wait; a second one does not interrupt the clean-up."""
+    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
+    return await task
+
+
+@contextmanager
+def workspace(prefix: str) -> Iterator[Path]:
+    """Make a directory for the length of a command: in memory if there is room, or where TMPDIR says."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=_memory()))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _memory() -> Path | None:
+    if "TMPDIR" in os.environ or not _MEMORY.is_dir() or not os.access(_MEMORY, os.W_OK):
+        return None
+    return _MEMORY if shutil.disk_usage(_MEMORY).free >= _ROOM else None

@@ -2,7 +2,7 @@
 
 A backup holds no body of a session: nothing in it says what a device has read or written, not even beside the backup
 of the other server. It holds no key, token or setting either; these are files that rarely change, and `SEPARATE` names
-them.
+them. The ledger alone can be exported too, to bring it from one database to another.
 """
 
 import asyncio
@@ -31,7 +31,6 @@ from secemb_party.storage import ShareFiles
 from secemb_party.storage.files import make_folder, whole_file
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.ledger_file import open_or_create, refuse_to_overwrite
 from secemb_tools.operate.task_files import read_task
 
 FORMAT = "secemb/1 backup"
@@ -240,3 +239,47 @@ def _put(file: BinaryIO, path: Path) -> None:
     make_folder(path.parent)
     with whole_file(path) as new:
         shutil.copyfileobj(file, new)
+
+
+class LedgerFile(TypedDict):
+    """An exported ledger."""
+
+    file: str
+    rows: int  # of all tables
+
+
+async def upgrade_ledger(settings: Settings) -> None:
+    """Create the ledger's tables, or upgrade them to this version's schema."""
+    async with await open_or_create(settings) as ledger:
+        await ledger.ping()
+
+
+async def export_ledger(settings: Settings, path: Path) -> LedgerFile:
+    """Write the ledger to a new file, as of one moment; the server may run."""
+    async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
+        refuse_to_overwrite(path)
+        with whole_file(path, mode=0o600) as file:
+            return _described(path, await ledger.write_archive(file))
+
+
+async def import_ledger(settings: Settings, path: Path) -> LedgerFile:
+    """Fill an empty ledger with what was exported from another one."""
+    with path.open("rb") as file:
+        async with await open_or_create(settings) as ledger:
+            return _described(path, await ledger.read_archive(file))
+
+
+async def open_or_create(settings: Settings) -> Ledger:
+    """Open the ledger; make its tables if there are none."""
+    settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return await Ledger.open(settings.ledger_url(), migrate=True)
+
+
+def refuse_to_overwrite(path: Path) -> None:
+    """Refuse a path at which there is something already."""
+    if path.exists():
+        raise OperationError(f"{path} exists and is not overwritten; name another file")
+
+
+def _described(path: Path, tables: dict[str, int]) -> LedgerFile:
+    return {"file": str(path), "rows": sum(tables.values())}

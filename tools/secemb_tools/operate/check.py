@@ -32,9 +32,17 @@ from secemb_shared.messages.spec import TRAIN
 from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
-from secemb_tools.operate.finding import CheckReport, Finding, fail, ok, warn
-from secemb_tools.operate.listener_check import SOON, check_dates, check_listeners
-from secemb_tools.operate.peer_check import check_peer
+from secemb_tools.operate.connection_checks import (
+    SOON,
+    CheckReport,
+    Finding,
+    check_dates,
+    check_listeners,
+    check_peer,
+    fail,
+    ok,
+    warn,
+)
 from secemb_tools.operate.recovery import data_faults
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at

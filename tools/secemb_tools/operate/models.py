@@ -12,7 +12,7 @@ from secemb_party.storage import ModelFiles, Shape
 from secemb_party.storage.weights import export_weights, import_weights
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.ledger_file import refuse_to_overwrite
+from secemb_tools.operate.backup import refuse_to_overwrite
 from secemb_tools.operate.recovery import model_store
 from secemb_tools.operate.task_files import read_task
 

@@ -15,8 +15,8 @@ from secemb_tools.catalogues import choose
 from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe as describe_kernel
 from secemb_tools.operate.tasks import BYTES_ARE
-from secemb_tools.plan import resources
-from secemb_tools.plan.stages import Stages, measure
+from secemb_tools.plan import costs
+from secemb_tools.plan.costs import Stages, measure
 from secemb_tools.specification import build_task
 
 _LARGEST_BODY = 2**31 - 1  # OpenSSL takes no more in one write, and a share or a model is one body
@@ -120,7 +120,7 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
     stages = measure(task, seconds)
     session, rounds = stages.answer + stages.add, -(-given.fleet // given.cohort)
     per_byte = 1 / (125_000 * given.link) + _TLS
-    sending = [one * resources.numbers_of(task) * per_byte for one in (task.ring.element_bytes, 4)]
+    sending = [one * costs.numbers_of(task) * per_byte for one in (task.ring.element_bytes, 4)]
     adding = given.cohort * stages.add
     return {
         "items": given.items,
@@ -150,12 +150,12 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
         "seconds_to_publish": stages.publish,
         # Server 1 adds its sessions when server 0, which has added its own, asks for its share.
         "seconds_from_seal_to_publish": 2 * (adding + stages.share) + stages.step + stages.publish + sum(sending),
-        "memory_bytes_server0": resources.memory_of_server0(task),
-        "memory_bytes_server1": resources.memory_of_server1(task),
-        "disk_bytes": resources.disk_of_server0(task),
-        "stored_bytes_per_round": resources.stored_per_round(task),
-        "peer_bytes_per_round": resources.peer_bytes(task),
-        "peer_bytes_per_round_relayed": resources.peer_bytes(task) + resources.relayed_bytes(task),
+        "memory_bytes_server0": costs.memory_of_server0(task),
+        "memory_bytes_server1": costs.memory_of_server1(task),
+        "disk_bytes": costs.disk_of_server0(task),
+        "stored_bytes_per_round": costs.stored_per_round(task),
+        "peer_bytes_per_round": costs.peer_bytes(task),
+        "peer_bytes_per_round_relayed": costs.peer_bytes(task) + costs.relayed_bytes(task),
         "cannot": list(_exceeded(given, task, stages)),
         "kernel": describe_kernel().removeprefix("kernel: "),
     }
@@ -179,10 +179,10 @@ def _task(given: PlanInput, geometry: Geometry) -> TaskSpec:
 
 def _exceeded(given: PlanInput, task: TaskSpec, stages: Stages) -> Iterator[str]:
     """Yield each limit that makes this impossible, with what would help."""
-    needed, there = resources.memory_of_server0(task), given.memory_bytes
+    needed, there = costs.memory_of_server0(task), given.memory_bytes
     if needed > there:
         yield f"memory: server 0 needs {_bytes(needed)}, and has {_bytes(there)}; see --memory"
-    if (body := resources.largest_body(task)) > _LARGEST_BODY:
+    if (body := costs.largest_body(task)) > _LARGEST_BODY:
         yield f"body size: a share or model of {_bytes(body)} is one message over TLS, which carries less than 2 GiB"
     answering, cores = given.cohort * (stages.answer + _REQUESTS), os.cpu_count() or 1
     if answering > given.upload_seconds * cores:

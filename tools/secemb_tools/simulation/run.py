@@ -16,12 +16,11 @@ from secemb_shared.messages.spec import TRAIN
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import RunError
 from secemb_tools.simulation.engine import Engine, Row
-from secemb_tools.simulation.kept_ratings import keep_ratings, read_kept
 from secemb_tools.simulation.recommender import Exported, Recommender
 from secemb_tools.simulation.rounds import PLAIN
 from secemb_tools.simulation.scenario import Scenario, world_of
 from secemb_tools.simulation.state import FILE as STATE
-from secemb_tools.simulation.state import restore_state, save_state
+from secemb_tools.simulation.state import keep_ratings, read_kept, restore_state, save_state
 
 if TYPE_CHECKING:
     from polars import DataFrame

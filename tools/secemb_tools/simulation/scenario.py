@@ -1,6 +1,7 @@
-"""What people ask a simulation for, and the world that follows from it."""
+"""What people ask a simulation for, and the world that follows from it. A survey finds where the ratings lie."""
 
 import hashlib
+import math
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
@@ -9,17 +10,22 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_sdk.models import registry
+from secemb_shared.messages.spec import SQUARED, SURVEY
+from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.errors import ScenarioError
+from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.noise import NoiseOptions, calmed, noisy_fields, terms_of
 from secemb_tools.simulation.recipes import Recipe
-from secemb_tools.simulation.survey import with_scale
+from secemb_tools.simulation.rounds import PRIVATE
 from secemb_tools.simulation.world import InTurn, Sampled, World
 
 MADE_UP = "made-up"
 HOLD_OUT = 0.1  # of a person's ratings: for evaluation, never trained on
 _MADE_UP_MOST = 100  # ratings of a made-up person
+_MOST = 1000  # devices: enough for a mean
+_SURVEYED = 24  # what a seed is used for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,3 +195,41 @@ def _fewer(ratings: RatingSet, devices: int) -> RatingSet:
         raise ScenarioError(f"{ratings.name} has {ratings.person_count:,} people; ask for at most that many devices")
     kept = ratings.only(np.flatnonzero(ratings.people < devices))
     return replace(kept, user_features=kept.user_features[:devices], user_ids=kept.user_ids[:devices])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """One round of people who are drawn."""
+
+    people: int
+    seed: int
+
+    def kind_of(self, number: int) -> str:
+        """Return that every round is a survey."""
+        return SURVEY
+
+    def people_of(self, number: int) -> Indices:
+        """Return who takes part."""
+        return np.random.default_rng([self.seed, _SURVEYED, number]).permutation(self.people)[:_MOST]
+
+
+def with_scale(recipe: Recipe, ratings: RatingSet, *, seed: int) -> Recipe:
+    """Return the recipe with the mean of the ratings and their standard deviation; no server learns any of them."""
+    if recipe.loss != SQUARED:
+        return recipe
+    schedule = Surveyed(people=ratings.person_count, seed=seed)
+    sessions = schedule.people_of(0).size
+    lowest, highest = recipe.lowest, recipe.highest
+    if lowest is not None and highest is not None:  # a first guess, so that no number of the survey is large
+        recipe = recipe.changed(centre=(lowest + highest) / 2, spread=(highest - lowest) / 2)
+    world = World(
+        ratings=ratings,
+        recipe=recipe,
+        task=recipe.task(ratings, seed=seed, cohort=sessions, min_cohort=sessions, bound=1),
+        schedule=schedule,
+        seed=seed,
+    )
+    found = Engine(world, way=PRIVATE).step().figures
+    spread = found.get("rating_spread", 0.0) or recipe.spread  # all ratings are alike: any will do
+    digits = max(0, 2 - math.floor(math.log10(spread)))  # as exact as such a survey is
+    return recipe.changed(centre=round(found.get("mean_rating", recipe.centre), digits), spread=round(spread, digits))

@@ -9,8 +9,8 @@ from secemb_sdk.models import Model
 from secemb_sdk.models.registry import name_of
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.errors import RunError, ScenarioError
+from secemb_tools.simulation.baseline import measure_final
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
-from secemb_tools.simulation.final import measure_final
 from secemb_tools.simulation.noise import NoiseOptions
 from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE

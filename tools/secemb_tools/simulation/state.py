@@ -1,8 +1,10 @@
-"""What a run needs to go on after it was cut short, in one file that is replaced as a whole."""
+"""What a run needs to go on after it was cut short: its state, replaced as a whole, and its ratings."""
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -11,6 +13,10 @@ from safetensors.numpy import save
 from secemb_party.storage import Model, OptimiserState
 from secemb_sdk.home.files import write_file
 from secemb_sdk.models import PrivateState
+from secemb_shared.catalogue import FILE as CATALOGUE
+from secemb_shared.catalogue import Catalogue
+from secemb_tools.datasets import RatingSet
+from secemb_tools.datasets.catalogue import read_catalogue
 from secemb_tools.errors import RunError
 from secemb_tools.simulation.engine import Engine, Row
 
@@ -20,6 +26,8 @@ _PARTS = ("values", "first", "second")  # of a private state
 
 Tensors = dict[str, np.ndarray]
 Tables = list[list[Row]]  # one for each engine
+RATINGS = "ratings.npz"
+_ARRAYS = ("people", "items", "values", "user_features", "item_features")
 
 
 def save_state(path: Path, engines: Sequence[Engine], tables: Tables) -> None:
@@ -111,3 +119,35 @@ def _restore(engine: Engine, version: int, tensors: Tensors) -> None:
 
 def _named(tensors: Tensors, prefix: str) -> Tensors:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def keep_ratings(folder: Path, ratings: RatingSet) -> None:
+    """Write a set, once."""
+    if (folder / RATINGS).exists():
+        return
+    file = io.BytesIO()
+    arrays = {name: getattr(ratings, name) for name in _ARRAYS}
+    facts = [ratings.name, ratings.layout, ratings.kind or "", "implicit" if ratings.implicit else ""]
+    np.savez_compressed(file, **arrays, user_ids=np.array(ratings.user_ids, dtype=np.str_), facts=np.array(facts))
+    if len(ratings.catalogue):
+        write_file(folder / CATALOGUE, ratings.catalogue.encode())
+    write_file(folder / RATINGS, file.getvalue())
+
+
+def read_kept(folder: Path) -> RatingSet:
+    """Return the ratings of a run."""
+    path = folder / RATINGS
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as file:
+            name, layout, kind, implicit = file["facts"].tolist()
+            return RatingSet(
+                name=name,
+                layout=layout,
+                kind=kind or None,
+                implicit=bool(implicit),
+                user_ids=tuple(file["user_ids"].tolist()),
+                catalogue=read_catalogue(folder / CATALOGUE) if (folder / CATALOGUE).exists() else Catalogue(),
+                **{name: file[name] for name in _ARRAYS},
+            )
+    except (OSError, ValueError, KeyError, BadZipFile):
+        raise RunError(f"{path} is damaged; remove the run and simulate it again") from None
