@@ -214,7 +214,7 @@ def dp(
 ) -> None:
     """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
     from secemb_lab.report.dp import DpOptions, run
-    from secemb_lab.report.quality_goals import REPORTED
+    from secemb_lab.report.published import REPORTED
 
     options = DpOptions(
         path=path,

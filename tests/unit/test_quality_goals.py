@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from secemb_lab.report import quality_file
-from secemb_lab.report.quality_goals import BARS, PAPER, Goal, Quality, goals, spread
+from secemb_lab.report.published import BARS, PAPER
+from secemb_lab.report.quality_goals import Goal, Quality, goals, spread
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
 from secemb_lab.report.quality_ratings import RatingRun, SessionBytes
 from secemb_lab.report.quality_tables import bytes_table, goals_table, models_table, rankings_table, ratings_table

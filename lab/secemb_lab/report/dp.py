@@ -12,7 +12,7 @@ from rich.table import Table
 
 from secemb_lab.report import dp_file
 from secemb_lab.report.dp_runs import Outcome, Plan, carry_out, plans
-from secemb_lab.report.quality_goals import REPORTED
+from secemb_lab.report.published import REPORTED
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER
 from secemb_tools.datasets import read_ratings, split
 from secemb_tools.errors import OperationError

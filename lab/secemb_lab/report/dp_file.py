@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from secemb_lab.report.dp_runs import Outcome, Plan
-from secemb_lab.report.quality_goals import REPORTED
+from secemb_lab.report.published import REPORTED
 from secemb_sdk.models import registry
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import OperationError

@@ -13,8 +13,9 @@ from time import perf_counter
 from typing import TypeAlias
 
 from secemb_lab.report import quality_file
+from secemb_lab.report.published import BAR_COHORT, BARS, REPORTED
 from secemb_lab.report.quality_data import ALL, PEOPLE, RATINGS, Source
-from secemb_lab.report.quality_goals import BAR_COHORT, BARS, REPORTED, Quality
+from secemb_lab.report.quality_goals import Quality
 from secemb_lab.report.quality_rankings import (
     BaselineCase,
     BaselineRun,

@@ -1,37 +1,16 @@
-"""What the runs of `make quality` must reach, published figures, and runs that differ only in their seed as one."""
+"""What the runs of `make quality` must reach, and runs that differ only in their seed as one figure."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import TypeVar
 
+from secemb_lab.report.published import RANKING_BARS
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
 from secemb_shared.messages.spec import BPR
 
 One = TypeVar("One")
-REPORTED = ("mf", "ncf", "fm", "deepfm")  # the models of published figures
-# RMSE in the paper's table of utility.
-PAPER = {
-    "ML100K": {"mf": 0.944, "ncf": 0.949, "fm": 0.937, "deepfm": 0.939},
-    "ML1M": {"mf": 0.903, "ncf": 0.897, "fm": 0.906, "deepfm": 0.902},
-}
-# Megabytes of one session in the paper, up and down, and how often each person takes part until the end.
-PAPER_MEGABYTES = {
-    "ML100K": {"mf": (0.17, 0.10), "ncf": (0.13, 0.05), "fm": (0.18, 0.11), "deepfm": (14.22, 7.12)},
-    "ML1M": {"mf": (0.27, 0.15), "ncf": (0.20, 0.08), "fm": (0.28, 0.16), "deepfm": (7.10, 3.57)},
-}
-PAPER_EPOCHS = 200
-# Rounds of 100 devices, and the RMSE that a model must have reached after them.
-BARS = {
-    "ML100K": {"mf": (100, 0.912), "ncf": (150, 0.931), "fm": (350, 0.905), "deepfm": (125, 0.906)},
-    "ML1M": {"mf": (300, 0.864), "ncf": (427, 0.893), "fm": (366, 0.869), "deepfm": (213, 0.879)},
-}
-BAR_COHORT = 100
-# Recall@20 and NDCG@20 over the whole catalogue, by models that are not private (LightGCN, He et al. 2020).
-RANKED = {"gowalla": {"BPR-MF": (0.129, 0.111), "LightGCN": (0.183, 0.155)}}
-# Recall@20 and NDCG@20 that the default loss must reach.
-RANKING_BARS = {"gowalla": (0.10, 0.085)}
 
 
 @dataclass(slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from time import process_time
 
+from secemb_lab.report.published import BARS, PAPER
 from secemb_lab.report.quality_data import Source
-from secemb_lab.report.quality_goals import BARS, PAPER
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.codec import Sizes
 from secemb_tools.datasets import Split

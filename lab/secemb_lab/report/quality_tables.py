@@ -3,16 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import fmean
 
-from secemb_lab.report.quality_goals import (
-    PAPER_EPOCHS,
-    PAPER_MEGABYTES,
-    RANKED,
-    Goal,
-    Quality,
-    by_case,
-    rankings_by_case,
-    spread,
-)
+from secemb_lab.report.published import PAPER_EPOCHS, PAPER_MEGABYTES, RANKED
+from secemb_lab.report.quality_goals import Goal, Quality, by_case, rankings_by_case, spread
 from secemb_lab.report.quality_rankings import RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
 from secemb_sdk.models import registry
