@@ -43,7 +43,6 @@ NOUNS = {"pacing", "pairing", "ranking", "rating", "ring", "sharing"}
 # A name that several modules have, and the one sense in which all of them have it.
 SENSES = {
     "app": "a FastAPI application put together",
-    "backup": "a backup of one server",
     "catalogue": "items by row, with their ids and titles",
     "catalogues": "the paper's catalogues",
     "control": "how operators steer a task",
@@ -71,7 +70,6 @@ SENSES = {
     "sessions": "sessions of a round",
     "settings": "the settings of a server",
     "simulate": "`secemb simulate`",
-    "status": "the state of the servers",
     "tasks": "tasks and their files",
     "tokens": "enrolment tokens",
 }
