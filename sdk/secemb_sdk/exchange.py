@@ -140,7 +140,9 @@ def _slug(document: Mapping[str, object]) -> str:
     return name.removeprefix(PREFIX) if isinstance(name, str) else ""
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0  # seconds
+_FIRST_PAUSE = 0.5  # seconds; the next one is twice as long
+_BUSY_PAUSE = 30.0  # at most, for a server that answers that it cannot serve now
+AWAY_PAUSE = 900.0  # at most, for a server that does not answer
 _POLICY_SECONDS = 60.0  # until a policy that does not allow may allow
 _UNTRUSTED_SECONDS = 60.0  # until an operator may have repaired a certificate
 _TIMED_OUT = "the time for this call has run out"
@@ -178,36 +180,40 @@ class Exchange:
         yield from work(lambda: self.context.note(misconduct))
 
     def noting(self, steps: Steps[Result]) -> Steps[Result]:
-        """Run steps; if they raise because of a server's misconduct, count it."""
+        """Run the steps of a whole call; count a server's misconduct, and remember who does not answer."""
         try:
-            return (yield from steps)
+            result = yield from steps
         except DeviceError as error:
             if error.noticed is not None:
                 yield from self.note(error.noticed)
+            yield from work(self.context.vault.keep_failures)
             raise
+        yield from work(self.context.vault.keep_failures)
+        return result
 
     def ask(self, *requests: Request, accept: Accept = anything) -> Steps[list[Answer]]:
         """Send requests at the same time, retrying each until it is answered; raise the error of the first refusal."""
         answers: dict[int, Answer] = {}
-        tries = 0
         while True:
             waiting = [index for index in range(len(requests)) if index not in answers]
             found = yield from self._send([requests[index] for index in waiting])
             troubles: list[UnavailableError] = []
+            failed = set()
             for index, one in zip(waiting, found, strict=True):
                 trouble = _trouble(requests[index], one, accept)
                 if isinstance(trouble, UnavailableError) and not isinstance(trouble, CertificateError):
                     troubles.append(trouble)
+                    failed.add(requests[index].server)
                     if trouble.noticed is not None:
                         yield from self.note(trouble.noticed)
                 elif trouble is not None:
                     raise trouble
                 elif isinstance(one, Answer):
                     answers[index] = one
+            failures = self._count_failures({one.server for one in requests}, failed)
             if not troubles:
                 return [answers[index] for index in range(len(requests))]
-            yield from self._back_off(troubles, tries)
-            tries += 1
+            yield from self._back_off(troubles, failures)
 
     def _send(self, requests: list[Request]) -> Steps[list[Answer | Lost]]:
         if not self.context.policy.allowed():
@@ -232,13 +238,24 @@ class Exchange:
         for request, one in zip(requests, found, strict=True):
             self.traffic.count(request, one)
 
-    def _back_off(self, troubles: list[UnavailableError], tries: int) -> Steps[None]:
-        """Wait as long as the servers ask, and a random part of a growing time: devices must not retry all at once."""
+    def _count_failures(self, asked: set[int], failed: set[int]) -> int:
+        """Count failures in a row by server, across calls; return the most of those that have just failed."""
+        counts = self.context.vault.failures
+        counts.update({one: counts.get(one, 0) + 1 if one in failed else 0 for one in asked})
+        return max((counts[one] for one in failed), default=0)
+
+    def _back_off(self, troubles: list[UnavailableError], failures: int) -> Steps[None]:
+        """Wait as long as the servers ask, and a growing time that is in part random: devices must not retry together.
+
+        The time goes on growing from call to call, so that a fleet leaves a server alone that is away for long. If it
+        is longer than what is left of this call, the caller is told to call again after it.
+        """
         asked = max(error.seconds or 0.0 for error in troubles)
-        ceiling = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(tries, 10))
-        wait = asked + ceiling * int.from_bytes(self.context.random_bytes(4), "little") / 2**32
+        longest = AWAY_PAUSE if any(error.seconds is None for error in troubles) else _BUSY_PAUSE
+        ceiling = min(longest, _FIRST_PAUSE * 2.0 ** min(failures - 1, 20))
+        wait = asked + ceiling * (1 + int.from_bytes(self.context.random_bytes(4), "little") / 2**32) / 2
         if self.context.clock() + wait >= self._ends:
-            raise UnavailableError(str(troubles[0]), seconds=max(asked, _FIRST_PAUSE))
+            raise UnavailableError(str(troubles[0]), seconds=wait)
         yield from pause(wait)
 
 

@@ -8,6 +8,7 @@
     receipts    what was sent in each round
     detections  what servers did against the protocol, counted
     rounds      the newest round that this device has been in, and the place where this was written
+    failures    how often in a row each server has not answered
     relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
     public/     copies of the table and the catalogue: a cache, not encrypted
@@ -19,10 +20,11 @@ backups.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from secemb_sdk.errors import DamagedError, ForgottenError, PinError
+from secemb_sdk.errors import DamagedError, ForgottenError, HomeError, PinError
 from secemb_sdk.home.detections import Detections, Misconduct, add, as_json, from_json
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
@@ -58,6 +60,7 @@ class Vault:
     def __init__(self, home: Home, *, random_bytes: RandomBytes = secure_bytes) -> None:
         self._home, self._random_bytes = home, random_bytes
         self._ratings: dict[int, float] | None = None
+        self.failures = self._read_failures()  # how often in a row each server has not answered; changes in place
         self.forgotten = 0  # how many times; a round that began before writes nothing afterwards
 
     def bind(self, task_id: bytes, servers: tuple[str, str]) -> None:
@@ -212,6 +215,18 @@ class Vault:
         with self._home.lock:
             found = add(self.detections(), misconduct, date)
             self._home.write("detections", Record({"detections": as_json(found)}))
+
+    # Servers that do not answer.
+
+    def keep_failures(self) -> None:
+        """Remember who does not answer, for the next start; a home that cannot store it must not end a call."""
+        with suppress(HomeError):
+            if self.failures != self._read_failures():
+                self._home.write("failures", Record({str(one): count for one, count in self.failures.items()}))
+
+    def _read_failures(self) -> dict[int, int]:
+        found = self._read_copy("failures")
+        return {} if found is None else {int(one): int(count) for one, count in found.fields.items()}
 
     # The relay.
 
