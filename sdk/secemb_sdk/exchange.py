@@ -24,7 +24,7 @@ from secemb_sdk.errors import (
     UnavailableError,
 )
 from secemb_sdk.home.detections import Misconduct
-from secemb_sdk.home.receipts import Traffic
+from secemb_sdk.home.receipts import EndedRounds, Receipt, Traffic
 from secemb_sdk.steps import Answer, Lost, Request, Result, Steps, pause, send, work
 
 PREFIX = "urn:secemb:problem:"
@@ -162,6 +162,13 @@ class Exchange:
         self.context, self._most_bytes = context, most_bytes
         self._ends = context.clock() + context.policy.seconds
         self.traffic = Traffic()
+        self.settled: list[Receipt] = []  # of earlier rounds, whose fate became known in this call
+
+    def settle(self, found: object) -> Steps[None]:
+        """Take in how rounds ended, from an answer that every device gets."""
+        rounds = EndedRounds.read(found)
+        if rounds is not None:
+            self.settled += yield from work(lambda: self.context.vault.settle(rounds))
 
     def end_within(self, seconds: float) -> None:
         """Shorten the time that is left."""

@@ -150,6 +150,15 @@ def open_device(home: Path) -> BlockingOpening:
     return membership.opening(home)
 
 
+class SettledFacts(TypedDict):
+    """What became of an earlier round of this device: the version that it made, or why it was aborted."""
+
+    round: int
+    published: bool
+    version: int | None
+    reason: str | None
+
+
 class ContributedFacts(TypedDict):
     """A contribution: everything in its receipt, which says nothing about the owner's taste."""
 
@@ -165,7 +174,11 @@ class ContributedFacts(TypedDict):
     complete: bool
     date: str
     transport: str
+    published: bool | None  # not known yet
+    version: int | None
+    reason: str | None
     trouble: str | None
+    settled: list[SettledFacts]
 
 
 class EndedFacts(TypedDict):
@@ -173,6 +186,7 @@ class EndedFacts(TypedDict):
 
     outcome: str
     reason: str
+    settled: list[SettledFacts]
 
 
 class PostponedFacts(TypedDict):
@@ -181,19 +195,29 @@ class PostponedFacts(TypedDict):
     outcome: str
     reason: str
     seconds: float
+    settled: list[SettledFacts]
 
 
 def describe_outcome(outcome: Outcome) -> dict[str, Any]:
     """Return an outcome as plain data: `ContributedFacts`, `PostponedFacts` or `EndedFacts`."""
+    names = ("round", "published", "version", "reason")
+    settled = [{name: getattr(one, name) for name in names} for one in outcome.settled]
     if isinstance(outcome, Contributed):
-        return {"outcome": "contributed", **outcome.receipt.as_json(), "trouble": outcome.trouble}
+        facts = {"outcome": "contributed", **outcome.receipt.as_json(), "trouble": outcome.trouble}
+        return facts | {"settled": settled}
     if isinstance(outcome, Ended):
-        return {"outcome": "ended", "reason": outcome.reason}
+        return {"outcome": "ended", "reason": outcome.reason, "settled": settled}
     return {
         "outcome": "not now" if isinstance(outcome, NotNow) else "dropped",
         "reason": outcome.reason,
         "seconds": outcome.seconds,
+        "settled": settled,
     }
+
+
+def describe_fates(outcome: Outcome) -> list[str]:
+    """Return what a call has learned of earlier rounds, for people."""
+    return [f"round {one.round}: {one.fate}" for one in outcome.settled]
 
 
 def has_contributed(outcome: Outcome) -> bool:
@@ -210,7 +234,7 @@ def take_part(device: BlockingDevice, *, rounds: int | None, as_json: bool) -> N
         if as_json:
             print(json.dumps(facts), flush=True)
         else:
-            console.print(_line(facts))
+            console.print(*describe_fates(outcome), _line(facts), sep="\n")
         if isinstance(outcome, Ended):
             return
         if isinstance(outcome, Contributed):

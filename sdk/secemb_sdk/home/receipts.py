@@ -1,11 +1,15 @@
 """Privacy receipts: what left the device in a round, for its owner to read. They contain no item and no rating."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from secemb_sdk.steps import Answer, Lost, Request
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.spec import TRAIN
+
+_LONGEST_REASON = 200
 
 
 @dataclass(slots=True)
@@ -54,6 +58,18 @@ class Receipt:
     complete: bool  # both servers acknowledged everything; if not, the session was dropped
     date: str  # by this device's clock, UTC
     transport: str = "direct"  # or relayed: everything went through server 0
+    published: bool | None = None  # whether the round was, as server 0 says; None: not known yet
+    version: int | None = None  # the model that it made
+    reason: str | None = None  # why it was aborted
+
+    @property
+    def fate(self) -> str:
+        """Return what became of the round, in words."""
+        if self.published is None:
+            return "unknown yet"
+        if not self.published:
+            return f"aborted ({self.reason})"
+        return "published" if self.version is None else f"published (version {self.version})"
 
     def as_json(self) -> dict[str, Any]:
         """Return the receipt as plain data."""
@@ -63,6 +79,37 @@ class Receipt:
     def from_json(cls, found: dict[str, Any]) -> Self:
         """Read `as_json`."""
         return cls(**(found | {"sent": tuple(found["sent"]), "received": tuple(found["received"])}))
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRounds:
+    """How rounds ended, as server 0 tells every device: all from `since` to `until` but the aborted were published."""
+
+    since: int
+    until: int
+    aborted: Mapping[int, str]  # number of a round: why
+
+    @classmethod
+    def read(cls, found: object) -> Self | None:
+        """Return what a server says, or None if that cannot be read: nothing depends on it."""
+        try:
+            told = found if isinstance(found, dict) else {}
+            aborted = {int(number): _one_line(reason) for number, reason in told["aborted"].items()}
+            return cls(since=int(told["since"]), until=int(told["until"]), aborted=aborted)
+        except (KeyError, AttributeError, TypeError, ValueError):
+            return None
+
+    def settle(self, receipt: Receipt) -> Receipt:
+        """Return a receipt with what became of its round; one that is complete and not settled yet."""
+        if not receipt.complete or receipt.published is not None or not self.since <= receipt.round <= self.until:
+            return receipt
+        if receipt.round in self.aborted:
+            return replace(receipt, published=False, reason=self.aborted[receipt.round])
+        return replace(receipt, published=True, version=receipt.model_version + 1 if receipt.kind == TRAIN else None)
+
+
+def _one_line(text: str) -> str:
+    return text if len(text) <= _LONGEST_REASON and text.isprintable() else "for a reason that cannot be shown"
 
 
 def make_receipt(

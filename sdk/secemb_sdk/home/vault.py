@@ -27,7 +27,7 @@ from typing import Any
 from secemb_sdk.errors import DamagedError, ForgottenError, HomeError, PinError
 from secemb_sdk.home.detections import Detections, Misconduct, add, as_json, from_json
 from secemb_sdk.home.files import Home
-from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.receipts import EndedRounds, Receipt
 from secemb_sdk.home.records import (
     Intent,
     Record,
@@ -199,6 +199,15 @@ class Vault:
         """Return a receipt, counted from 0, if it is there."""
         found = self.receipts()
         return found[place] if place < len(found) else None
+
+    def settle(self, rounds: EndedRounds) -> list[Receipt]:
+        """Note what became of the rounds of receipts; return those that became known."""
+        with self._home.lock:
+            before = self.receipts()
+            after = [rounds.settle(one) for one in before]
+            if after != before:
+                self._keep_receipts(after)
+            return [new for old, new in zip(before, after, strict=True) if new != old]
 
     def _keep_receipts(self, receipts: list[Receipt]) -> None:
         self._home.write("receipts", Record({"receipts": [one.as_json() for one in receipts]}))

@@ -23,7 +23,7 @@ from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import Receipt, Traffic, make_receipt
 from secemb_sdk.home.records import Intent, Keyed, Ticket, Written
 from secemb_sdk.round.dense import read_dense
-from secemb_sdk.round.join import check_privacy, find_task
+from secemb_sdk.round.join import ask_how_rounds_ended, check_privacy, find_task
 from secemb_sdk.round.route import Joined, Route
 from secemb_sdk.round.route_direct import DirectRoute
 from secemb_sdk.round.route_relayed import RelayedRoute
@@ -41,6 +41,7 @@ class Contributed:
 
     receipt: Receipt
     trouble: str | None = None  # the name of the error that made it upload zeros, or less; no server sees it
+    settled: tuple[Receipt, ...] = ()  # of earlier rounds: this call learned whether they were published
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class NotNow:
 
     seconds: float
     reason: str
+    settled: tuple[Receipt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Dropped:
 
     reason: str
     seconds: float
+    settled: tuple[Receipt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,7 @@ class Ended:
     """The task has ended: there is no reason to call again. Recommendations still work."""
 
     reason: str
+    settled: tuple[Receipt, ...] = ()
 
 
 Outcome: TypeAlias = Contributed | NotNow | Dropped | Ended
@@ -76,13 +80,19 @@ Opened = tuple[DeviceSession, SeededBytes]  # a session and the random bytes tha
 
 
 def contribute(context: Context) -> Steps[Outcome]:
-    """Take part in one round; return how it ended."""
+    """Take part in one round; return how it ended, and which earlier rounds turn out to have been published."""
     exchange = Exchange(context, most_bytes=context.policy.bytes)
+    outcome = yield from _outcome(context, exchange)
+    return replace(outcome, settled=tuple(exchange.settled))
+
+
+def _outcome(context: Context, exchange: Exchange) -> Steps[Outcome]:
     try:
         return (yield from exchange.noting(_contribute(context, exchange)))
     except ForgottenError as error:
         return Dropped(str(error), _UNTIL_NEXT)
     except EndedError as error:
+        yield from ask_how_rounds_ended(exchange)  # the refusal does not tell
         return Ended(str(error))
     except ExchangeError as error:
         return NotNow(error.seconds or _UNTIL_NEXT, str(error))

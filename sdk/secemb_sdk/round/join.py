@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from secemb_sdk.context import DIRECT, RELAYED, Context
-from secemb_sdk.errors import EndedError, PinError, RefusedError, UnavailableError
+from secemb_sdk.errors import EndedError, ExchangeError, PinError, RefusedError, UnavailableError
 from secemb_sdk.exchange import ENDED, LONGEST_WAIT, Exchange, json_object, retry_after, server_time
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.steps import Answer, Request, Steps, work
@@ -99,12 +99,22 @@ def _no_round(exchange: Exchange) -> Steps[EndedError | UnavailableError]:
     """Return why there is no round: server 0 knows when the next one opens, and whether there will be one."""
     (answer,) = yield from exchange.ask(_ask_task(exchange.context, 0))
     view = _read_view(exchange.context, 0, answer)
+    yield from exchange.settle(view.get("rounds"))
     if view.get("ended") is True:
         return EndedError(ENDED)
     seconds = view.get("retry_after")
     if not isinstance(seconds, int) or not 0 < seconds <= LONGEST_WAIT:
         seconds = BETWEEN_ROUNDS
     return UnavailableError("no round is open", seconds=float(seconds))
+
+
+def ask_how_rounds_ended(exchange: Exchange) -> Steps[None]:
+    """Ask server 0 for the task once more, if it answers: its last rounds have ended, and no ticket will tell how."""
+    try:
+        (answer,) = yield from exchange.ask(_ask_task(exchange.context, 0))
+    except ExchangeError:
+        return
+    yield from exchange.settle(json_object(answer.body).get("rounds"))
 
 
 def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[None]:
@@ -136,6 +146,7 @@ def takes_part(task: TaskSpec, round_: bytes, seed: bytes) -> bool:
 def ask_permission(exchange: Exchange, session_id: bytes, purpose: Purpose) -> Steps[Permission]:
     """Ask server 0 for a place in a round: to take part, or to read."""
     (answer,) = yield from exchange.ask(_ask_server0(exchange.context, session_id, purpose))
+    yield from exchange.settle(json_object(answer.body).get("rounds"))
     if answer.status != _GRANTED:
         raise UnavailableError(_NO_ROUND[purpose], seconds=retry_after(answer) or BETWEEN_ROUNDS)
     found = _read(0, answer)

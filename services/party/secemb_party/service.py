@@ -7,6 +7,7 @@ decision is made in one of the ledger's transactions, so that a crash loses noth
 import asyncio
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from secemb_party.async_cache import AsyncCache
@@ -33,6 +34,10 @@ from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 
+_TOLD = 50  # aborted rounds that devices are told of
+# What devices may hear of the reason for an abort. Operators write theirs for each other.
+_PUBLIC_REASONS = ("too few sessions", "a rollback was requested", "the privacy budget", "it has ended on server 1")
+_OTHER_REASON = "the operators ended it"
 _KEPT_ROUNDS = 2  # the round that is open, and the one before it; each holds a copy of the table
 
 
@@ -45,6 +50,15 @@ class Check(NamedTuple):
     check: str
     ok: bool
     hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRounds:
+    """How rounds ended, as every device is told: all from `since` to `until` were published but the aborted ones."""
+
+    since: int
+    until: int  # -1: none has ended
+    aborted: Mapping[int, str]  # number of a round: why
 
 
 class Party:
@@ -243,6 +257,16 @@ class Party:
         """Return how many training rounds have had their sum opened: the task has `rounds` of them."""
         return (await self.ledger.shares_by_kind(self.task.task_id)).get(TRAIN, 0)
 
+    async def ended_rounds(self) -> EndedRounds:
+        """Return how the task's rounds have ended."""
+        last = await self.ledger.last_round(self.task.task_id)
+        aborted = await self.ledger.rounds(self.task.task_id, limit=_TOLD, state=RoundState.ABORTED)
+        return EndedRounds(
+            since=aborted[-1].number if len(aborted) == _TOLD else 0,
+            until=-1 if last is None else last.number if last.ended else last.number - 1,
+            aborted={one.number: _public(one.reason or "") for one in aborted},
+        )
+
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: it is computed once, stored, and never changes."""
         # Noise is drawn once: concurrent callers wait for the same bytes, and a caller that leaves does not cancel it.
@@ -309,3 +333,7 @@ def tell_round(record: RoundRecord, what: str, **facts: int) -> None:
     if record.reason is not None:
         told["reason"] = record.reason
     get_logger().info(f"round {what}", **told)
+
+
+def _public(reason: str) -> str:
+    return reason if reason.startswith(_PUBLIC_REASONS) else _OTHER_REASON

@@ -89,7 +89,7 @@ def create_server0(
     routers = [
         session_routes(party, body_seconds=body_seconds, completed=leader.completed),
         join_routes(party, issuer, body_seconds=body_seconds, relay_key=relay_key),
-        task_routes(party, relay_key.get if relay_key is not None else None, issuer.retry_after),
+        task_routes(party, relay_key.get if relay_key is not None else None, issuer.retry_after, issuer.ended_rounds),
     ]
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))

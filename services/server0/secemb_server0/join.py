@@ -18,7 +18,7 @@ from secemb_party.errors import (
 )
 from secemb_party.ledger import Admission, RoundRecord, RoundState, TokenState, Window
 from secemb_party.parts import Clock
-from secemb_party.service import Party
+from secemb_party.service import EndedRounds, Party
 from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
 from secemb_server0.leader import Leader
 from secemb_server0.pace import Pace
@@ -144,6 +144,10 @@ class TicketIssuer:
                 ticket = issue_ticket(self._key, record.round_id, session_id, until, domain=READ_DOMAIN)
                 return ReadTicket(record.spec.decode(), ticket, until)
         return self._not_now(self._party.clock())
+
+    def ended_rounds(self) -> EndedRounds | None:
+        """Return how rounds ended: the same answer for every device."""
+        return self._leader.ended_rounds
 
     def retry_after(self) -> int | None:
         """Return after how many seconds a device should come back; None if the task has ended."""

@@ -17,7 +17,7 @@ from secemb_party.errors import (
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState, What
 from secemb_party.operators import Order
 from secemb_party.peer_messages import Pause
-from secemb_party.service import Party
+from secemb_party.service import EndedRounds, Party
 from secemb_server0.completion import Completion
 from secemb_server0.conductor import (
     Abort,
@@ -64,6 +64,7 @@ class Leader:
         self.door, self.forecast = Door(), Forecast(party.task)
         self._last: RoundRecord | None = None  # the latest round as in the ledger; None: read it
         self._told: tuple[bytes, float] | None = None  # the round and the deadline that server 1 has stored
+        self.ended_rounds: EndedRounds | None = None  # None: before the first step
         self.finished = False  # no round will open any more
         self._waiting = False  # the open round waits for devices
         self.changed = asyncio.Event()  # wakes the loop: there is something to look at
@@ -206,6 +207,8 @@ class Leader:
             paused=self._party.control.paused,
             draining=self._party.control.draining,
         )
+        if last is None or last.ended or self.ended_rounds is None:
+            self.ended_rounds = await self._party.ended_rounds()
         if last is None or last.ended:
             self.forecast.learn(await self._ledger.rounds(task.task_id, limit=REMEMBERED))
             kind = await self._next_kind(last)

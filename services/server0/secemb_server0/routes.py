@@ -26,7 +26,7 @@ from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import Rollback
 from secemb_party.operators import Operators
-from secemb_party.service import Party
+from secemb_party.service import EndedRounds, Party
 from secemb_server0.join import AnnouncedKey, NotNow, TicketIssuer
 from secemb_server0.leader import Leader
 from secemb_shared.errors import LengthError
@@ -46,12 +46,13 @@ class JoinRequest(BaseModel):
 
 
 class JoinAnswer(BaseModel):
-    """The round to take part in and the ticket for it; empty with status 202 if there is none now."""
+    """The round to take part in and the ticket for it; with status 202 there is none now."""
 
     round: str | None = None
     ticket: str | None = None
     upload_until: float | None = None
     relay: str | None = None  # server 1's relay key, signed, in base64url, if the task is relayed
+    rounds: EndedRounds | None = None  # how they ended: the same for every device, whichever it was in
 
 
 class ReadAnswer(BaseModel):
@@ -78,6 +79,7 @@ def join_routes(
 ) -> APIRouter:
     """Return the routes by which devices get tickets."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
+    refusal = Refusal(issuer)
 
     @router.post(
         "/join",
@@ -96,10 +98,18 @@ def join_routes(
         found = await issuer.join(token, session_id)
         if isinstance(found, NotNow):
             party.metrics.join("not-now", retry_after=found.seconds)
-            return _answer(JoinAnswer(), found)
+            return Response(refusal.body(), 202, {"retry-after": str(found.seconds)}, JSON)
         party.metrics.join("admitted")
         relay = await _shown(relay_key) if relay_key is not None else None
-        return _answer(JoinAnswer(round=found.round, ticket=found.ticket, upload_until=found.upload_until, relay=relay))
+        return _answer(
+            JoinAnswer(
+                round=found.round,
+                ticket=found.ticket,
+                upload_until=found.upload_until,
+                relay=relay,
+                rounds=issuer.ended_rounds(),
+            )
+        )
 
     @router.post(
         "/read",
@@ -120,6 +130,25 @@ def join_routes(
         return _answer(ReadAnswer(round=found.round, ticket=found.ticket, read_until=found.read_until))
 
     return router
+
+
+class Refusal:
+    """The body for devices that cannot join now. It changes when a round ends, and most of a fleet asks for it."""
+
+    def __init__(self, issuer: TicketIssuer) -> None:
+        self._issuer, self._rounds = issuer, issuer.ended_rounds()
+        self._body = self._encoded()
+
+    def body(self) -> bytes:
+        """Return the body as it is now."""
+        rounds = self._issuer.ended_rounds()
+        if rounds is not self._rounds:
+            self._rounds = rounds
+            self._body = self._encoded()
+        return self._body
+
+    def _encoded(self) -> bytes:
+        return JoinAnswer(rounds=self._rounds).model_dump_json().encode()
 
 
 async def _read_join(party: Party, task: str, request: Request, seconds: float) -> tuple[str | None, bytes]:

@@ -40,14 +40,15 @@ def join(
 @app.command()
 def once(home: Home, ratings: RatingsFile = None, json: AsJson = False) -> None:
     """Take part in one round; exit code 1 if no round accepted the device."""
-    from secemb_tools.device import describe_outcome, has_contributed, open_device, read_own_ratings
+    from secemb_tools.device import describe_fates, describe_outcome, has_contributed, open_device, read_own_ratings
 
     with refusals(), open_device(home) as device:
         if ratings is not None:
             device.log_many(read_own_ratings(ratings).by_row(device.catalogue))
         with output.busy("taking part"):
             outcome = device.contribute()
-        output.show_facts(describe_outcome(outcome), as_json=json)
+        facts = describe_outcome(outcome)
+        output.show_facts(facts if json else facts | {"settled": "; ".join(describe_fates(outcome))}, as_json=json)
     raise typer.Exit(0 if has_contributed(outcome) else REFUSED)
 
 

@@ -19,7 +19,7 @@ from secemb_party.errors import (
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.ranges import Conditions, conditional
 from secemb_party.http.requests import BINARY, TaskHex, describe_binary
-from secemb_party.service import Party
+from secemb_party.service import EndedRounds, Party
 from secemb_party.storage import Shape
 from secemb_party.storage.copies import Body, TableCopies, Wanted
 from secemb_shared.errors import SecEmbError
@@ -27,6 +27,7 @@ from secemb_shared.messages.table import TableFormat
 
 AskRelayKey = Callable[[], Awaitable[bytes]]
 RetryAfter = Callable[[], int | None]  # seconds until a round may be joined; None: the task has ended
+TellRounds = Callable[[], EndedRounds | None]
 Version = Annotated[int, Path(ge=0, lt=2**53)]
 Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the copy that the device has")]
 Asked = Annotated[Conditions, Header()]
@@ -41,6 +42,7 @@ class TaskView(BaseModel):
     model_digest: str
     ended: bool = False  # no round will open any more; server 0 decides, and server 1 never says so
     retry_after: int | None = None  # seconds, if no round is open; server 0 knows
+    rounds: EndedRounds | None = None  # how they ended; server 0 tells every device, whichever it was in
 
 
 _OF_VERSIONS = (UnknownVersionError, DeltaUnavailableError, LedgerUnavailableError)
@@ -55,7 +57,12 @@ def _described(what: str, *refusals: type[SecEmbError]) -> dict[int | str, dict[
     }
 
 
-def task_routes(party: Party, ask_relay_key: AskRelayKey | None, retry_after: RetryAfter | None = None) -> APIRouter:
+def task_routes(
+    party: Party,
+    ask_relay_key: AskRelayKey | None,
+    retry_after: RetryAfter | None = None,
+    tell_rounds: TellRounds | None = None,
+) -> APIRouter:
     """Return the routes by which devices learn the task and server 1's relay key, and copy the public model."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
     copies = TableCopies(party.models, Shape.of(party.task), party.workers.run, party.scratch)
@@ -63,7 +70,9 @@ def task_routes(party: Party, ask_relay_key: AskRelayKey | None, retry_after: Re
     @router.get("", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
     async def task(task: TaskHex) -> TaskView:
         """Return the task's public configuration, the current round and the published model."""
-        return await _view_task(party, task, retry_after)
+        view = await _view_task(party, task, retry_after)
+        view.rounds = tell_rounds() if tell_rounds is not None else None
+        return view
 
     @router.get(
         "/relay",
