@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from secemb_lab.bench.catalogues import Figure as CatalogueFigure
 from secemb_lab.bench.devices import Figure as DeviceFigure
 from secemb_lab.loadtest.memory import MemoryRun
+from secemb_lab.loadtest.not_now import NotNowCost
 from secemb_lab.pacing.scenarios import Figures as FleetFigures
 from secemb_lab.report.dp_runs import Plan
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
@@ -135,6 +136,7 @@ class Load(TypedDict):
     bytes_down_per_device: int
     joins_a_session: float
     sessions_per_second: float
+    not_now: NotNowCost
     bare_request_ms: float
     generator_cpu_ms: float
     keys_ms: Percentiles

@@ -28,7 +28,7 @@ def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
     command = [sys.executable, "-m", "secemb_lab.loadtest.bare", str(port), str(received), str(os.getpid())]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment()) as service:
         try:
-            _await_start(port)
+            await_start(port)
             before = processor_seconds(service.pid)
             asyncio.run(_send(port, bytes(sent), connections, _REQUESTS // connections))
             spent = processor_seconds(service.pid) - before
@@ -37,7 +37,8 @@ def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
     return 1e3 * spent / (_REQUESTS // connections * connections)
 
 
-def _await_start(port: int) -> None:
+def await_start(port: int) -> None:
+    """Wait until a service answers at this port."""
     give_up = perf_counter() + _START_SECONDS
     while True:
         try:

@@ -13,12 +13,15 @@ from rich.table import Table
 from secemb_lab.bench.report import describe_machine
 from secemb_lab.loadtest.bare import bare_request_ms
 from secemb_lab.loadtest.fleet import Fleet, run_fleet
+from secemb_lab.loadtest.not_now import GOAL, measure_not_now
 from secemb_shared.messages import TaskSpec
 from secemb_tools.catalogues import WIDTH, PaperCatalogue
 from secemb_tools.local import Pair, Usage
 from secemb_tools.operate.tasks import TaskOptions, make_task
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
+
+_TURNED_AWAY = 20  # requests that cannot join, for each device
 
 
 def task_for(catalogue: PaperCatalogue, *, cohort: int) -> TaskSpec:
@@ -67,10 +70,12 @@ def _measure(catalogue: PaperCatalogue, devices: int, rounds: int, transport: Tr
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
             after = [server.usage() for server in pair.servers]
             endings = [server.endings() for server in pair.servers]
+            not_now = measure_not_now(pair, requests=_TURNED_AWAY * devices)
     # Keys and update, to each server that a device calls.
     bodies = 2 * max(fleet.finished, 1) * (1 if transport == Transport.RELAYED else 2)
     bare = bare_request_ms(sent=fleet.sent // bodies, received=fleet.received // bodies, connections=min(devices, 100))
-    return {"transport": transport.value} | figure(catalogue, devices, fleet, before, after, endings, bare)
+    found = {"transport": transport.value, "not_now": not_now}
+    return found | figure(catalogue, devices, fleet, before, after, endings, bare)
 
 
 Endings = list[tuple[float, int]]
@@ -134,6 +139,12 @@ def show(console: Console, figures: list[dict[str, Any]]) -> None:
     """Print what devices measured, a row per run, and what it cost, a row per server."""
     console.print(_devices(figures))
     console.print(_costs(figures))
+    for run in figures:
+        cost = run["not_now"]
+        console.print(
+            f"{_name(run)}: to turn a device away costs {cost['not_now_ms']:.2f} ms, {cost['ratio']:.2f} times the "
+            f"{cost['bare_route_ms']:.2f} ms of a bare FastAPI route; goal: at most {GOAL:g} times"
+        )
 
 
 def _devices(figures: list[dict[str, Any]]) -> Table:
