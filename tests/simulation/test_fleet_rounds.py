@@ -30,7 +30,7 @@ from secemb_server0.conductor import Abort, Decision, Facts, Finished, Idle, Wai
 pytestmark = pytest.mark.asyncio
 
 DEVICES = 20
-ROUNDS = 20
+ROUNDS = 30
 GUIDE: dict[str, Any] = {
     "cohort": 100,
     "min_cohort": 20,
