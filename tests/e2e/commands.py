@@ -70,7 +70,7 @@ def read_json(text: str) -> Any:
 _OF_EVALUATIONS = ("figures", "sums", "window")  # empty in rows of rounds that train
 # Where a list or an object of names may be empty; elsewhere that would leave the form of its elements untested.
 _MAY_BE_EMPTY = {
-    *("status.checks", "status.refusals", "run compare.differences", "privacy show"),
+    *("status.away", "status.checks", "status.refusals", "run compare.differences", "privacy show"),
     *("demo.figures", "demo.sums", "demo.window"),  # of rounds that train
     *(
         "plan.cannot",

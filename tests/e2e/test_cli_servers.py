@@ -148,6 +148,14 @@ def test_status_without_the_right_token_or_server_is_refused_with_the_fix(
     )
 
 
+def test_a_server_that_does_not_answer_hides_nothing_of_the_other(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERATOR_TOKEN", f"{pair.servers[0].operator_token} any")
+    nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
+    shown = run("status", "--server", pair.servers[0].operator_url, "--server", nobody, code=1)
+    assert "trained" in shown
+    assert "is the server up" in shown
+
+
 def test_only_server_0_rolls_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPERATOR_TOKEN", pair.servers[1].operator_token)
     assert "server 0 decides" in refused("model", "rollback", 0, "--server", pair.servers[1].operator_url, "--yes")

@@ -1,8 +1,8 @@
 """docs/operating.md, typed from its first line to its last by two operators in one fresh shell.
 
 Every block of commands is run as it stands, in order, but those of `ELSEWHERE`. Only what the page itself calls a
-choice differs: ports that are free here, and a small task. A server is started where the page says `secemb serve`,
-and the shell goes on when it answers.
+choice differs: ports that are free here, a small task, relayed, and a ledger that moves to PostgreSQL. A server is
+started where the page says `secemb serve`, and the shell goes on when it answers.
 """
 
 import os
@@ -11,17 +11,18 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.integration.databases import Postgres
 
 from secemb_tools.local.process import free_ports
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-# What needs the network, another machine, or a relayed task.
-ELSEWHERE = ("python3 -m venv", "ssh -L", "secemb relay-key")
+ELSEWHERE = ("python3 -m venv", "ssh -L")  # what needs the network or another machine
 SMALLER = {
     "--items 3883": "--items 60",
     "--width 65": "--width 3",
@@ -30,6 +31,11 @@ SMALLER = {
     "--min-cohort 20": "--min-cohort 2",
     "--join-seconds 60": "--join-seconds 500",  # a full cohort goes on at once; no round ends before both have joined
     "$(seq 20)": "$(seq 2)",
+}
+CHOICES = {
+    "secemb task create --out films": "secemb pair export server1 > server1.pair.json\n"
+    "secemb task create --server1 server1.pair.json --out films",
+    'export NEW="sqlite:///$PWD/new.db"': 'export NEW="$POSTGRES"',
 }
 # Servers go on in the background; what the page says of a refusal is that the command fails.
 SHELL = r"""
@@ -72,17 +78,17 @@ def blocks(page: str) -> list[str]:
 
 def adapted(text: str) -> str:
     """Return commands with a small task and ports that are free here."""
-    for large, small in SMALLER.items():
-        assert large in PAGE, f"the page no longer says {large}"
-        text = text.replace(large, small)
+    for said, chosen in (SMALLER | CHOICES).items():
+        assert said in PAGE, f"the page no longer says {said}"
+        text = text.replace(said, chosen)
     numbers = sorted(set(re.findall(r"\b84[45]\d\b", PAGE)))
     free = dict(zip(numbers, map(str, free_ports(len(numbers))), strict=True))
     return re.sub(r"\b84[45]\d\b", lambda found: free[found[0]], text)
 
 
-def run(script: str, folder: Path) -> str:
+def run(script: str, folder: Path, **more: str) -> str:
     """Type a script into a fresh bash, which ends at the first command that fails; return what it says."""
-    variables = {"HOME": str(folder), "PATH": f"{Path(sys.executable).parent}:{os.defpath}", "LANG": "C.UTF-8"}
+    variables = {"HOME": str(folder), "PATH": f"{Path(sys.executable).parent}:{os.defpath}", "LANG": "C.UTF-8"} | more
     with subprocess.Popen(
         ["bash", "-c", SHELL + script],
         cwd=folder,
@@ -101,19 +107,43 @@ def run(script: str, folder: Path) -> str:
     return said
 
 
+@pytest.fixture
+def database(postgres: Postgres) -> Iterator[str]:
+    """A database that was made as the page says."""
+    (statements,) = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    postgres.run(statements)
+    try:
+        yield f"postgresql://secemb@/secemb?host={postgres.server.pgdata}"
+    finally:
+        postgres.run("DROP DATABASE secemb WITH (FORCE);\nDROP ROLE secemb;")
+
+
 def test_two_operators_get_from_empty_directories_through_a_rotation_and_a_restore_by_typing_the_page(
-    tmp_path: Path,
+    tmp_path: Path, database: str
 ) -> None:
     typed = blocks(PAGE)
     (take_part,) = (block for block in typed if "secemb device loop" in block)
-    script = adapted("\n".join([*typed, "echo THE END OF THE PAGE", take_part, "secemb model list --config server1"]))
-    for command in ("init", "pair rotate", "pair switch", "backup", "restore", "serve", "device join", "operator add"):
+    moved = "SECEMB_LEDGER__URL=$NEW secemb token list --config server0"
+    last = ["echo THE END OF THE PAGE", take_part, "secemb model list --config server1", moved]
+    script = adapted("\n".join([*typed, *last]))
+    for command in (
+        "init",
+        "pair rotate",
+        "pair switch",
+        "backup",
+        "restore",
+        "serve",
+        "device join",
+        "operator add",
+        "relay-key rotate",
+    ):
         assert f"secemb {command}" in script
-    said, _, afterwards = run(script, tmp_path).partition("THE END OF THE PAGE")
+    said, _, afterwards = run(script, tmp_path, POSTGRES=database).partition("THE END OF THE PAGE")
     assert "fail " not in said
     assert len(re.findall(r"^round \d+ train: ", said, re.MULTILINE)) >= 2, "a round of two devices, over TLS"
     # The restored server and the rotated keys carry another round: version 2 is published on both.
     assert re.search(r"^2 +[0-9a-f]{64} +yes +yes", afterwards, re.MULTILINE), afterwards
+    assert re.search(r"^phone-1 .* active ", afterwards, re.MULTILINE), "tokens survive the move to PostgreSQL"
 
 
 def test_a_command_that_fails_ends_the_walk(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from tests.e2e.servers import wait_for
 from secemb_lab.loadtest.fleet import run_fleet
 from secemb_lab.loadtest.loadtest import task_for
 from secemb_party.http.problems import PROBLEMS
-from secemb_party.metrics import Metrics
+from secemb_party.metrics import RESTING, Metrics
 from secemb_tools.catalogues import PaperCatalogue
 from secemb_tools.local import Pair
 from secemb_tools.local.process import HERE
@@ -40,6 +41,36 @@ def test_every_rule_and_panel_is_about_a_metric_that_exists() -> None:
     for name in names_in(text):
         assert name in families | recorded or re.sub(r"_(count|sum|bucket)$", "", name) in families, name
     assert set(re.findall(r'problem="([a-z-]+)"', text)) <= set(PROBLEMS)
+
+
+def test_no_version_is_owed_in_the_phases_in_which_its_age_does_not_grow() -> None:
+    (phases,) = re.findall(r'unless on \(instance\) secemb_round_phase\{phase=~"([a-z|-]+)"', RULES[1].read_text())
+    assert set(phases.split("|")) == set(RESTING)
+    metrics = Metrics()
+
+    def age() -> float:
+        return next(value for name, _, value in metrics.figures() if name == "secemb_model_age_seconds")
+
+    metrics.model_version(1, 0.0)
+    metrics.task_phase("waiting", number=1, since=0.0)
+    time.sleep(0.05)
+    assert age() == 0
+    metrics.task_phase("open", number=1, since=0.0)
+    time.sleep(0.05)
+    assert (grown := age()) >= 0.05
+    metrics.task_phase("waiting", number=2, since=0.0)
+    at_rest = age()
+    assert age() == at_rest >= grown
+    metrics.model_version(2, 0.0)
+    assert age() == 0
+
+
+def test_every_panel_that_an_operator_needs_is_on_the_dashboard() -> None:
+    shown = DASHBOARD.read_text()
+    elsewhere = {"secemb_event_loop_lag_largest_seconds", "secemb_privacy_rounds_ahead", "secemb_draining"}
+    inside = {"secemb_round_phase_start_timestamp_seconds", "secemb_round_upload_seconds", "secemb_model_age_seconds"}
+    for family in re.findall(r"# TYPE (secemb_\w+) ", Metrics().render().decode()):
+        assert family in shown or family in elsewhere | inside, f"no panel shows {family}"
 
 
 def test_every_alert_is_explained() -> None:

@@ -1,5 +1,6 @@
 """What the logs of two servers tell: the story of each round under one id, refusals without a flood, a full disk."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from tests.simulation.pair import Pair, a_pair
 from secemb_party import logs
 from secemb_party.errors import LedgerFullError
 from secemb_party.upkeep import RefusalLines
+from secemb_server1.app import await_calls
 
 pytestmark = pytest.mark.asyncio
 Lines = list[dict[str, Any]]
@@ -97,6 +99,32 @@ async def test_a_flood_of_refusals_is_one_line_with_its_slug_and_count(lines: Li
         refusals.tell()
     told = [line for line in lines if line["event"] == "refused"]
     assert [(line["problem"], line["count"], line["by"]) for line in told] == [("message-length", 200, "this server")]
+
+
+async def test_server_1_tells_once_that_server_0_does_not_call_and_when_it_does_again(
+    lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_pair() as pair:
+        await pair.step()
+        party = pair.parties[1]
+        watching = asyncio.create_task(await_calls(party, every=0.001, patience=120.0))
+
+        async def told(event: str) -> Lines:
+            async with asyncio.timeout(30):
+                while not (found := [line for line in lines if line["event"] == event]):
+                    assert not watching.done()
+                    await asyncio.sleep(0.005)
+            return found
+
+        pair.clock.now += 100
+        await asyncio.sleep(0.05)
+        assert not [line for line in lines if line["event"] == "server 0 does not call"]
+        pair.clock.now += 100
+        assert len(await told("server 0 does not call")) == 1
+        await pair.server0.leader._peer.standing()
+        assert len(await told("server 0 calls again")) == 1
+        assert len(await told("server 0 does not call")) == 1
+        watching.cancel()
 
 
 async def begin(pair: Pair) -> int:

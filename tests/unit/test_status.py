@@ -42,14 +42,14 @@ def server(version: int, digest: str) -> ServerStatus:
 
 def status(*digests: str, versions: tuple[int, int] = (4, 4)) -> Status:
     servers = [server(*one) for one in zip(versions, digests, strict=True)]
-    return {"servers": servers, "same_task": True, "digests_equal": digests[0] == digests[1]}
+    return {"servers": servers, "away": [], "same_task": True, "digests_equal": digests[0] == digests[1]}
 
 
 def test_one_version_with_two_digests_is_not_healthy() -> None:
     assert is_healthy(status("aa", "aa"))
     assert not is_healthy(status("aa", "bb"))
     assert is_healthy(status("aa", "bb", versions=(4, 5)))  # one server publishes a moment before the other
-    assert not is_healthy({"servers": [], "same_task": None, "digests_equal": None})
+    assert not is_healthy({"servers": [], "away": [], "same_task": None, "digests_equal": None})
 
 
 def test_a_task_that_has_ended_says_so() -> None:
@@ -77,6 +77,16 @@ def test_a_server_that_does_not_answer_is_asked_again(capsys: pytest.CaptureFixt
     said = capsys.readouterr()
     assert "does not answer" in said.err
     assert len(said.out.splitlines()) == 1
+
+
+def test_one_server_that_does_not_answer_hides_nothing_of_the_other() -> None:
+    found: Status = status("aa", "aa") | {"away": ["http://there does not answer"], "digests_equal": None}
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(picture(found))
+    shown = console.export_text()
+    assert "http://there does not answer" in shown
+    assert "4 of 4 rounds" in shown
+    assert not is_healthy(found)
 
 
 def test_watching_remembers_that_the_last_look_failed_and_that_there_was_none() -> None:

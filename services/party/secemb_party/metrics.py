@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
-from time import perf_counter, thread_time
+from time import monotonic, perf_counter, thread_time
 from typing import Any, Literal
 
 import prometheus_client as prometheus
@@ -40,6 +40,9 @@ PHASES = (
     "finished",
 )
 
+# Phases in which no version is owed: deploy/prometheus/slo.yml leaves them out.
+RESTING = ("idle", "waiting", "paused", "peer-paused", "finished")
+
 # 1 s and 2.5 s are objectives in deploy/prometheus/slo.yml: a bucket must end there.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _PHASE_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
@@ -58,6 +61,8 @@ class Metrics:
         self._labelled: Callable[..., Any] = cache(lambda metric, *labels: metric.labels(*labels))
         self._expected: set[str] = set()  # slugs of the problems that exist
         self._refused: Tally[str] = Tally()  # refusals by slug
+        self._aged, self._looked, self._resting = 0.0, monotonic(), True
+        self.peer_heard_at: float | None = None
         prometheus.ProcessCollector(registry=self._registry)
         build = prometheus.Info("secemb_build", "What this process runs", registry=self._registry)
         kernel = "native" if native_available() else "portable"
@@ -96,6 +101,10 @@ class Metrics:
         self._deadline = self._gauge("secemb_round_upload_seconds", "Seconds from a round's opening to its deadline")
         self._version = self._gauge("secemb_model_version", "Version of the model that devices see")
         self._published = self._gauge("secemb_model_published_timestamp_seconds", "When that version was published")
+        self._age = self._gauge(
+            "secemb_model_age_seconds", "Its age without the time in which none was owed, since this process started"
+        )
+        self._age.set_function(self._measure_age)
         self._quality = self._gauge(
             "secemb_quality", "The fleet's figures from the newest evaluations, since this process started", "figure"
         )
@@ -190,6 +199,8 @@ class Metrics:
         if phase not in PHASES:
             raise ValueError(f"{phase!r} is not a phase of a task; add it to PHASES")
         self._number.set(number or 0)
+        self._measure_age()
+        self._resting = phase in RESTING
         for one in PHASES:
             self._labelled(self._phase, one).set(one == phase)
         self._entered.set(since)
@@ -218,6 +229,14 @@ class Metrics:
         """Record the version that devices see, and when it was published."""
         self._version.set(version)
         self._published.set(published_at)
+        self._aged, self._looked = 0.0, monotonic()
+
+    def _measure_age(self) -> float:
+        """Return the seconds since the last version in which the task was not at rest."""
+        now = monotonic()
+        self._aged += 0.0 if self._resting else now - self._looked
+        self._looked = now
+        return self._aged
 
     def quality(self, figures: Mapping[str, float]) -> None:
         """Record the fleet's figures; one that is no longer known is taken away."""
@@ -259,6 +278,7 @@ class Metrics:
 
     def heard_peer(self, now: float) -> None:
         """Record that the peer has called or answered."""
+        self.peer_heard_at = now
         self._heard.set(now)
 
     def conductor_failed(self) -> None:

@@ -21,6 +21,7 @@ from secemb_party.http.security import PEER
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.startup import start_party
 from secemb_party.http.task_routes import task_routes
+from secemb_party.logs import Outage
 from secemb_party.operators import Operators
 from secemb_party.service import Party
 from secemb_party.setting_types import SecretFile
@@ -36,6 +37,7 @@ from secemb_shared.messages import TaskSpec
 TITLE = "SecEmb server 1"
 DESCRIPTION = "The helper of a pair: devices send keys and updates here and to server 0."
 PEER_DESCRIPTION = "What server 0 asks server 1, over mutual TLS."
+_ASK = "ask its operator whether it runs, and whether secemb check passes there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,20 @@ def token_hashes(path: Path) -> FileWatch[list[bytes]]:
     return FileWatch([path], lambda: [bytes.fromhex(line) for line in SecretFile(path).text().split()])
 
 
+async def await_calls(party: Party, *, every: float = 30.0, patience: float = 120.0) -> None:
+    """Log that server 0, which calls every ten seconds whatever rounds do, has not called for too long."""
+    silence = Outage("server 0 does not call", "server 0 calls again")
+    started_at = party.clock()
+    while True:
+        await asyncio.sleep(every)
+        if party.clock() - (party.metrics.peer_heard_at or started_at) > patience:
+            there = party.control.there
+            drained = there is not None and there.what == "drain"
+            silence.failed("it is drained, as its operator has said" if drained else _ASK)
+        else:
+            silence.worked()
+
+
 async def run(settings: Settings) -> None:
     """Serve until a signal."""
     peer, devices = settings.peer, settings.devices
@@ -139,7 +155,9 @@ async def run(settings: Settings) -> None:
         for_peer = Listener(
             app=server.peer, host=peer.host, port=peer.port, cert=peer.cert, key=peer.key.path, client_ca=peer.peer_ca
         )
-        beside = [asyncio.create_task(watch_event_loop(party.metrics)), asyncio.create_task(keep_up(party))]
+        beside = [
+            asyncio.create_task(one) for one in (watch_event_loop(party.metrics), keep_up(party), await_calls(party))
+        ]
         await serve([*listeners, for_peer])
         for task in beside:
             task.cancel()

@@ -66,9 +66,16 @@ class OperatorClient:
                 f"{self.url} does not accept this token; put an active one of that server in --token-file or "
                 f"{VARIABLE} (`secemb operator list` lists them, `secemb operator add` makes one)"
             )
+        if answer.status_code == 503:
+            raise UnreachableError(f"{self.url} cannot answer now: {self._hindrance()}")
         if answer.is_error:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
         return answer.json()
+
+    def _hindrance(self) -> str:
+        """Return what the server says is in its way."""
+        hints = [one.get("hint") for one in self.readiness().get("checks", []) if not one.get("ok")]
+        return "; ".join(filter(None, hints)) or "see its log"
 
     def _away(self, error: Exception) -> OperationError:
         if (problem := tls_problem(error, self.url)) is not None:

@@ -66,16 +66,25 @@ class Status(TypedDict):
     """The state of one server or two, and whether two agree."""
 
     servers: list[ServerStatus]
+    away: list[str]  # of the servers that do not answer: which, and why
     same_task: bool | None
     digests_equal: bool | None
 
 
 def read_status(clients: list[OperatorClient]) -> Status:
-    """Return the state of each server, and whether two of them agree."""
-    servers = [_server(client) for client in clients]
+    """Return the state of each server that answers, and whether two of them agree."""
+    servers, away = [], []
+    for client in clients:
+        try:
+            servers.append(_server(client))
+        except UnreachableError as error:
+            away.append(error)
+    if not servers:
+        raise away[0]
     pair = len(servers) == 2
     return {
         "servers": servers,
+        "away": list(map(str, away)),
         "same_task": servers[0]["task_id"] == servers[1]["task_id"] if pair else None,
         "digests_equal": servers[0]["model_digest"] == servers[1]["model_digest"] if pair else None,
     }
@@ -123,7 +132,7 @@ def _open_round(found: dict[str, Any] | None) -> OpenRound | None:
     }
 
 
-_NO_SERVER: Status = {"servers": [], "same_task": None, "digests_equal": None}
+_NO_SERVER: Status = {"servers": [], "away": [], "same_task": None, "digests_equal": None}
 _EQUAL = "the models are equal"
 _DIFFERENT = "the models differ: a version may be being published now; if it lasts, see /readyz of server 0"
 
@@ -131,7 +140,7 @@ _DIFFERENT = "the models differ: a version may be being published now; if it las
 def is_healthy(status: Status) -> bool:
     """Tell whether every server is ready and two agree."""
     servers = status["servers"]
-    ready = bool(servers) and all(one["ready"] for one in servers)
+    ready = bool(servers) and not status["away"] and all(one["ready"] for one in servers)
     # While a version is being published one server is ahead for a moment; the same version is the same everywhere.
     same_version = len({one["model_version"] for one in servers}) == 1
     differ = status["digests_equal"] is False and same_version
@@ -192,6 +201,7 @@ def _show(live: Live | None, console: Console, status: Status, *, as_json: bool)
 
 
 def _remarks(status: Status) -> Iterable[str]:
+    yield from status["away"]
     for one in status["servers"]:
         if in_short(one["control"]) != "-":
             for name, words in describe(one["control"], one["role"]).items():
