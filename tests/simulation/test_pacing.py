@@ -44,6 +44,6 @@ def test_devices_that_are_told_to_come_at_once_while_server_1_is_away_are_found_
     quiet = simulate(AWAY)
     monkeypatch.setattr(Forecast, "away", lambda *_: None)
     busy = simulate(AWAY)
-    assert quiet.joins_away is not None
-    assert busy.joins_away is not None
-    assert busy.joins_away > 5 * quiet.joins_away
+    assert quiet.told_away is not None
+    assert busy.told_away is not None
+    assert busy.told_away > 5 * quiet.told_away

@@ -8,6 +8,8 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter, sleep
 
 import httpx
@@ -24,21 +26,27 @@ _START_SECONDS = 30.0
 
 def bare_request_ms(*, sent: int, received: int, connections: int) -> float:
     """Return the processor time of a request with this many bytes up and down, over many connections."""
-    [port] = free_ports(1)
-    command = [sys.executable, "-m", "secemb_lab.loadtest.bare", str(port), str(received), str(os.getpid())]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment()) as service:
-        try:
-            await_start(port)
-            before = processor_seconds(service.pid)
-            asyncio.run(_send(port, bytes(sent), connections, _REQUESTS // connections))
-            spent = processor_seconds(service.pid) - before
-        finally:
-            service.terminate()
+    with running("secemb_lab.loadtest.bare", str(received)) as (url, pid):
+        before = processor_seconds(pid)
+        asyncio.run(_send(url, bytes(sent), connections, _REQUESTS // connections))
+        spent = processor_seconds(pid) - before
     return 1e3 * spent / (_REQUESTS // connections * connections)
 
 
-def await_start(port: int) -> None:
-    """Wait until a service answers at this port."""
+@contextmanager
+def running(module: str, answer: str) -> Iterator[tuple[str, int]]:
+    """Run a module that serves at a port what its second argument says; yield its address and its process."""
+    [port] = free_ports(1)
+    command = [sys.executable, "-m", module, str(port), answer, str(os.getpid())]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment()) as service:
+        try:
+            _await_start(port)
+            yield f"http://{HERE}:{port}", service.pid
+        finally:
+            service.terminate()
+
+
+def _await_start(port: int) -> None:
     give_up = perf_counter() + _START_SECONDS
     while True:
         try:
@@ -51,13 +59,13 @@ def await_start(port: int) -> None:
             return
 
 
-async def _send(port: int, body: bytes, connections: int, times: int) -> None:
+async def _send(url: str, body: bytes, connections: int, times: int) -> None:
     limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
     async with httpx.AsyncClient(limits=limits, timeout=60, trust_env=False) as client:
 
         async def one_after_the_other() -> None:
             for _ in range(times):
-                (await client.put(f"http://{HERE}:{port}", content=body)).raise_for_status()
+                (await client.put(url, content=body)).raise_for_status()
 
         await asyncio.gather(*(one_after_the_other() for _ in range(connections)))
 

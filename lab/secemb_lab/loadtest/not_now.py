@@ -1,29 +1,24 @@
-"""What it costs server 0 to turn a device away, beside the least that a FastAPI route costs.
+"""What it costs server 0 to turn a device away, beside a bare FastAPI route and a bare uvicorn.
 
-The bare service is uvicorn with FastAPI and one route of the same path, which reads the body and returns the same few
-bytes: nothing is checked, counted or logged. Both get the same requests in turn, in the same run.
+The bare route has the same path, reads the body and returns the same few bytes: nothing is checked, counted or logged.
+The bare uvicorn has no framework at all. All three get the same requests in turn, in the same run.
 """
 
 import asyncio
-import os
 import secrets
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import httpx
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from typing_extensions import TypedDict
 
-from secemb_lab import child_environment
-from secemb_lab.loadtest.bare import await_start
+from secemb_lab.loadtest.bare import running
 from secemb_tools.local import Pair
 from secemb_tools.local.child import end_with_parent
-from secemb_tools.local.process import HERE, free_ports, processor_seconds
+from secemb_tools.local.process import HERE, processor_seconds
 
-GOAL = 2.0  # times the bare request
+GOAL = 2.0  # times the bare uvicorn; what is left of it beyond a FastAPI route is little
 _TURNS, _CONNECTIONS = 4, 10  # each service is asked in turns
 
 
@@ -32,21 +27,24 @@ class NotNowCost(TypedDict):
 
     not_now_ms: float
     bare_route_ms: float
-    ratio: float
+    bare_uvicorn_ms: float
 
 
 def measure_not_now(pair: Pair, *, requests: int) -> NotNowCost:
     """Take all places of the round, turn as many devices away, and return what each of them costs."""
     path, server = f"/v1/tasks/{pair.task.task_id.hex()}/join", pair.servers[0]
-    body, spent, times = asyncio.run(_fill(server.url + path, pair.task.cohort)), [0.0, 0.0], 0
-    with _bare(body) as (bare_url, bare_pid):
+    body, spent, times = asyncio.run(_fill(server.url + path, pair.task.cohort)), [0.0] * 3, 0
+    with (
+        running("secemb_lab.loadtest.not_now", body.decode()) as route,
+        running("secemb_lab.loadtest.bare", str(len(body))) as bare,
+    ):
         for _ in range(_TURNS):
-            for place, (url, pid) in enumerate(((server.url, server.pid), (bare_url, bare_pid))):
+            for place, (url, pid) in enumerate(((server.url, server.pid), route, bare)):
                 before = processor_seconds(pid)
-                times += asyncio.run(_ask(url + path, requests // _TURNS))
+                times += asyncio.run(_ask(url + path, requests // _TURNS, status=200 if place == 2 else 202))
                 spent[place] += processor_seconds(pid) - before
-    own, bare = (2e3 * seconds / times for seconds in spent)
-    return {"not_now_ms": own, "bare_route_ms": bare, "ratio": own / bare}
+    own, routed, least = (3e3 * seconds / times for seconds in spent)
+    return {"not_now_ms": own, "bare_route_ms": routed, "bare_uvicorn_ms": least}
 
 
 async def _fill(url: str, places: int) -> bytes:
@@ -63,7 +61,7 @@ async def _fill(url: str, places: int) -> bytes:
                 await asyncio.sleep(0.2)  # no round is open yet
 
 
-async def _ask(url: str, requests: int) -> int:
+async def _ask(url: str, requests: int, *, status: int) -> int:
     """Ask at least this often, and return how often."""
     each = -(-requests // _CONNECTIONS)
     limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS)
@@ -72,24 +70,11 @@ async def _ask(url: str, requests: int) -> int:
         async def one_after_the_other() -> None:
             for _ in range(each):
                 answer = await client.post(url, json={"session": secrets.token_hex(16)})
-                if answer.status_code != 202:
-                    raise RuntimeError(f"expected 202, got {answer.status_code}")
+                if answer.status_code != status:
+                    raise RuntimeError(f"expected {status}, got {answer.status_code}")
 
         await asyncio.gather(*(one_after_the_other() for _ in range(_CONNECTIONS)))
     return each * _CONNECTIONS
-
-
-@contextmanager
-def _bare(body: bytes) -> Iterator[tuple[str, int]]:
-    """Run the bare service; yield its address and its process."""
-    [port] = free_ports(1)
-    command = [sys.executable, "-m", "secemb_lab.loadtest.not_now", str(port), body.decode(), str(os.getpid())]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, env=child_environment()) as service:
-        try:
-            await_start(port)
-            yield f"http://{HERE}:{port}", service.pid
-        finally:
-            service.terminate()
 
 
 def serve(port: int, body: bytes) -> None:

@@ -8,6 +8,7 @@ from secemb_server0.pace import JOINS_PER_SECOND
 
 UNDISTURBED, DISTURBED = 0.95, 0.9  # rounds that must be published
 _LOTTERY = 1.15  # the dispersion of a lottery is 1; a little above it is chance
+_AWAY_RATE = 1.02 * JOINS_PER_SECOND  # on average; jitter moves some into the hour
 _COMEBACK_SECONDS = 1000.0  # a device waits at most 900 for a server that is away
 
 
@@ -26,8 +27,8 @@ def _goals(one: Figures) -> Iterator[Goal]:
     yield Goal.at_most(f"{name}: unevenness between devices (a lottery: 1)", one.dispersion, _LOTTERY)
     if one.comeback_seconds is not None:
         yield Goal.at_most(f"{name}: seconds to the next version", one.comeback_seconds, _COMEBACK_SECONDS)
-    if one.joins_away is not None:
-        yield Goal.at_most(f"{name}: joins a second while it is away", one.joins_away, JOINS_PER_SECOND)
+    if one.told_away is not None:  # first calls come at the wanted rate too, whatever the server says
+        yield Goal.at_most(f"{name}: joins a second after Retry-After while it is away", one.told_away, _AWAY_RATE)
 
 
 def title(one: Figures) -> str:

@@ -60,7 +60,7 @@ class Figures:
     turns: float  # the same, had they taken turns
     dispersion: float  # variance by mean of the rounds that a device was in: 0 taking turns, 1 a lottery
     comeback_seconds: float | None  # from the return of server 1 to the next version
-    joins_away: float | None  # requests to join, a second, while it was away
+    told_away: float | None  # requests to join, a second, that follow a Retry-After, while it was away
     curve: list[tuple[float, float]]  # minutes, and requests to join a second
 
     @property
@@ -166,7 +166,7 @@ def _figures(scenario: Scenario, timeline: Timeline, rounds: Sequence[RoundRecor
         turns=min(1.0, mean),
         dispersion=float(counts.var() / mean) if mean else 0.0,
         comeback_seconds=min(ends) - end if end and ends else None,
-        joins_away=float(joins[begin:end].mean()) if end else None,
+        told_away=float(told[begin:end].mean()) if end else None,
         curve=[(round(place * _BAR / MINUTE, 2), round(float(one), 3)) for place, one in enumerate(curve)],
     )
 
