@@ -71,6 +71,7 @@ _OF_EVALUATIONS = ("figures", "sums", "window")  # empty in rows of rounds that 
 # Where a list or an object of names may be empty; elsewhere that would leave the form of its elements untested.
 _MAY_BE_EMPTY = {
     *("status.away", "status.checks", "status.refusals", "run compare.differences", "privacy show"),
+    *("device loop.settled", "device once.settled"),  # in a device's first call
     *("demo.figures", "demo.sums", "demo.window"),  # of rounds that train
     *(
         "plan.cannot",

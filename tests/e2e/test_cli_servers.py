@@ -56,20 +56,28 @@ def take_part(homes: list[Path]) -> list[dict[str, Any]]:
         mine = take_part_once(homes[1])
         said = other.communicate(timeout=120)[0].splitlines()
     assert other.returncode == 0
-    for line in said:
-        check_shape("device loop", json.loads(line))
-    return [json.loads(said[-1]), mine]
+    theirs = [json.loads(line) for line in said]
+    for one in theirs:
+        check_shape("device loop", one)
+    return [with_all_settled(theirs), mine]
+
+
+def with_all_settled(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the last call said, with the news of the calls before it, which found no round."""
+    return calls[-1] | {"settled": [one for call in calls for one in call["settled"]]}
 
 
 def take_part_once(home: Path) -> dict[str, Any]:
     """Call until there is a round to take part in; a call that found none ends with 1."""
+    calls: list[dict[str, Any]] = []
     for _ in range(20):
         done = CliRunner().invoke(app, ["device", "once", str(home), "--json"], catch_exceptions=False)
         found: dict[str, Any] = json.loads(done.stdout)
         check_shape("device once", found)
         assert done.exit_code == (0 if found["outcome"] == "contributed" else 1)
+        calls.append(found)
         if done.exit_code == 0:
-            return found
+            return with_all_settled(calls)
     raise AssertionError("no round in twenty calls")
 
 
@@ -96,6 +104,9 @@ def test_devices_take_part_and_the_model_goes_on_and_back(
     assert {one["outcome"] for one in outcomes} == {"contributed"}
     assert outcomes[0]["sent"] == outcomes[1]["sent"]
     version = published(pair, at_least=1)
+    for one in take_part(homes):  # what became of a round is told in the next call
+        assert (outcomes[0]["round"], True) in {(past["round"], past["published"]) for past in one["settled"]}
+    version = published(pair, at_least=version + 1)
     assert json_of("status", *operators)["digests_equal"] is True
     assert json_of("model show", "--config", pair.servers[1].folder)["version"] == version
     best = json_of("device recommend", homes[0], "-k", 5)
