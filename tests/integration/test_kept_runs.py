@@ -25,7 +25,8 @@ from secemb_tools.simulation import rounds
 from secemb_tools.simulation.continuation import add_plain, continue_run, rounds_asked
 from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
-from secemb_tools.simulation.run import Run
+from secemb_tools.simulation.run import Run, compare_runs
+from secemb_tools.simulation.view import show_comparison, show_run
 
 SMALL: dict[str, Any] = {
     "devices": 24,
@@ -196,6 +197,27 @@ def test_a_run_that_stopped_early_can_be_continued(tmp_path: Path, monkeypatch: 
     assert early.trained < 20
     longer = continue_run(Run.load(tmp_path / "one"), rounds=early.trained + 3, runs=tmp_path)
     assert longer.trained == early.trained + 3
+
+
+def test_a_run_does_not_stop_while_it_still_improves() -> None:
+    options: dict[str, Any] = {"devices": 100, "items": 150, "cohort": 20, "rounds": 100, "seed": 2, "way": PLAIN}
+    stopping, whole = simulate(**options), simulate(**options, patience=0)
+    assert stopping.final is not None
+    assert whole.final is not None
+    # With biases to compare with, a first evaluation was the best, and the run ended after 35 rounds, 7 % worse.
+    assert stopping.final["model"]["rmse"]["value"] < 1.01 * whole.final["model"]["rmse"]["value"]
+
+
+def test_a_run_without_ratings_shows_its_rankings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    choices = simulate(**SMALL | {"loss": "bpr"}, runs=tmp_path, name="one")
+    measured = [row.ndcg for row in choices.rows if row.ndcg is not None]
+    assert measured
+    assert "NDCG@10" in choices.plot()
+    show_run(choices)
+    show_comparison(compare_runs(choices, choices))
+    shown = capsys.readouterr().out
+    assert "NDCG" in shown
+    assert shown.count(f"{measured[0]:.4f}") >= 3  # in the table, and twice in the comparison
 
 
 def test_a_run_with_a_privacy_budget_has_no_more_rounds_than_its_noise_was_planned_for(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from secemb_tools.datasets import RatingSet, Split, split
 from secemb_tools.simulation import rounds
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.devices import Devices
-from secemb_tools.simulation.engine import Engine
+from secemb_tools.simulation.engine import Engine, Row
 from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE, Chosen, Outcome, Part, PlainSession, take_part
 from secemb_tools.simulation.world import InTurn, World, world_for
@@ -197,3 +197,24 @@ def test_the_control_learns_less_than_vectors_do() -> None:
     for _ in range(80):
         engine.step()
     assert engine.rmse(parts.test) < bias_only_rmse(parts) - 0.05
+
+
+def evaluated(*numbers: int, **window: float) -> Row:
+    return Row(
+        round=numbers[-1], kind="evaluate", sessions=8, version=1, digest="", window={"rounds": numbers, **window}
+    )
+
+
+def test_progress_is_judged_by_a_whole_window_and_not_by_one_evaluation() -> None:
+    assert evaluated(5, rmse=0.1, mean_rmse=1.0).mark is None
+    assert evaluated(5, 11, 17, 23, rmse=0.1, mean_rmse=1.0).mark is None
+    assert evaluated(5, 11, 17, 23, 29, rmse=0.9, mean_rmse=1.0).mark == 0.9
+    assert evaluated(5, 11, 17, 23, 29, ndcg=0.25).mark == -0.25
+
+
+def test_biases_that_improve_with_the_model_do_not_hide_its_progress() -> None:
+    before = evaluated(1, 2, 3, 4, 5, rmse=0.95, mean_rmse=1.1, biases_rmse=1.05).mark
+    after_ = evaluated(2, 3, 4, 5, 6, rmse=0.90, mean_rmse=1.1, biases_rmse=0.93).mark
+    assert before is not None
+    assert after_ is not None
+    assert after_ < before

@@ -155,6 +155,8 @@ class RoundComparison(TypedDict):
     round: int
     first_rmse: float | None
     second_rmse: float | None
+    first_ndcg: float | None
+    second_ndcg: float | None
     same: bool
 
 

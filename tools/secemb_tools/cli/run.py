@@ -96,7 +96,7 @@ def continue_(
 @app.command()
 def export(
     name: Name,
-    out: Annotated[Path, typer.Option(help="The safetensors file to write; a catalogue.csv is written beside it.")],
+    out: Annotated[Path, typer.Option(help="The safetensors file to write; NAME.catalogue.csv is written beside it.")],
     runs: RunsFolder = RUNS,
     json: AsJson = False,
 ) -> None:

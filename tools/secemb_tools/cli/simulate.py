@@ -50,7 +50,7 @@ class Comparison(StrEnum):
 
 def demo(
     devices: Devices = None,
-    rounds: Rounds = 25,
+    rounds: Annotated[int, typer.Option(min=1, help="Training rounds.")] = 25,
     items: Items = 400,
     cohort: Cohort = None,
     data: Data = None,
@@ -147,7 +147,8 @@ def simulate(
     ] = None,
     evaluate_every: Annotated[int, typer.Option(min=2, help="Evaluate once in this many rounds.")] = 6,
     patience: Annotated[
-        int, typer.Option(min=0, help="Stop after this many evaluations without progress; 0: never.")
+        int,
+        typer.Option(min=0, help="Stop after this many evaluations without progress, once there are five; 0: never."),
     ] = 4,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole run; default: no noise.")] = None,
     delta: Annotated[float, typer.Option(help="Of the budget.")] = 1e-4,

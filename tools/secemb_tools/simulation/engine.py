@@ -25,6 +25,7 @@ from secemb_sdk.models.update import fit_private
 from secemb_server0.figures import pool
 from secemb_server0.reconstruct import make_optimiser, move_model, read_result, read_sums
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.measures import WINDOW
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import RatingSet
@@ -61,15 +62,24 @@ class Row:
         return self.figures.get("mae")
 
     @property
+    def ndcg(self) -> float | None:
+        """Return how well the fleet's held-out items rank."""
+        return self.figures.get("ndcg")
+
+    @property
     def mark(self) -> float | None:
         """Return how good the model is, less is better; None where it was not measured.
 
-        Other people measure each time. What biases alone say of the same ratings takes most of the difference away.
+        Other people measure each time, so that only a whole window of evaluations tells progress from chance. The
+        spread of its ratings takes out how hard they are to predict. Biases would not: those that devices compare with
+        are the model's own, and improve with it.
         """
-        figures = self.figures
-        if "rmse" in figures:
-            return figures["rmse"] - figures["biases_rmse"]
-        return -figures["ndcg"] if "ndcg" in figures else None
+        window = self.window
+        if len(window.get("rounds", ())) < WINDOW:
+            return None
+        if "rmse" in window:
+            return float(window["rmse"] / window["mean_rmse"]) if window["mean_rmse"] else None
+        return -float(window["ndcg"]) if "ndcg" in window else None
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as plain data."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from secemb_party.storage import Model
 from secemb_sdk import Recommendation
 from secemb_sdk.home.files import write_file
-from secemb_shared.messages.spec import TRAIN
+from secemb_shared.messages.spec import SQUARED, TRAIN
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import RunError
 from secemb_tools.simulation.engine import Engine, Row
@@ -142,11 +142,13 @@ class Run:
         return [row.as_json() for row in self.rows]
 
     def plot(self) -> str:
-        """Return the error over the rounds as SVG."""
+        """Return the error over the rounds as SVG; of choices without ratings, how well held-out items rank."""
         series = {self.way: points_of(self.rows)}
         if self.plain is not None:
             series["plain"] = points_of(self.plain)
-        return line_chart(series, title="RMSE on held-out ratings", across="round")
+        rates = self.scenario.recipe.loss == SQUARED
+        title = "RMSE on held-out ratings" if rates else "NDCG@10 of held-out items"
+        return line_chart(series, title=title, across="round")
 
     def as_json(self) -> dict[str, Any]:
         """Return everything as plain data."""
@@ -225,8 +227,9 @@ class Run:
 
 
 def points_of(rows: list[Row]) -> list[tuple[float, float]]:
-    """Return where a run's errors are on a plot."""
-    return [(float(row.round), row.rmse) for row in rows if row.rmse is not None]
+    """Return where a run's errors are on a plot, or its rankings if it predicts no ratings."""
+    found = [(row.round, row.ndcg if row.rmse is None else row.rmse) for row in rows]
+    return [(float(number), value) for number, value in found if value is not None]
 
 
 def last_rmse(rows: list[Row]) -> float | None:
@@ -274,6 +277,8 @@ def _compare_rows(first: list[Row], second: list[Row]) -> list[dict[str, Any]]:
             "round": number,
             "first_rmse": None if one is None else one.rmse,
             "second_rmse": None if other is None else other.rmse,
+            "first_ndcg": None if one is None else one.ndcg,
+            "second_ndcg": None if other is None else other.ndcg,
             "same": one == other,
         }
         for number, (one, other) in enumerate(zip_longest(first, second))

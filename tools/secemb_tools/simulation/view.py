@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from secemb_shared.messages.spec import SQUARED
 from secemb_tools import output
 from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.run import Run
@@ -32,14 +33,18 @@ class RoundsBar:
         )
         self._task = self.progress.add_task(name, total=rounds, error="")
 
-    def show(self, done: int, rmse: float | None) -> None:
-        """Show how many rounds are done, and the error if it was measured after the last of them."""
-        self.progress.update(self._task, completed=done)
-        if rmse is None:
+    def show(self, row: Row) -> None:
+        """Show a round that has ended, and what it measured, if it did."""
+        self.progress.update(self._task, completed=row.round + 1)
+        if row.rmse is not None:
+            words = f"RMSE {row.rmse:.4f}"
+        elif row.ndcg is not None:
+            words = f"NDCG {row.ndcg:.4f}"
+        else:
             return
-        self.progress.update(self._task, error=f"RMSE {rmse:.4f}")
+        self.progress.update(self._task, error=words)
         if not self._console.is_terminal:
-            self._console.print(f"{self._name} round {done}: RMSE {rmse:.4f}")
+            self._console.print(f"{self._name} round {row.round}: {words}")
 
 
 class RunProgress:
@@ -57,7 +62,7 @@ class RunProgress:
 
     def watch(self, row: Row) -> None:
         """Show a round that has ended."""
-        self._bar.show(row.round + 1, row.rmse)
+        self._bar.show(row)
 
 
 INTERRUPTED = 130
@@ -78,7 +83,7 @@ def run_with_progress(
                 compare_plain=compare_plain,
                 save_every=save_every,
                 processes=None,
-                watch=lambda row: bar.show(row.round + 1, row.rmse),
+                watch=bar.show,
             )
         except KeyboardInterrupt:
             console.print(f"Stopped. Run the same command again to continue from the rounds saved in {runs}.")
@@ -105,10 +110,14 @@ def show_run(run: Run) -> None:
     output.show_facts(facts, as_json=False)
     if run.final is not None:
         show_final(run.final)
-    table = Table("round", "RMSE", "MAE", "model", "digest", box=SIMPLE_HEAD, show_edge=False)
+    names = ("rmse", "mae") if run.scenario.recipe.loss == SQUARED else ("ndcg", "recall")
+    table = Table("round", *(name.upper() for name in names), "model", "digest", box=SIMPLE_HEAD, show_edge=False)
     for row in run.rows:
-        if row.rmse is not None:
-            table.add_row(str(row.round), f"{row.rmse:.4f}", f"{row.mae or 0:.4f}", f"v{row.version}", row.digest[:16])
+        if names[0] in row.figures:
+            figures = (_error(row.figures.get(name)) for name in names)
+            table.add_row(str(row.round), *figures, f"v{row.version}", row.digest[:16])
+    if run.scenario.recipe.loss != SQUARED:
+        table.caption = "rankings among sampled strangers, as the fleet measures them"
     Console(highlight=False).print(table)
 
 
@@ -144,9 +153,11 @@ def show_comparison(comparison: dict[str, Any]) -> None:
     """Print two runs next to each other."""
     table = Table("round", comparison["first"], comparison["second"], "", box=SIMPLE_HEAD, show_edge=False)
     for row in comparison["rounds"]:
-        if row["first_rmse"] is not None or row["second_rmse"] is not None:
+        figure = "ndcg" if row["first_rmse"] is None and row["second_rmse"] is None else "rmse"
+        first, second = row[f"first_{figure}"], row[f"second_{figure}"]
+        if first is not None or second is not None:
             same = "the same" if row["same"] else "differ"
-            table.add_row(str(row["round"]), _error(row["first_rmse"]), _error(row["second_rmse"]), same)
+            table.add_row(str(row["round"]), _error(first), _error(second), same)
     console = Console(highlight=False, soft_wrap=True)
     console.print(table)
     for name, (mine, other) in comparison["differences"].items():
