@@ -220,6 +220,18 @@ BAD: dict[str, tuple[str | bytes, str]] = {
         'user,item,rating\n"ann",x,2\n"bob,x,3\neve,x,3\n',
         "line 3: a quote is opened and not closed.*close the quote",
     ),
+    "a quote that swallows the rest": (
+        'user,item,rating\n"ann",x,2\n"bob,x,3\n' + "eve,x,3\n" * 20_000,
+        "line 3: not CSV.*close the quote",
+    ),
+    "several reasons": (
+        "user,item,rating\n,x,2\nann,x,good\nbob,x,bad\n",
+        r"line 3: the rating is not a number \('good'\); 3 of 3 lines cannot be used.*: write a number",
+    ),
+    "names in another language": (
+        "utilisateur,livre,note\n1,2,3\n4,5,6\n",
+        "--columns user=utilisateur,item=livre,rating=note",
+    ),
     "a time in words": ("user,item,date\nann,x,yesterday\n", r"the time cannot be read \('yesterday'\).*2018-07-07"),
     "a date in another order": (
         "user,item,rating,date\na,x,3,07/08/2018\n",

@@ -42,6 +42,7 @@ _PRODUCT = re.compile(r"(B[0-9A-Z]{9}|[0-9]{9}[0-9X])")  # of Amazon: its own co
 _OWN_CODE = re.compile(r"B[0-9A-Z]{9}")
 _REVIEWER = re.compile(r"A[0-9A-Z]{9,}")
 _MOMENT = re.compile(r"\d{9,}(\.\d+)?|\d{4}-\d\d-\d\d.*")  # seconds (1973 or later), or a date
+_ORDER = ("user", "item", "rating", "time")  # of a table, usually
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def find_columns(source: str, names: Sequence[str], given: Mapping[str, str] | N
     if missing := [kind for kind in ("user", "item") if kind not in found]:
         raise DatasetError(
             f"{source} has no column recognised as {' or '.join(missing)}; its columns are {listed}; {FIX}, "
-            f"for example --columns user={names[0]},item={names[min(1, len(names) - 1)]}"
+            f"for example --columns {','.join(f'{kind}={name}' for kind, name in zip(_ORDER, names, strict=False))}"
         )
     return Columns(**found)
 

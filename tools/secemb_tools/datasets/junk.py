@@ -110,7 +110,7 @@ def find_faults(source: str, checked: "pl.DataFrame", fixes: Mapping[str, str], 
     )
     part = bad.height / checked.height
     if part > share or bad.height == checked.height:
-        worst = faults[0]
+        worst = max(faults, key=lambda fault: fault.count)  # of equal ones the first
         allow = f", or allow more with --junk {_rounded_up(part):g}" if bad.height < checked.height else ""
         raise DatasetError(
             f"{worst}; {bad.height:,} of {checked.height:,} lines cannot be used, and at most {share:.3g} of them may "

@@ -161,11 +161,12 @@ def _fields(lines: pl.DataFrame, separator: str, names: Sequence[str]) -> pl.Dat
 
 def _quoted_fields(source: str, lines: pl.DataFrame, separator: str, names: Sequence[str]) -> pl.DataFrame:
     """Return the cells of lines with quotes, which may contain separators and line ends."""
+    begin = 0  # where the row that is read begins
 
     def rows() -> Iterator[tuple[int, str | None, *tuple[str | None, ...]]]:
         numbers = lines["line"].to_list()
         reader = csv.reader((line + "\n" for line in lines["text"]), delimiter=separator, skipinitialspace=True)
-        begin = 0
+        nonlocal begin
         for row in reader:
             fault = None if len(row) == len(names) else LONG if any(row[len(names) :]) else None
             if len(row) < len(names):
@@ -178,7 +179,9 @@ def _quoted_fields(source: str, lines: pl.DataFrame, separator: str, names: Sequ
     try:
         return pl.DataFrame(list(rows()), schema=schema, orient="row")
     except csv.Error as error:
-        raise DatasetError(f"{source} cannot be read as CSV ({error}); look for a quote that is not closed") from None
+        raise DatasetError(
+            f"{source}, line {lines['line'][begin]}: not CSV ({error}); close the quote that is opened there"
+        ) from None
 
 
 def _with_header(table: Table, given: Mapping[str, str] | None) -> Table:
