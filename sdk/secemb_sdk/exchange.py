@@ -162,13 +162,19 @@ class Exchange:
         self.context, self._most_bytes = context, most_bytes
         self._ends = context.clock() + context.policy.seconds
         self.traffic = Traffic()
-        self.settled: list[Receipt] = []  # of earlier rounds, whose fate became known in this call
+        self._ended_rounds: EndedRounds | None = None
 
-    def settle(self, found: object) -> Steps[None]:
-        """Take in how rounds ended, from an answer that every device gets."""
-        rounds = EndedRounds.read(found)
-        if rounds is not None:
-            self.settled += yield from work(lambda: self.context.vault.settle(rounds))
+    def hear_of_rounds(self, found: object) -> None:
+        """Remember how rounds ended, from an answer that every device gets."""
+        self._ended_rounds = EndedRounds.read(found) or self._ended_rounds
+
+    def settle(self) -> Steps[tuple[Receipt, ...]]:
+        """Note what became of earlier rounds; return the receipts about which there is news.
+
+        Only at the end of a call: between two requests a server would see by the time it takes who was in a round.
+        """
+        rounds = self._ended_rounds
+        return () if rounds is None else tuple((yield from work(lambda: self.context.vault.settle(rounds))))
 
     def end_within(self, seconds: float) -> None:
         """Shorten the time that is left."""

@@ -83,7 +83,7 @@ def contribute(context: Context) -> Steps[Outcome]:
     """Take part in one round; return how it ended, and which earlier rounds turn out to have been published."""
     exchange = Exchange(context, most_bytes=context.policy.bytes)
     outcome = yield from _outcome(context, exchange)
-    return replace(outcome, settled=tuple(exchange.settled))
+    return replace(outcome, settled=(yield from exchange.settle()))
 
 
 def _outcome(context: Context, exchange: Exchange) -> Steps[Outcome]:

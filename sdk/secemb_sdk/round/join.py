@@ -99,7 +99,7 @@ def _no_round(exchange: Exchange) -> Steps[EndedError | UnavailableError]:
     """Return why there is no round: server 0 knows when the next one opens, and whether there will be one."""
     (answer,) = yield from exchange.ask(_ask_task(exchange.context, 0))
     view = _read_view(exchange.context, 0, answer)
-    yield from exchange.settle(view.get("rounds"))
+    exchange.hear_of_rounds(view.get("rounds"))
     if view.get("ended") is True:
         return EndedError(ENDED)
     seconds = view.get("retry_after")
@@ -114,7 +114,7 @@ def ask_how_rounds_ended(exchange: Exchange) -> Steps[None]:
         (answer,) = yield from exchange.ask(_ask_task(exchange.context, 0))
     except ExchangeError:
         return
-    yield from exchange.settle(json_object(answer.body).get("rounds"))
+    exchange.hear_of_rounds(json_object(answer.body).get("rounds"))
 
 
 def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[None]:
@@ -146,7 +146,7 @@ def takes_part(task: TaskSpec, round_: bytes, seed: bytes) -> bool:
 def ask_permission(exchange: Exchange, session_id: bytes, purpose: Purpose) -> Steps[Permission]:
     """Ask server 0 for a place in a round: to take part, or to read."""
     (answer,) = yield from exchange.ask(_ask_server0(exchange.context, session_id, purpose))
-    yield from exchange.settle(json_object(answer.body).get("rounds"))
+    exchange.hear_of_rounds(json_object(answer.body).get("rounds"))
     if answer.status != _GRANTED:
         raise UnavailableError(_NO_ROUND[purpose], seconds=retry_after(answer) or BETWEEN_ROUNDS)
     found = _read(0, answer)
