@@ -39,8 +39,12 @@ def control(servers: Servers, role: int) -> Any:
     return found["control"]
 
 
+def metrics(server: Server) -> str:
+    return httpx.get(f"{server.metrics_url}/metrics", timeout=5.0).text
+
+
 def phase(server: Server) -> str:
-    lines = httpx.get(f"{server.metrics_url}/metrics", timeout=5.0).text.splitlines()
+    lines = metrics(server).splitlines()
     (found,) = (
         line.split('"')[1] for line in lines if line.startswith("secemb_round_phase{") and line.endswith(" 1.0")
     )
@@ -70,6 +74,7 @@ async def test_either_operator_pauses_and_both_must_resume_whatever_is_restarted
     assert DATABASE in shown
     turned_away = await knock(servers)
     assert turned_away.status_code == 202
+    assert turned_away.json()["paused"] is True
     assert int(turned_away.headers["retry-after"]) >= 60
     assert "paused by first since" in " ".join(run("task", "pause", *zero, "--reason", DISKS).split())
     assert json_of("task resume", *one)["paused"] is None
@@ -122,14 +127,18 @@ async def test_a_drained_server_finishes_its_round_is_stopped_and_takes_part_aga
     number = devices[0].session.round.number
     not_yet = json_of("drain", *zero, "--reason", DISKS, "--wait", 0, code=1)
     assert (not_yet["safe_to_stop"], not_yet["unfinished"]) == (False, f"round {number} is open")
-    assert server.get("/readyz") == 503
+    assert server.get("/readyz") == 200, "who has joined must still reach it"
+    assert "draining" in run("status", *zero)
     assert (await knock(servers)).status_code == 202
     for device in devices:  # who has joined is not turned away
         await device.send_update()
     assert "safe to stop yes" in " ".join(run("drain", *zero, "--reason", DISKS).split())
     await_end(servers, number, "published")
     check_published(servers, devices)
-    assert servers.pair[0].stop() == 0
+    assert server.get("/readyz") == 503
+    assert "drained, may be stopped" in " ".join(run("status", *zero, code=1).split())
+    wait_for("the metric says so", lambda: "secemb_drained 1.0" in metrics(server))
+    assert server.stop() == 0
     server.start()
     assert control(servers, 0)["draining"] is None
     later = Device(servers, 0)
@@ -148,12 +157,11 @@ def test_a_read_only_token_steers_nothing_and_what_was_done_is_recorded(servers:
     onlooker = ("--server", servers.pair[0].operator_url, "--token-file", file)
     for words in (("task", "pause"), ("task", "resume"), ("drain",), ("round", "abort")):
         assert "needs a token with the role admin" in refused(*words, *onlooker, "--reason", "x")
+    zero = at(servers, 0)
+    run("task", "pause", *zero, "--reason", DATABASE)
+    run("task", "resume", *zero)
     done = json.loads(secemb("operator", "actions", "--config", folder, "--json"))
+    # What other tests have done may come before: they may run elsewhere.
     found = [(one["by"], one["what"], one["reason"]) for one in reversed(done) if one["by"] == "first"]
-    assert found == [
-        ("first", "pause", DISKS),
-        ("first", "resume", None),
-        ("first", "close", "late"),
-        ("first", "abort", "once more"),
-        ("first", "drain", DISKS),
-    ]
+    assert found[-2:] == [("first", "pause", DATABASE), ("first", "resume", None)]
+    assert not [one for one in done if one["by"] == "onlooker"]

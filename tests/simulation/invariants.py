@@ -34,6 +34,7 @@ class Invariants:
     stepped: set[bytes] = field(default_factory=set)  # rounds whose published step was found exact
     paused: dict[int, int] = field(default_factory=dict)  # server and its latest round, while its operator pauses
     given_up: set[bytes] = field(default_factory=set)  # rounds that an operator wanted aborted
+    acknowledged_aborts: set[bytes] = field(default_factory=set)  # and was told that they will be
 
     async def check(self) -> None:
         """Raise `BrokenError` unless everything holds."""
@@ -60,6 +61,8 @@ class Invariants:
             counts = await self.pair.parties[0].ledger.counts(record.round_id)
             waits = record.state is RoundState.OPEN and counts.admitted == counts.updates < self.pair.task.min_cohort
             _require(record.ended or waits, f"round {record.number} has not ended")
+            aborted = record.state is RoundState.ABORTED or name not in self.acknowledged_aborts
+            _require(aborted, f"round {record.number} is open although an operator has aborted it")
             _require(second[name].state is record.state, f"round {record.number} ended in two ways")
             _require(second[name].reason == record.reason, f"round {record.number} ended for two reasons")
         newest = [(await self._published(role))[0] for role in (0, 1)]
@@ -101,6 +104,8 @@ class Invariants:
         if record.share_digest is not None:
             share = self.shares.setdefault((role, record.round_id), record.share_digest)
             _require(share == record.share_digest, "a server has two shares of one round")
+        if record.round_id in self.acknowledged_aborts:
+            _require(record.sealed_sessions is None, "a round was sealed after an operator had aborted it")
         if record.state is RoundState.ABORTED:
             _require(record.sealed_sessions is None, "a sealed round was aborted")
             lost = self._acknowledged(record)

@@ -154,7 +154,9 @@ class Rounds(RuleBasedStateMachine):
         if current is not None:
             if what is What.ABORT:
                 self.truth.given_up.add(current.round_id)
-            self.steer(role, lambda control: control.end_round(what, current.number, ORDER))
+            done = self.steer(role, lambda control: control.end_round(what, current.number, ORDER))
+            if done and what is What.ABORT:
+                self.truth.acknowledged_aborts.add(current.round_id)
 
     def steer(self, role: int, act: Callable[[Control], Awaitable[None]]) -> bool:
         return self.runner.run(self.pair.steer(role, act))

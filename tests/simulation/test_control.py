@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
+from tests.devices.phone import a_phone, contributed
 from tests.devices.scripted import KEYS, UPDATE, a_device
 from tests.simulation.invariants import BrokenError, Invariants
 from tests.simulation.machine import Rounds
@@ -14,8 +15,9 @@ from tests.unit.privacy_settings import PRIVACY, STEPS
 
 from secemb_party.control import Control
 from secemb_party.errors import ControlRefusedError
-from secemb_party.ledger import RoundState, What
+from secemb_party.ledger import Ledger, RoundRecord, RoundState, What
 from secemb_party.operators import Order
+from secemb_sdk import NotNow
 from secemb_server0.conductor import CLOSING_PATIENCE, Finished, Idle, Open, Paused, Wait
 from secemb_server1.responder import Responder
 from secemb_shared.messages.spec import EVALUATE, TRAIN
@@ -61,6 +63,15 @@ def phase(pair: Pair, role: int) -> str:
     ]
     (found,) = shown
     return found
+
+
+def figure(pair: Pair, role: int, wanted: str) -> float:
+    (found,) = (value for name, _, value in pair.parties[role].metrics.figures() if name == wanted)
+    return found
+
+
+async def hindrances(pair: Pair, role: int) -> list[str]:
+    return [check.check for check in await pair.parties[role].readiness() if not check.ok]
 
 
 @pytest.mark.asyncio
@@ -109,6 +120,7 @@ async def test_a_round_that_waits_for_devices_waits_out_the_pause_with_what_it_h
         assert {phase(pair, one) for one in (0, 1)} == {"paused", "peer-paused"}
         turned_away = await knock(pair)
         assert (turned_away.status_code, turned_away.json()["round"]) == (202, None)
+        assert turned_away.json()["paused"] is True
         assert 60 <= int(turned_away.headers["retry-after"]) <= 70
         pair.clock.now += 86_400
         assert 900 <= int((await knock(pair)).headers["retry-after"]) <= 1000
@@ -117,8 +129,28 @@ async def test_a_round_that_waits_for_devices_waits_out_the_pause_with_what_it_h
         assert await pair.step() == Idle()
         second = a_device(pair, 1)
         await second.take_part()
+        assert not pair.parties[0].control.paused
         await pair.finish()
         await assert_published(pair, [first, second])
+        assert (await knock(pair)).json()["paused"] is False
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("role", [0, 1])
+async def test_a_device_is_told_that_the_task_is_paused_and_takes_part_afterwards(role: int) -> None:
+    async with a_pair() as pair:
+        phone = a_phone(pair, 0)
+        await tell(pair, role, What.PAUSE)
+        await pair.exchange()
+        await pair.step()
+        told = await phone.contribute()
+        assert isinstance(told, NotNow)
+        assert told.reason == "the operators have paused the task"
+        assert told.seconds >= 60
+        await lift(pair, role, What.PAUSE)
+        await pair.exchange()
+        await pair.step()
+        await contributed(phone)
 
 
 @pytest.mark.asyncio
@@ -239,6 +271,30 @@ async def test_an_abort_at_server_1_reaches_a_server_0_that_has_gone_on(at: Roun
 
 
 @pytest.mark.asyncio
+@pytest.mark.parametrize("complete", [2, 1])  # enough for a seal, or too few
+async def test_an_abort_that_comes_between_the_leaders_look_and_the_seal_still_counts(
+    complete: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_pair() as pair:
+        devices = await filled(pair, complete)
+        await a_device(pair, 5).join()  # and is lost
+        completion = pair.server0.leader._completion
+        honest = completion.close
+
+        async def close(record: RoundRecord) -> RoundRecord:
+            await end(pair, 0, What.ABORT)
+            return await honest(record)
+
+        monkeypatch.setattr(completion, "close", close)
+        pair.clock.now += pair.task.upload_seconds
+        await pair.finish()
+        aborted = {devices[0].spec.digest}
+        await Invariants(pair, devices, given_up=aborted, acknowledged_aborts=aborted).check_end()
+        why = "by the operator of server 0: the database moves"
+        assert await rounds(pair, 0) == await rounds(pair, 1) == [(0, RoundState.ABORTED, why)]
+
+
+@pytest.mark.asyncio
 @pytest.mark.parametrize("crashing", [0, 1])
 @pytest.mark.parametrize("writes", range(4))
 @pytest.mark.parametrize("after", [False, True])
@@ -277,14 +333,19 @@ async def test_a_drained_server_finishes_its_round_takes_no_session_and_says_whe
         assert again is not None
         assert again.status_code == 200  # it has joined already
         assert await control.unfinished() == "round 0 is open"
-        assert [check.check for check in await pair.parties[role].readiness() if not check.ok] == ["draining"]
+        assert await hindrances(pair, role) == []  # who has joined must still reach it
+        assert figure(pair, role, "secemb_draining") == 1
+        assert figure(pair, role, "secemb_drained") == 0
         await second.take_part()
         await pair.finish()
         await assert_published(pair, [*devices, second])
         assert pair.clock.now < 1000 + pair.task.join_seconds  # nobody else could have joined
         assert await control.unfinished() is None
+        assert await hindrances(pair, role) == ["drained"]
+        assert figure(pair, role, "secemb_drained") == 1
         assert await pair.step() == Paused()
         await pair.crash(role)
+        assert figure(pair, role, "secemb_drained") == 0
         assert pair.parties[role].control.drain is None
         events = await pair.parties[role].ledger.recent_events("control")
         assert [event.data["what"] for event in events] == ["drain end", "drain"]
@@ -369,6 +430,19 @@ def test_the_machine_finds_a_server_0_that_forgets_a_pause_in_a_crash(monkeypatc
     with pytest.raises(BrokenError, match="a round began at server 0 while it was paused"):
         go_on(machine)
     machine.truth.paused.clear()
+    machine.teardown()
+
+
+def test_the_machine_finds_an_abort_that_is_acknowledged_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forget(*_: object, **__: object) -> None:
+        return
+
+    monkeypatch.setattr(Ledger, "instruct", forget)
+    machine = steered_machine()
+    machine.abort(role=0)
+    with pytest.raises(BrokenError, match="a round was sealed after an operator had aborted it"):
+        go_on(machine)
+    machine.truth.acknowledged_aborts.clear()
     machine.teardown()
 
 

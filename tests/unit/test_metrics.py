@@ -126,6 +126,7 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         "secemb_event_loop_lag", "secemb_round_number", "secemb_round_phase", "secemb_model_version",
         "secemb_queue_places_taken", "secemb_quality", "secemb_privacy_epsilon", "secemb_privacy_epsilon_known",
         "secemb_privacy_rounds_left", "secemb_privacy_rounds_ahead", "secemb_ledger_full", "secemb_draining",
+        "secemb_drained",
     }  # fmt: skip
     types = dict(re.findall(r"# TYPE (secemb_\w+) (\w+)", Metrics().render().decode()))
     assert types

@@ -45,6 +45,7 @@ async def test_each_operator_pauses_and_drains_their_own_server(desk: Desk, role
             assert done.status_code == 200
             told = done.json()["paused" if path == "pause" else "draining"]
             assert told == {"by": "admin", "reason": "new disks <b>", "at": desk.pair.clock()}
+        await desk.pair.exchange()  # server 1 must not be stopped before server 0 knows
         assert (await browser.get("/readyz")).status_code == 503
         await desk.pair.exchange()
         shown = (await browser.get("/v1/operator/control", headers=ONLOOKER)).json()
@@ -88,7 +89,7 @@ async def test_the_page_steers_shows_what_holds_and_lists_who_did_what(desk: Des
         for path in ("/ui", "/ui/control"):
             text = await words(browser, path)
             assert "Paused by admin now: new disks &lt;b&gt;. No new round begins." in text
-            assert "Drained by admin now: new disks &lt;b&gt;." in text
+            assert "Drain ordered by admin now: new disks &lt;b&gt;." in text
         text = await words(browser, "/ui/control")
         assert "admin pause new disks &lt;b&gt;" in text
         for what in ("resume", "drain-end"):

@@ -11,7 +11,8 @@ from tests.devices.scripted import a_device
 from tests.simulation.pair import RELAYED, a_pair
 from tests.unit.operator_desk import Desk, a_desk
 
-from secemb_party.ledger import ModelVersion, RoundRecord, RoundState
+from secemb_party.ledger import ModelVersion, RoundRecord, RoundState, What
+from secemb_party.operators import Order
 from secemb_party.ui.views import peer
 from secemb_party.ui.views.peer import GRACE, agreed_at
 
@@ -67,6 +68,28 @@ async def test_server_1_says_whether_it_hears_from_server_0(desk: Desk) -> None:
         desk.pair.clock.now += GRACE - 1
         assert "A call was due by" not in await read(desk, 1, "/ui/peer")
         await desk.pair.exchange()
+
+
+@pytest.mark.asyncio
+async def test_server_1_does_not_call_a_server_0_overdue_that_was_paused_or_drained(desk: Desk) -> None:
+    pair = desk.pair
+    await pair.parties[0].control.tell(What.PAUSE, Order("admin", "a holiday"))
+    for _ in range(5):
+        await pair.step()
+        await pair.exchange()
+        pair.clock.now += GRACE - 1
+        text = await read(desk, 1, "/ui/peer")
+        assert "A call was due by" not in text
+        assert "(pause): a holiday." in text
+    pair.clock.now += 2
+    assert "A call was due by" in await read(desk, 1, "/ui/peer"), "a paused server still calls"
+    await pair.parties[0].control.lift(What.PAUSE, Order("admin"))
+    await pair.parties[0].control.tell(What.DRAIN, Order("admin", "new disks"))
+    await pair.exchange()
+    pair.clock.now += 3600  # it was stopped
+    text = await read(desk, 1, "/ui/peer")
+    assert "A call was due by" not in text
+    assert "(drain): new disks. It may be stopped for a while." in text
 
 
 @pytest.mark.asyncio

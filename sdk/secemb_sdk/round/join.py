@@ -22,6 +22,7 @@ _MOST = 1 << 16  # bytes of a task with its round, or of a ticket
 _LONGEST_TICKET = 128
 _DOMAIN = b"secemb/1 takes part"
 _UNREADABLE = "a server's answer cannot be read by this app; update the app"
+_PAUSED = "the operators have paused the task"
 _NO_ROUND = {"join": "no round is open to join", "read": "no round has opened that could be read in"}
 
 Purpose = Literal["join", "read"]
@@ -105,7 +106,7 @@ def _no_round(exchange: Exchange) -> Steps[EndedError | UnavailableError]:
     seconds = view.get("retry_after")
     if not isinstance(seconds, int) or not 0 < seconds <= LONGEST_WAIT:
         seconds = BETWEEN_ROUNDS
-    return UnavailableError("no round is open", seconds=float(seconds))
+    return UnavailableError(_PAUSED if view.get("paused") is True else "no round is open", seconds=float(seconds))
 
 
 def ask_how_rounds_ended(exchange: Exchange) -> Steps[None]:
@@ -148,7 +149,8 @@ def ask_permission(exchange: Exchange, session_id: bytes, purpose: Purpose) -> S
     (answer,) = yield from exchange.ask(_ask_server0(exchange.context, session_id, purpose))
     exchange.hear_of_rounds(json_object(answer.body).get("rounds"))
     if answer.status != _GRANTED:
-        raise UnavailableError(_NO_ROUND[purpose], seconds=retry_after(answer) or BETWEEN_ROUNDS)
+        paused = json_object(answer.body).get("paused") is True
+        raise UnavailableError(_PAUSED if paused else _NO_ROUND[purpose], seconds=retry_after(answer) or BETWEEN_ROUNDS)
     found = _read(0, answer)
     _heed_deadline(exchange, answer, found)
     relay = found.get("relay")

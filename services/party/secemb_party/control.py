@@ -3,8 +3,9 @@
 A pause lets no new round begin. A round whose deadlines run goes on to its end; one that waits for devices stays as it
 is, and devices join it after the pause. It is in the ledger, and holds until it is taken back.
 
-A drain prepares for a stop: as a pause, and no session joins the open round either. A restart ends it, since that is
-what it is for.
+A drain prepares for a stop: as a pause, and no session joins the open round either. Sessions that have joined still
+reach the server, so it is ready until their round has ended; then it may be stopped. A restart ends a drain, since that
+is what it is for.
 
 Each server tells the other, with the reason. Who gave an order stays on its own side.
 """
@@ -42,7 +43,7 @@ class Control:
         """Read what holds; a drain ends with the process that it was given to."""
         if What.DRAIN in await self._ledger.instructions(self._task.task_id):
             await self._ledger.lift(self._task.task_id, What.DRAIN, None, self._clock())
-        await self._read()
+        await self.refresh()
 
     @property
     def pause(self) -> Instruction | None:
@@ -136,6 +137,12 @@ class Control:
             else:
                 get_logger().info("the other server takes part in no new round", what=pause.what, reason=pause.reason)
 
+    async def drained(self) -> bool:
+        """Tell whether this server was drained and may be stopped, and show it in the metrics."""
+        done = self.drain is not None and await self.unfinished() is None
+        self._metrics.drained(done)
+        return done
+
     async def unfinished(self) -> str | None:
         """Return what a drained server must finish before it is stopped, or None if it can be."""
         record = await self._ledger.current_round(self._task.task_id)
@@ -149,12 +156,14 @@ class Control:
 
     async def _steered(self, what: str, order: Order, **facts: int) -> None:
         get_logger().info(f"operator: {what}", by=order.by, reason=order.reason, **facts)
-        await self._read()
+        await self.refresh()
         self.wake()
 
-    async def _read(self) -> None:
+    async def refresh(self) -> None:
+        """Read what holds from the ledger."""
         self._held = await self._ledger.instructions(self._task.task_id)
         self._metrics.draining(self.drain is not None)
+        await self.drained()
         await self._changed()
 
 

@@ -95,6 +95,7 @@ class Metrics:
             "secemb_round_phase_seconds", "Time a round spent in a phase", "phase", buckets=_PHASE_SECONDS
         )
         self._draining = self._gauge("secemb_draining", "1 while the operator drains this server, 0 otherwise")
+        self._drained = self._gauge("secemb_drained", "1 once a drained server may be stopped, 0 otherwise")
         self._number = self._gauge("secemb_round_number", "Number of the latest round")
         self._phase = self._gauge("secemb_round_phase", "1 for the phase that the task is in, 0 for others", "phase")
         self._entered = self._gauge("secemb_round_phase_start_timestamp_seconds", "When the task entered its phase")
@@ -208,6 +209,10 @@ class Metrics:
     def draining(self, drains: bool) -> None:
         """Record whether the operator drains this server."""
         self._draining.set(drains)
+
+    def drained(self, done: bool) -> None:
+        """Record whether this server was drained and may be stopped."""
+        self._drained.set(done)
 
     def round_deadline(self, seconds: float) -> None:
         """Record how long a round of this task may take until its seal: alerts follow from it."""

@@ -36,12 +36,12 @@ from secemb_shared.messages.spec import TRAIN
 
 _TOLD = 50  # aborted rounds that devices are told of
 # What devices may hear of the reason for an abort. Operators write theirs for each other.
-_PUBLIC_REASONS = ("too few sessions", "a rollback was requested", "the privacy budget", "it has ended on server 1")
+_PUBLIC_REASONS = ("too few", "a rollback was requested", "the privacy budget", "it has ended on server 1")
 _OTHER_REASON = "the operators ended it"
 _KEPT_ROUNDS = 2  # the round that is open, and the one before it; each holds a copy of the table
 
 
-_DRAINED = "this server is drained for maintenance; `secemb drain --end` lets devices in again"
+_DRAINED = "this server is drained, and may be stopped; `secemb drain --end` lets devices in again"
 
 
 class Check(NamedTuple):
@@ -113,6 +113,7 @@ class Party:
         try:
             await self.ledger.claim()
             faults = await self.inventory.faults()
+            drained = [Check("drained", False, _DRAINED)] if await self.control.drained() else []
         except LedgerTakenError as error:
             return [Check("ledger", False, str(error))]
         except LedgerUnavailableError:
@@ -122,7 +123,6 @@ class Party:
         room = Check("storage", shortage is None, shortage or "")
         wrong_clock = self.peer_clock.fault()
         clock = Check("clock", wrong_clock is None, wrong_clock or "")
-        drained = [Check("draining", False, _DRAINED)] if self.control.drain is not None else []
         return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room, clock, *drained]
 
     async def probe_ledger(self) -> None:

@@ -36,6 +36,7 @@ async def keep_up(party: Party, *, every: float = _EVERY_SECONDS) -> None:
                 storage.worked()
             await party.ledger.claim()
             await party.probe_ledger()
+            await party.control.drained()
             if party.steady() >= forget_at:
                 # A batch each time until nothing is left: other writers wait for one batch at most.
                 forget_at = party.steady() + (0.0 if await party.forget_old() else _FORGET_SECONDS)

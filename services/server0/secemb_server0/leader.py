@@ -13,6 +13,7 @@ from secemb_party.errors import (
     PeerRefusedError,
     PeerSpentError,
     PeerUnavailableError,
+    StateConflictError,
 )
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState, What
 from secemb_party.operators import Order
@@ -332,17 +333,26 @@ class Leader:
             # Server 1 may not have heard of the round: it must remember the abort if an announcement arrives later.
             return await self._tell(record) or await self._completion.abort(record, reason)
         # The seal finds too few, unless one more has just arrived.
-        return await self._advance(await self._completion.close(record)) or record
+        closed = await self._close(record)
+        return closed if closed.state is RoundState.OPEN else await self._advance(closed) or record
 
     async def _advance(self, record: RoundRecord) -> RoundRecord | None:
         self.door.close()
         if record.state is RoundState.OPEN:
-            return await self._completion.close(record)
+            return await self._close(record)
         if record.state is RoundState.SEALING:  # this server may have crashed before it told server 1
             ended = await self._tell(record)
             if ended is not None:
                 return ended
         return await self._completion.advance(record)
+
+    async def _close(self, record: RoundRecord) -> RoundRecord:
+        """Accept nothing new from now on; a round that an operator has aborted since the last look stays open."""
+        try:
+            return await self._completion.close(record)
+        except StateConflictError:
+            await self._party.control.refresh()  # the next step aborts it
+            return record
 
     async def wait(self, decision: Decision) -> None:
         """Sleep as long as the decision allows, but wake when there is something to look at."""

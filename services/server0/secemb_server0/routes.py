@@ -52,6 +52,7 @@ class JoinAnswer(BaseModel):
     ticket: str | None = None
     upload_until: float | None = None
     relay: str | None = None  # server 1's relay key, signed, in base64url, if the task is relayed
+    paused: bool = False  # by an operator: no round opens before they let it
     rounds: EndedRounds | None = None  # how they ended: the same for every device, whichever it was in
 
 
@@ -79,7 +80,7 @@ def join_routes(
 ) -> APIRouter:
     """Return the routes by which devices get tickets."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
-    refusal = Refusal(issuer)
+    refusal = Refusal(party, issuer)
 
     @router.post(
         "/join",
@@ -133,22 +134,23 @@ def join_routes(
 
 
 class Refusal:
-    """The body for devices that cannot join now. It changes when a round ends, and most of a fleet asks for it."""
+    """The body for devices that cannot join now. It changes with rounds and pauses, and most of a fleet asks for it."""
 
-    def __init__(self, issuer: TicketIssuer) -> None:
-        self._issuer, self._rounds = issuer, issuer.ended_rounds()
+    def __init__(self, party: Party, issuer: TicketIssuer) -> None:
+        self._control, self._issuer = party.control, issuer
+        self._rounds, self._paused = issuer.ended_rounds(), party.control.paused
         self._body = self._encoded()
 
     def body(self) -> bytes:
         """Return the body as it is now."""
-        rounds = self._issuer.ended_rounds()
-        if rounds is not self._rounds:
-            self._rounds = rounds
+        rounds, paused = self._issuer.ended_rounds(), self._control.paused
+        if rounds is not self._rounds or paused != self._paused:
+            self._rounds, self._paused = rounds, paused
             self._body = self._encoded()
         return self._body
 
     def _encoded(self) -> bytes:
-        return JoinAnswer(rounds=self._rounds).model_dump_json().encode()
+        return JoinAnswer(rounds=self._rounds, paused=self._paused).model_dump_json().encode()
 
 
 async def _read_join(party: Party, task: str, request: Request, seconds: float) -> tuple[str | None, bytes]:

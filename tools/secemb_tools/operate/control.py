@@ -90,7 +90,7 @@ def describe(control: Control, role: int) -> dict[str, str]:
 def _words(control: Control) -> str:
     given: tuple[tuple[str, Instruction | None], ...] = (
         ("paused", control["paused"]),
-        ("drained", control["draining"]),
+        ("drain ordered", control["draining"]),
         ("the round is to be closed", control["closing"]),
         ("the round is to be aborted", control["aborting"]),
     )
@@ -101,7 +101,7 @@ def _words(control: Control) -> str:
 def _peer_words(found: PeerPause | None) -> str:
     if found is None:
         return "takes part, as far as this server knows"
-    what = "drained" if found["what"] == "drain" else "paused"
+    what = "draining" if found["what"] == "drain" else "paused"
     return f"{what} since {when(found['since'])}: {found['reason']}"
 
 
@@ -109,7 +109,8 @@ def in_short(control: Control) -> str:
     """Return the state of a server's task for a table."""
     states: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("paused", lambda: control["paused"] is not None),
-        ("drained", lambda: control["draining"] is not None),
+        ("drained, may be stopped", lambda: control["safe_to_stop"]),
+        ("draining", lambda: control["draining"] is not None and not control["safe_to_stop"]),
         ("waits for the other server", lambda: control["peer"] is not None),
     )
     return ", ".join(name for name, holds in states if holds()) or "-"

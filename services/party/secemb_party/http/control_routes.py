@@ -37,7 +37,7 @@ class ControlView(BaseModel):
 
     paused: InstructionView | None
     draining: InstructionView | None
-    safe_to_stop: bool  # a drained server has finished its round
+    safe_to_stop: bool  # a server that was drained has finished its round
     unfinished: str | None  # what it must finish before
     closing: InstructionView | None  # of the open round
     aborting: InstructionView | None
@@ -109,7 +109,7 @@ async def view_control(party: Party) -> ControlView:
     return ControlView(
         paused=_view(control.pause),
         draining=_view(control.drain),
-        safe_to_stop=control.drain is not None and unfinished is None,
+        safe_to_stop=await control.drained(),
         unfinished=unfinished,
         closing=_view(ending) if ending is not None and ending.what is What.CLOSE else None,
         aborting=_view(ending) if ending is not None and ending.what is What.ABORT else None,

@@ -41,6 +41,7 @@ class TaskView(BaseModel):
     model_version: int
     model_digest: str
     ended: bool = False  # no round will open any more; server 0 decides, and server 1 never says so
+    paused: bool = False  # by an operator of either server: no round opens before they let it
     retry_after: int | None = None  # seconds, if no round is open; server 0 knows
     rounds: EndedRounds | None = None  # how they ended; server 0 tells every device, whichever it was in
 
@@ -141,6 +142,7 @@ async def _view_task(party: Party, task: str, retry_after: RetryAfter | None) ->
         model_version=published.version,
         model_digest=published.digest.hex(),
         ended=retry_after is not None and current is None and seconds is None,
+        paused=party.control.paused,
         retry_after=seconds,
     )
 

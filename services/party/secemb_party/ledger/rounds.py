@@ -10,9 +10,9 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select, 
 from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.database import insert_new, writes_alone
 from secemb_party.ledger.events import append_event, record_action
-from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, Window, allowed
+from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, What, Window, allowed
+from secemb_party.ledger.schema import instructions, sessions
 from secemb_party.ledger.schema import rounds as rounds_table
-from secemb_party.ledger.schema import sessions
 from secemb_party.ledger.tasks import find_task
 from secemb_party.operators import Order
 
@@ -50,6 +50,9 @@ _LONG_ENDED = select(_RANKED.c.round_id).where(
 )
 _COMPLETE = select(sessions.c.session_id).where(
     sessions.c.round_id == bindparam("round"), sessions.c.update_digest.is_not(None)
+)
+_TO_ABORT = select(instructions.c.round_id).where(
+    instructions.c.what == What.ABORT.value, instructions.c.round_id == bindparam("round")
 )
 
 
@@ -195,7 +198,9 @@ def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[st
 
 
 def _check_complete(tx: Connection, row: RowMapping, to: RoundState, given: dict[str, Any]) -> None:
-    """Refuse a step without its facts, and a list with a session that is not complete here."""
+    """Refuse a step without its facts, a list with a session that is not complete here, a seal despite an abort."""
+    if to is RoundState.SEALING and tx.execute(_TO_ABORT, {"round": row["round_id"]}).first() is not None:
+        raise StateConflictError("an operator aborts this round", RoundState(row["state"]))
     missing = [n for n in REQUIRED_FACTS.get(to, ()) if n not in given and row[n] is None]
     if missing:
         raise LedgerFormatError(f"a round cannot become {to} without {' and '.join(missing)}")

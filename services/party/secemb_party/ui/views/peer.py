@@ -58,6 +58,7 @@ class PeerView:
         return {
             "asks": self._side.ask_standing is not None,
             "asked": asked,
+            "there": party.control.there,
             "same_task": asked.standing is not None and asked.standing.task == task_id.hex(),
             "published": published,
             "agreed_at": agreed_at(published, newest),
