@@ -26,7 +26,7 @@ from secemb_tools.simulation.continuation import add_plain, continue_run, rounds
 from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import Run, compare_runs
-from secemb_tools.simulation.view import show_comparison, show_run
+from secemb_tools.simulation.view import show_comparison, show_final, show_run
 
 SMALL: dict[str, Any] = {
     "devices": 24,
@@ -218,6 +218,21 @@ def test_a_run_without_ratings_shows_its_rankings(tmp_path: Path, capsys: pytest
     shown = capsys.readouterr().out
     assert "NDCG" in shown
     assert shown.count(f"{measured[0]:.4f}") >= 3  # in the table, and twice in the comparison
+
+
+def test_a_ranking_below_popularity_is_said_whatever_the_hit_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    even = {"value": 0.5, "low": None, "high": None}
+    names = ("hit_rate", "recall", "ndcg", "mrr")
+    simple: dict[str, Any] = {"interactions": 9, "people": 3, "k": 10, **dict.fromkeys(names, even)}
+    show_final({"model": simple | {"ndcg": even | {"value": 0.4}}, "popularity": simple})
+    assert "not better than a simpler one" in capsys.readouterr().out
+    show_final({"model": simple | {"ndcg": even | {"value": 0.6}}, "popularity": simple})
+    assert "not better than a simpler one" not in capsys.readouterr().out
+
+
+def test_a_run_with_a_privacy_budget_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    show_run(simulate(**SMALL, epsilon=8.0))
+    assert "ε = 8, δ = 0.0001 for each user" in capsys.readouterr().out
 
 
 def test_a_run_with_a_privacy_budget_has_no_more_rounds_than_its_noise_was_planned_for(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Own models in a simulation: by the name of their class or made already, private as any other."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from tests.devices.own_model import Additive
 from secemb_sdk.errors import UnknownModelError
 from secemb_sdk.models import registry
 from secemb_tools import simulate
-from secemb_tools.errors import ScenarioError
+from secemb_tools.errors import RunError, ScenarioError
+from secemb_tools.simulation.run import Run
 
 SMALL: dict[str, Any] = {"devices": 30, "cohort": 10, "rounds": 12, "items": 150, "evaluate_every": 4, "patience": 0}
 NAME = "tests.devices.own_model:Additive"
@@ -60,3 +62,13 @@ def test_what_is_not_a_model_is_refused(name: str, words: str) -> None:
 def test_a_model_that_is_made_already_stays_in_this_process() -> None:
     with pytest.raises(ScenarioError, match="processes=1"):
         simulate(model=Additive(), **SMALL, processes=2)
+
+
+def test_a_kept_run_whose_class_is_not_to_be_found_is_not_called_unreadable(
+    tmp_path: Path,
+) -> None:
+    simulate(model=NAME, **SMALL, runs=tmp_path, name="one")
+    described = tmp_path / "one" / "run.json"
+    described.write_text(described.read_text().replace(NAME, "not_here:Model"))
+    with pytest.raises(RunError, match=r"not_here:Model.*cannot be imported.*PYTHONPATH"):
+        Run.load(tmp_path / "one")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from secemb_party.storage import Model
 from secemb_sdk import Recommendation
+from secemb_sdk.errors import UnknownModelError
 from secemb_sdk.home.files import write_file
 from secemb_shared.messages.spec import SQUARED, TRAIN
 from secemb_tools.charts import line_chart
@@ -218,6 +219,8 @@ class Run:
                 continued=[Stretch(**one) for one in found["continued"]],
                 folder=Path(path),
             )
+        except UnknownModelError as error:  # its class may be elsewhere: the run itself is whole
+            raise RunError(f"{path}: the run's model {error}") from None
         except FileNotFoundError:
             raise RunError(f"there is no run in {path}; `secemb run list` prints those that exist") from None
         except (ValueError, KeyError, TypeError):

@@ -105,6 +105,9 @@ def show_run(run: Run) -> None:
         "rounds": f"{run.trained:,} of {run.scenario.rounds:,}" + (", stopped early" if run.stopped else ""),
         "seconds": f"{run.seconds:.1f}",
     }
+    if (noise := run.scenario.noise) is not None and noise.epsilon is not None:
+        facts["privacy"] = f"ε = {noise.epsilon:g}, δ = {noise.delta:g} for each {noise.unit}; no evaluations"
+        facts["holds against"] = "those who do not know who took part (docs/privacy.md)"  # rounds are sampled
     if run.same_as_plain is not None:
         facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "a DIFFERENT model"
     output.show_facts(facts, as_json=False)
@@ -118,7 +121,8 @@ def show_run(run: Run) -> None:
             table.add_row(str(row.round), *figures, f"v{row.version}", row.digest[:16])
     if run.scenario.recipe.loss != SQUARED:
         table.caption = "rankings among sampled strangers, as the fleet measures them"
-    Console(highlight=False).print(table)
+    if table.row_count:
+        Console(highlight=False).print(table)
 
 
 def show_final(final: dict[str, Any]) -> None:
@@ -131,9 +135,9 @@ def show_final(final: dict[str, Any]) -> None:
     ranks = f", whole catalogue, k = {figures['k']}" if "k" in figures else ""
     table.caption = f"{figures['interactions']:,} held-out items of {figures['people']:,} people{ranks}"
     console.print(table)
-    best = min(_value(final[name], names[0]) for name in final if name != "model")
-    ours = _value(figures, names[0])
-    if ours > best:
+    decisive = "rmse" if "rmse" in names else "ndcg"
+    best = min(_value(final[name], decisive) for name in final if name != "model")
+    if _value(figures, decisive) > best:
         console.print("The model is not better than a simpler one: train longer, or see docs/quality.md.")
 
 
