@@ -1,5 +1,6 @@
 """Two real servers as an operator would run them: set up by `secemb` commands, each in a process of its own."""
 
+import asyncio
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import httpx
 from typer.testing import CliRunner
 
@@ -70,6 +72,7 @@ class Server:
     metrics_port: int
     variables: dict[str, str] = field(default_factory=dict)
     host: str = HERE
+    database: str | None = None  # the URL of its ledger in PostgreSQL
     inside: tuple[str, ...] = ()  # the command that runs it elsewhere, in a network namespace
     process: subprocess.Popen[bytes] | None = None
 
@@ -133,7 +136,9 @@ class Server:
         return self.process.wait(timeout=40)
 
     def ask(self, statement: str) -> list[Any]:
-        """Read this server's SQLite ledger from outside, also while the process stands still."""
+        """Read this server's ledger from outside, also while the process stands still."""
+        if self.database is not None:
+            return asyncio.run(_ask(self.database, statement))
         with closing(sqlite3.connect(f"file:{self.folder}/data/ledger.db?mode=ro", uri=True, timeout=5)) as ledger:
             return ledger.execute(statement).fetchall()
 
@@ -179,11 +184,11 @@ def set_up(
     *,
     devices: int = 4,
     changes: Mapping[str, object] | None = None,
-    database: str | None = None,
+    databases: Mapping[int, str] | None = None,
     relayed: bool = False,
     there: str = HERE,
 ) -> Servers:
-    """Make both directories by the commands of docs/operating.md; `database` is for the ledger of server 0.
+    """Make both directories by the commands of docs/operating.md; `databases` are for ledgers in PostgreSQL, by role.
 
     Server 1 listens at the address `there`.
     """
@@ -196,8 +201,9 @@ def set_up(
         secemb("init", "--role", 0, "--dir", first, "--host", HERE, *listening0, "--json"),
         secemb("init", "--role", 1, "--dir", second, "--host", there, *listening1, *for_peer, "--json"),
     ]
-    if database is not None:
-        name_database(first / "secemb.toml", database)
+    urls = databases or {}
+    for role, url in urls.items():
+        name_database((first, second)[role] / "secemb.toml", url)
     options = [word for name, value in {**TASK, **(changes or {})}.items() for word in (f"--{name}", value)]
     if relayed:
         (folder / "server1.pair.json").write_text(secemb("pair", "export", second))
@@ -215,14 +221,22 @@ def set_up(
     return Servers(
         folder=folder,
         pair=(
-            Server(0, first, zero, operator0, metrics0),
-            Server(1, second, one, operator1, metrics1, host=there, variables=_listening(there)),
+            Server(0, first, zero, operator0, metrics0, database=urls.get(0)),
+            Server(1, second, one, operator1, metrics1, database=urls.get(1), host=there, variables=_listening(there)),
         ),
         task=TaskSpec.decode((first / "task" / "task.json").read_bytes()),
         tokens=[row["token"] for row in rows],
         operator_tokens=[json.loads(shown)["operator_token"] for shown in made],
         peer_port=peer,
     )
+
+
+async def _ask(url: str, statement: str) -> list[Any]:
+    connection = await asyncpg.connect(url)
+    try:
+        return list(await connection.fetch(statement))
+    finally:
+        await connection.close()
 
 
 def _listening(there: str) -> dict[str, str]:

@@ -164,7 +164,7 @@ async def test_a_full_disk_of_postgresql_and_a_start_without_it_are_seen_and_sur
 ) -> None:
     with postgres_in(small_disk / "postgres") as postgres:
         url = postgres.empty_database().replace("postgres:@", "postgres@")
-        made = await asyncio.to_thread(set_up, tmp_path, changes=LONG | LARGE, database=url)
+        made = await asyncio.to_thread(set_up, tmp_path, changes=LONG | LARGE, databases={0: url})
         zero = made.pair[0]
         with running(made):
             devices = [Device(made, number, patience=150.0) for number in range(4)]

@@ -9,6 +9,7 @@ import asyncio
 import signal
 import ssl
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -282,34 +283,45 @@ async def test_a_wrong_peer_token_is_refused_before_any_handler(servers: Servers
             assert answer.json()["type"] == "urn:secemb:problem:unauthorized"
 
 
+def is_ready(server: Server) -> bool:
+    return server.get("/readyz") == 200
+
+
 @pytest.fixture
 def on_postgres(postgres: Postgres, tmp_path: Path) -> Iterator[Servers]:
-    url = postgres.empty_database().replace("postgres:@", "postgres@")
-    made = set_up(tmp_path, database=url)
+    """A pair whose ledgers are two databases of one PostgreSQL."""
+    postgres.run("CREATE DATABASE second;")
+    urls = [postgres.empty_database(), str(postgres.server.get_uri(database="second"))]
+    made = set_up(tmp_path, databases={role: url.replace("postgres:@", "postgres@") for role, url in enumerate(urls)})
     try:
         made.start()
         yield made
     finally:
         made.end()
+        postgres.run("DROP DATABASE second WITH (FORCE);")
 
 
-async def test_a_round_survives_a_crash_of_postgresql(on_postgres: Servers, postgres: Postgres) -> None:
+async def test_a_round_survives_a_crash_of_the_postgresql_of_both_servers(
+    on_postgres: Servers, postgres: Postgres
+) -> None:
     devices = await gather(on_postgres)
     for device in devices[:2]:
         await device.send_update()
     await asyncio.to_thread(postgres.stop)
     waiting = [asyncio.create_task(device.send_update()) for device in devices[2:]]
     await asyncio.sleep(0.5)
-    assert on_postgres.pair[0].get("/readyz") == 503
+    assert [server.get("/readyz") for server in on_postgres.pair] == [503, 503]
     assert not any(task.done() for task in waiting)
     await asyncio.to_thread(postgres.start)
     await asyncio.gather(*waiting)
-    await until_ended(on_postgres.pair[1], devices[0].session.round.number)
+    for server in on_postgres.pair:
+        await until_ended(server, devices[0].session.round.number)
     check_published(on_postgres, devices)
-    # It has claimed the ledger again, and its log says what happened.
-    await asyncio.to_thread(wait_for, "server 0 is ready again", lambda: on_postgres.pair[0].get("/readyz") == 200)
-    log = on_postgres.pair[0].log.read_text()
-    assert 1 <= log.count('"the ledger fails"') <= 8  # one for each cause, however often it was tried
-    assert "the ledger works again" in log
+    # They have claimed their ledgers again, and their logs say what happened.
+    for server in on_postgres.pair:
+        await asyncio.to_thread(wait_for, "it is ready again", partial(is_ready, server))
+        log = server.log.read_text()
+        assert 1 <= log.count('"the ledger fails"') <= 8  # one for each cause, however often it was tried
+        assert "the ledger works again" in log
     for device in devices:
         await device.close()

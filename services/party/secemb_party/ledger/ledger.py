@@ -112,7 +112,8 @@ class Ledger:
     async def claim(self) -> None:
         """Raise LedgerTakenError if another server has claimed the ledger; from then on nothing is written here."""
         try:
-            await self._database.claim()
+            with self._watched(writes=False):
+                await self._database.claim()
         except LedgerTakenError:
             self._taken = True
             raise
