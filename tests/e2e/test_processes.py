@@ -216,10 +216,10 @@ def peer_context(servers: Servers, cert: Path | None, key: Path | None) -> ssl.S
 
 
 async def is_reading(server: Server) -> bool:
-    """Tell whether a request has a place in the server's queue: it takes one before it reads a body."""
+    """Tell whether a part of a message has arrived."""
     async with httpx.AsyncClient() as client:
         text = (await client.get(f"{server.metrics_url}/metrics")).text
-    return "secemb_queue_places_taken 1.0" in text.splitlines()
+    return "secemb_message_bytes 40.0" in text.splitlines()
 
 
 async def has_seen(server: Server, method: str) -> bool:

@@ -12,6 +12,7 @@ import pytest_asyncio
 from tests.integration.databases import NOW
 
 from secemb_party.http.app import new_app
+from secemb_party.http.request_body import Patience
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
 from secemb_party.operators import Operator, OperatorRole, Operators, encode, hash_of
@@ -29,7 +30,7 @@ async def backend(ledger: Ledger, tmp_path: Path) -> AsyncIterator[httpx.AsyncCl
     operator = Operator(name="backend", role=OperatorRole.ENROL, token_hash=hash_of("b"), created_at=NOW)
     file.write_bytes(encode([operator]))
     party = cast(Party, SimpleNamespace(ledger=ledger, clock=lambda: NOW))  # all that these routes use of one
-    router = enrolment_routes(party, Operators(file), body_seconds=30.0)
+    router = enrolment_routes(party, Operators(file), patience=Patience())
     app = new_app("enrolment", "", metrics=Metrics(), routers=[router])
     headers = {"authorization": "Bearer b"}
     transport = httpx.ASGITransport(app)

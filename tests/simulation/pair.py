@@ -29,6 +29,7 @@ from tests.simulation.faults import (
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.control import Control
 from secemb_party.errors import ControlRefusedError, PeerUnavailableError
+from secemb_party.http.request_body import Patience
 from secemb_party.ledger import Added, Ledger, NewToken
 from secemb_party.operators import Order
 from secemb_party.parts import Parts
@@ -50,6 +51,7 @@ PEER_TOKEN = "peer token of the tests"
 TICKET_KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 IDENTITY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))  # server 1's, as relayed tasks name it
 RELAYED: dict[str, Any] = {"relay_key": IDENTITY.public_key().public_bytes_raw().hex()}
+PATIENCE = Patience()
 AT_ONCE = Limits(gather_seconds=0.0, pause_seconds=0.0)
 
 
@@ -101,7 +103,7 @@ class Pair:
     line: Line = field(default_factory=Line)
     open_enrolment: bool = True
     choose_kind: Callable[[int], str] = always_train
-    body_seconds: float = 30.0
+    patience: Patience = PATIENCE
     relay_limits: Limits = AT_ONCE
     catalogue: Path | None = None
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
@@ -124,7 +126,7 @@ class Pair:
             self.server1: Server1 = create_server1(
                 party,
                 lambda: [token_hash],
-                body_seconds=self.body_seconds,
+                patience=self.patience,
                 relay_keys=keys if self.task.relays else None,
             )
             return
@@ -139,7 +141,7 @@ class Pair:
             HttpPeer(client, party.metrics, party.peer_clock),
             TICKET_KEY,
             open_enrolment=self.open_enrolment,
-            body_seconds=self.body_seconds,
+            patience=self.patience,
             choose_kind=self.choose_kind,
             relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
             relay_limits=self.relay_limits,
@@ -277,7 +279,7 @@ class Pair:
         models = FusedModels(folder / "models", self.task.task_id, Shape.of(self.task))
         shares = FusedShares(folder)
         models.fuse = shares.fuse = fuse
-        workers = Workers(threads=1, queue=50)
+        workers = Workers(threads=1)
         parts = Parts(
             role=role,
             task=self.task,
@@ -308,7 +310,7 @@ async def a_pair(
     *,
     open_enrolment: bool = True,
     choose_kind: Callable[[int], str] = always_train,
-    body_seconds: float = 30.0,
+    patience: Patience = PATIENCE,
     relay_limits: Limits = AT_ONCE,
     catalogue: bytes | None = None,
     **task: object,
@@ -323,7 +325,7 @@ async def a_pair(
         a_task(**task),
         open_enrolment=open_enrolment,
         choose_kind=choose_kind,
-        body_seconds=body_seconds,
+        patience=patience,
         relay_limits=relay_limits,
         catalogue=folder / FILE if catalogue is not None else None,
     )

@@ -65,11 +65,11 @@ async def test_a_server_1_that_is_busy_says_so_to_the_device() -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
         phones = [a_phone(pair, number) for number in range(2)]
-        pair.parties[1].workers._limit = 0
+        pair.parties[1].memory.most = 0
         outcome = await phones[0].contribute()
         assert isinstance(outcome, NotNow)
         assert refusals(pair, 1)["busy"] >= 1
-        pair.parties[1].workers._limit = 50
+        pair.parties[1].memory.most = 1
         await comes_back(pair, phones)
 
 

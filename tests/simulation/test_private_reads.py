@@ -262,14 +262,14 @@ async def test_a_crowded_server_says_so_before_it_reads_the_body(role: int) -> N
 
         path = f"https://server{role}/v1/rounds/{round_.digest.hex()}/sessions/{name.hex()}/rows"
         headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket}
-        workers = pair.parties[role].workers
-        workers._limit = 0
+        memory = pair.parties[role].memory
+        memory.most = 0
         answer = await pair.send(role, httpx.Request("POST", path, content=body(), headers=headers))
         assert_problem(answer, 429, "busy")
         assert answer is not None
         assert answer.headers["retry-after"]
         assert asked == 0
-        workers._limit = 50
+        memory.most = 1
         answer = await pair.send(role, httpx.Request("POST", path, content=body(), headers=headers))
         assert answer is not None
         assert (answer.status_code, asked) == (200, 1)

@@ -1,14 +1,12 @@
 """What a device sends wrongly gets a problem of a stable type, is not stored and does no harm to the round."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
 from tests.devices.scripted import KEYS, UPDATE, Device, a_device, flipped
 from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 
-from secemb_party.errors import BusyError
 from secemb_party.http.problems import MEDIA_TYPE, PREFIX
 from secemb_party.ledger import Counts
 from secemb_party.tickets import CLOCK_TOLERANCE, issue_ticket
@@ -274,10 +272,8 @@ async def test_a_crowded_server_turns_requests_away_before_it_reads_their_bodies
 
         path = f"https://server1/v1/rounds/{device.spec.digest.hex()}/sessions/{device.name.hex()}/{what}"
         headers = device.headers(1, what, body)
-        with ExitStack() as crowd:
-            with suppress(BusyError):
-                while True:
-                    crowd.enter_context(pair.parties[1].workers.place())
+        with pair.parties[1].memory.message() as arrived:
+            arrived(pair.parties[1].memory.most)
             answer = await pair.send(1, httpx.Request("PUT", path, content=chunks(), headers=headers))
             assert_problem(answer, 429, "busy")
             assert answer is not None

@@ -129,15 +129,15 @@ async def test_a_crowded_server_sends_relayed_devices_away_too(crowded: str) -> 
             read += 1
             yield message.body
 
-        workers = pair.parties[int(crowded[-1])].workers
-        limit, workers._limit = workers._limit, 0
+        memory = pair.parties[int(crowded[-1])].memory
+        memory.most = 0
         answer = await pair.send(0, request(device, message, body()))
         assert answer is not None
         assert answer.json()["type"] == "urn:secemb:problem:busy"
         assert answer.headers["retry-after"]
         assert read == (0 if crowded == "server 0" else 1)
         assert (await pair.parties[1].ledger.counts(device.spec.digest)).keys == 0
-        workers._limit = limit
+        memory.most = 1
         assert (await put(device, message))[0] == 200
 
 

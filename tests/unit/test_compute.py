@@ -1,4 +1,4 @@
-"""The engine of worker threads: the same bytes as the bare arithmetic, each share once, and a queue with an end."""
+"""The engine of worker threads: the same bytes as the bare arithmetic, and each share once."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -9,7 +9,6 @@ from tests.unit.sessions import bit_table, make_devices, make_round, make_task, 
 
 from secemb_party.compute import Compute
 from secemb_party.compute.threads import ThreadCompute, Workers
-from secemb_party.errors import BusyError
 from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies, Share
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.errors import SecEmbError, SessionError
@@ -23,7 +22,7 @@ TABLE = bit_table(ROUND.task)
 
 @pytest.fixture
 def workers() -> Iterator[Workers]:
-    workers = Workers(threads=2, queue=1)
+    workers = Workers(threads=2)
     yield workers
     workers.close()
 
@@ -110,15 +109,6 @@ async def test_kernel_time_is_measured_by_operation(workers: Workers) -> None:
     await total.add(sessions)
     await total.share()
     assert seen == ["prepare", "answer", "accumulate", "noise"]
-
-
-async def test_the_queue_has_an_end(workers: Workers) -> None:
-    with workers.place(), workers.place(), workers.place():
-        assert workers.taken == workers.limit == 3
-        with pytest.raises(BusyError) as caught, workers.place():
-            pass
-        assert caught.value.retry_after == 1
-    assert workers.taken == 0
 
 
 async def test_messages_do_not_show_their_bytes() -> None:

@@ -43,7 +43,7 @@ def test_everything_that_is_recorded_can_be_read() -> None:
     metrics.watch_expiry("relay-key", lambda: 2000.0)
     with metrics.ledger("write"):
         pass
-    metrics.watch_queue(lambda: 3)
+    metrics.watch_memory(lambda: 3, 64)
     metrics.loop_lag(lately=0.25, largest=0.5)
     metrics.stranger()
     metrics.model_version(17, 1500.0)
@@ -74,7 +74,8 @@ def test_everything_that_is_recorded_can_be_read() -> None:
         "secemb_round_upload_seconds 600.0",
         'secemb_expiry_timestamp_seconds{of="relay-key"} 2000.0',
         'secemb_ledger_seconds_count{operation="write",outcome="ok"} 1.0',
-        "secemb_queue_places_taken 3.0",
+        "secemb_message_bytes 3.0",
+        "secemb_message_limit_bytes 64.0",
         "secemb_event_loop_lag_seconds 0.25",
         "secemb_event_loop_lag_largest_seconds 0.5",
         "secemb_peer_strangers_total 1.0",
@@ -124,7 +125,8 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
     units = ("seconds", "bytes", "info", "total", "ratio")
     without_unit = {
         "secemb_event_loop_lag", "secemb_round_number", "secemb_round_phase", "secemb_model_version",
-        "secemb_queue_places_taken", "secemb_quality", "secemb_privacy_epsilon", "secemb_privacy_epsilon_known",
+        "secemb_message_bytes", "secemb_message_limit_bytes",
+        "secemb_quality", "secemb_privacy_epsilon", "secemb_privacy_epsilon_known",
         "secemb_privacy_rounds_left", "secemb_privacy_rounds_ahead", "secemb_ledger_full", "secemb_draining",
         "secemb_drained",
     }  # fmt: skip

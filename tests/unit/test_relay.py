@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from secemb_party.errors import BusyError, PeerUnavailableError, RelayRefusedError, TicketError
+from secemb_party.errors import PeerUnavailableError, RelayRefusedError, TicketError
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal, Reply, ReplyReader, read_frames
 from secemb_party.tickets import Claim
 from secemb_server0.relay import Limits, Relay
@@ -123,16 +123,6 @@ async def test_a_refusal_reaches_the_one_it_is_for() -> None:
         await relay.pass_on(frame(1), 16)
     assert caught.value.refusal == Refusal("busy", 3)
     assert caught.value.retry_after == 3
-
-
-async def test_places_are_given_back_and_the_next_one_is_turned_away_when_all_are_taken() -> None:
-    relay = Relay(Line(), limits=Limits(under_way=1, bytes_under_way=100))
-    with relay.place(10), pytest.raises(BusyError), relay.place(10):
-        pass
-    with pytest.raises(BusyError), relay.place(101):
-        pass
-    with relay.place(100):
-        pass
 
 
 async def test_who_has_gone_is_not_carried() -> None:

@@ -164,8 +164,8 @@ def test_a_wrong_value_is_named_by_its_key_and_not_repeated(server0: Path, name:
 
 
 def test_all_faults_are_told_at_once(server0: Path) -> None:
-    lines = complaint(server0, {"SECEMB_DEVICES__PORT": "x", "SECEMB_WORK__QUEUE": "-1"}).splitlines()
-    assert [line.partition(":")[0] for line in lines[1:]] == ["devices.port", "work.queue"]
+    lines = complaint(server0, {"SECEMB_DEVICES__PORT": "x", "SECEMB_WORK__MEMORY_BYTES": "-1"}).splitlines()
+    assert [line.partition(":")[0] for line in lines[1:]] == ["devices.port", "work.memory_bytes"]
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None:

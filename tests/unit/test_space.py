@@ -8,7 +8,7 @@ import pytest
 
 from secemb_party.errors import StorageFullError, StorageUnavailableError
 from secemb_party.http.problems import problem_for, problem_response
-from secemb_party.intake import Space
+from secemb_party.room import Space
 from secemb_party.storage.files import write_file
 
 

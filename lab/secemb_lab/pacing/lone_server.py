@@ -152,7 +152,7 @@ async def lone_server(
     folder: Path, task: TaskSpec, clock: Clock, *, joins_per_second: float, seed: int = 1
 ) -> AsyncIterator[LoneServer]:
     """Run server 0 in a folder, by a clock of the caller's."""
-    workers, key = Workers(threads=1, queue=50), Ed25519PrivateKey.generate()
+    workers, key = Workers(threads=1), Ed25519PrivateKey.generate()
     async with await Ledger.open(f"sqlite:///{folder}/ledger.db", migrate=True) as ledger:
         party = Party(
             Parts(

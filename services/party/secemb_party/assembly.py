@@ -14,6 +14,7 @@ from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
 from secemb_party.operators import Operators
 from secemb_party.parts import Parts
+from secemb_party.room import Memory
 from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelFiles, Shape, ShareFiles
@@ -34,8 +35,9 @@ async def open_party(settings: Settings) -> Party:
     task = TaskSpec.decode(settings.task.file.read_bytes().strip())
     settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     catalogue = open_catalogue(task, catalogue_path(settings.task.file, settings.task.catalogue_file))
-    metrics, workers = Metrics(), Workers(threads=settings.work.threads, queue=settings.work.queue)
-    metrics.watch_queue(lambda: workers.taken)
+    metrics, workers = Metrics(), Workers(threads=settings.work.threads)
+    memory = Memory(settings.work.memory_bytes)
+    metrics.watch_memory(lambda: memory.held, memory.most)
     watch_certificates(metrics, settings)
     backend = _backend(settings.work.kernel_threads)
     ledger = await Ledger.open(
@@ -48,6 +50,7 @@ async def open_party(settings: Settings) -> Party:
         models=ModelFiles(settings.data_dir / "models", task.task_id, Shape.of(task)),
         shares=ShareFiles(settings.data_dir),
         workers=workers,
+        memory=memory,
         compute=ThreadCompute(settings.role, workers, backend=backend, measure=metrics.kernel),
         ticket_key=ticket_public_key(settings),
         scratch=settings.data_dir,

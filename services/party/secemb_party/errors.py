@@ -11,7 +11,7 @@ SecEmbError (secemb_shared)
 │   ├── ForbiddenError             a valid token that does not allow this
 │   ├── TicketError                a ticket that is not valid for this session
 │   │   └── TicketExpiredError         it was valid once
-│   ├── BusyError                  every place in the queue is taken
+│   ├── BusyError                  no memory for more messages, or an earlier request of the session goes on
 │   ├── RequestInvalidError        not what the interface describes
 │   ├── MediaTypeError             a body of another media type
 │   ├── SlowBodyError              a body that did not arrive in time
@@ -127,7 +127,7 @@ class TicketExpiredError(TicketError):
 
 
 class BusyError(SecEmbError):
-    """Every place in the queue is taken."""
+    """There is no memory for more messages, or an earlier request of the same session is being served."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__("the server is busy; try again after the time in Retry-After")

@@ -1,24 +1,18 @@
 """What sessions send to a server: keys and updates, checked, stored and acknowledged once they are durable.
 
-While the disk is nearly full no new session begins, so that those that have begun can be completed. A place in the
-queue is reserved before a message is read, so that no more bodies are in memory than there are places.
+While the disk is nearly full no new session begins, so that those that have begun can be completed.
 """
 
 import hashlib
-import shutil
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from secemb_party.compute import Accepted, PreparedRound
 from secemb_party.errors import (
     RoundClosedError,
     SessionConflictError,
-    StorageFullError,
     TicketExpiredError,
     UnknownSessionError,
 )
@@ -26,49 +20,18 @@ from secemb_party.evaluation import KeysMessage, check_update, upload_bytes
 from secemb_party.ledger import Stored, Upload
 from secemb_party.metrics import Transport
 from secemb_party.parts import Parts
+from secemb_party.room import Space
 from secemb_party.tickets import CLOCK_TOLERANCE, READ_DOMAIN, Claim, TicketCheck
 from secemb_party.upload_macs import Kept, Sent, UploadMacs
 from secemb_shared.messages import RoundSpec, Sizes
 
 Message = TypeVar("Message")
 Taken = TypeVar("Taken")
-_FRESH_SECONDS = 1.0  # every request to join asks
-
-
-class Space:
-    """How much room a server has, and whether that is enough for new sessions."""
-
-    def __init__(self, folder: Path, *, reserve: int, ledger_full: Callable[[], bool]) -> None:
-        self._folder, self.reserve, self._ledger_full = folder, reserve, ledger_full
-        self._free, self._asked = 0, float("-inf")
-
-    def free(self) -> int:
-        """Return the free bytes on the disk with the server's data, as of the last second."""
-        now = time.monotonic()
-        if now - self._asked >= _FRESH_SECONDS:
-            self._free, self._asked = shutil.disk_usage(self._folder).free, now
-        return self._free
-
-    def shortage(self) -> str | None:
-        """Return what is missing and how to get it, or None if there is room."""
-        if self._ledger_full():
-            return "the disk of the ledger's database is full; make room there, the server notices by itself"
-        if self.reserve and (free := self.free()) < self.reserve:
-            return (
-                f"{free / 1e6:,.0f} MB are free in data_dir, and {self.reserve / 1e6:,.0f} MB are the reserve "
-                "([storage] min_free_bytes); make room, the server notices by itself"
-            )
-        return None
-
-    def require(self) -> None:
-        """Raise `StorageFullError` unless there is room for new sessions."""
-        if self.shortage() is not None:
-            raise StorageFullError("the disk is nearly full; try again after the time in Retry-After")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Place(Generic[Message, Taken]):
-    """A place in the queue for one message of a session whose ticket is valid: read the message, then hand it in."""
+class Expected(Generic[Message, Taken]):
+    """A message of a session whose ticket is valid: read it, then hand it in."""
 
     spec: RoundSpec
     length: int  # of the message, in bytes
@@ -89,63 +52,57 @@ class Intake:
         self.tickets = TicketCheck(parts.ticket_key, tolerance=tolerance)
         self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN, tolerance=tolerance)
 
-    @asynccontextmanager
-    async def reserve_keys(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[bytes, bytes]]:
-        """Reserve a place for a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
+    async def expect_keys(self, claim: Claim, transport: Transport = "direct") -> Expected[bytes, bytes]:
+        """Expect a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
         self._space.require()
         self.tickets.check(claim, self._clock())
-        with self._workers.place():
-            prepared = await self._prepared(claim.round_id)
+        prepared = await self._prepared(claim.round_id)
 
-            async def take(body: bytes) -> bytes:
-                [accepted] = await prepared.accept([KeysMessage(claim.session_id, body)])
-                upload = _keys_upload(claim, body, accepted)
-                admitted = self._role == 0  # server 0 knows who has joined
-                stored = await self._ledger.put_keys(
-                    upload, self._clock(), require_admission=admitted, limit=self._task.cohort
-                )
-                self._count("keys", transport, stored)
-                self._macs.remember(upload)
-                return accepted.answer
+        async def take(body: bytes) -> bytes:
+            [accepted] = await prepared.accept([KeysMessage(claim.session_id, body)])
+            upload = _keys_upload(claim, body, accepted)
+            admitted = self._role == 0  # server 0 knows who has joined
+            stored = await self._ledger.put_keys(
+                upload, self._clock(), require_admission=admitted, limit=self._task.cohort
+            )
+            self._count("keys", transport, stored)
+            self._macs.remember(upload)
+            return accepted.answer
 
-            yield Place(prepared.spec, self._sizes.keys, take)
+        return Expected(prepared.spec, self._sizes.keys, take)
 
-    @asynccontextmanager
-    async def reserve_rows(self, claim: Claim) -> AsyncIterator[Place[bytes, bytes]]:
-        """Reserve a place for a KEYS message that is answered and forgotten: no update can follow it."""
+    async def expect_rows(self, claim: Claim) -> Expected[bytes, bytes]:
+        """Expect a KEYS message that is answered and forgotten: no update can follow it."""
         self._read_tickets.check(claim, self._clock())
-        with self._workers.place():
-            prepared = await self._prepared(claim.round_id)
-            # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
-            if await self._ledger.knows_session(claim.session_id):
-                raise SessionConflictError("this session takes part in a round; draw a new one to read")
+        prepared = await self._prepared(claim.round_id)
+        # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
+        if await self._ledger.knows_session(claim.session_id):
+            raise SessionConflictError("this session takes part in a round; draw a new one to read")
 
-            async def take(body: bytes) -> bytes:
-                [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
-                return answer
+        async def take(body: bytes) -> bytes:
+            [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
+            return answer
 
-            yield Place(prepared.spec, self._sizes.keys, take)
+        return Expected(prepared.spec, self._sizes.keys, take)
 
-    @asynccontextmanager
-    async def reserve_update(self, claim: Claim, transport: Transport = "direct") -> AsyncIterator[Place[Sent, Kept]]:
-        """Reserve a place for a session's upload; taking it checks who made it, and returns what is durable then."""
+    async def expect_update(self, claim: Claim, transport: Transport = "direct") -> Expected[Sent, Kept]:
+        """Expect a session's upload; taking it checks who made it, and returns what is durable then."""
         try:
             self.tickets.check(claim, self._clock())
         except TicketExpiredError:
             # A device that lost the receipt may still learn that its upload is here; nothing new is stored for it.
             if not await self._ledger.has_update(claim.round_id, claim.session_id):
                 raise
-        with self._workers.place():
-            spec = (await self._prepared(claim.round_id)).spec
+        spec = (await self._prepared(claim.round_id)).spec
 
-            async def take(sent: Sent) -> Kept:
-                check = partial(_checked_update, spec, self._role, claim.session_id, sent.message)
-                upload = await self._workers.run(check, size=len(sent.message))
-                hold = await self._macs.check(spec, upload, sent.mac)
-                self._count("update", transport, await self._ledger.put_update(upload, self._clock()))
-                return Kept(upload.body_digest, hold)
+        async def take(sent: Sent) -> Kept:
+            check = partial(_checked_update, spec, self._role, claim.session_id, sent.message)
+            upload = await self._workers.run(check, size=len(sent.message))
+            hold = await self._macs.check(spec, upload, sent.mac)
+            self._count("update", transport, await self._ledger.put_update(upload, self._clock()))
+            return Kept(upload.body_digest, hold)
 
-            yield Place(spec, upload_bytes(spec, self._role), take)
+        return Expected(spec, upload_bytes(spec, self._role), take)
 
     def _count(self, phase: str, transport: Transport, stored: Stored) -> None:
         _refuse_unless_stored(stored)

@@ -121,7 +121,8 @@ class Metrics:
         self._free = self._gauge("secemb_disk_free_bytes", "Free bytes on the disk with the server's data")
         self._reserve = self._gauge("secemb_disk_reserve_bytes", "Free bytes below which no new session begins")
         self._ledger_full = self._gauge("secemb_ledger_full", "1 while the disk of the database is full")
-        self._queue = self._gauge("secemb_queue_places_taken", "Places taken in the queue of the worker threads")
+        self._held = self._gauge("secemb_message_bytes", "Bytes of devices' messages in memory")
+        self._most_held = self._gauge("secemb_message_limit_bytes", "How many there may be; beyond it 429")
         self._lag = self._gauge(
             "secemb_event_loop_lag_seconds", "How late the event loop woke up in the last minute, at most"
         )
@@ -298,9 +299,10 @@ class Metrics:
         """Set the function that returns when something expires; it is asked whenever the metrics are read."""
         self._expiry.labels(of).set_function(expires)
 
-    def watch_queue(self, taken: Callable[[], int]) -> None:
-        """Set the function that returns the number of places taken."""
-        self._queue.set_function(taken)
+    def watch_memory(self, held: Callable[[], int], most: int) -> None:
+        """Set the function that returns the bytes of messages in memory, and how many there may be."""
+        self._held.set_function(held)
+        self._most_held.set(most)
 
     def clock_skew(self, seconds: float) -> None:
         """Record by how much the other server's clock is ahead of this one's."""

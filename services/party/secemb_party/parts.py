@@ -13,6 +13,7 @@ from secemb_party.compute import Compute
 from secemb_party.compute.threads import Workers
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
+from secemb_party.room import Memory
 from secemb_party.storage import ModelStore, ShareStore
 from secemb_party.storage.copies import Body
 from secemb_shared.messages import TaskSpec
@@ -38,6 +39,7 @@ class Parts:
     scratch: Path  # a folder for files that do not outlive the process
     catalogue: Body | None = None  # ids and titles of the task's items
     metrics: Metrics = field(default_factory=Metrics)
+    memory: Memory = field(default_factory=Memory)  # for devices' messages
     clock: Clock = time.time
     steady: Clock = time.monotonic  # for lengths of time: nobody can set it
     keep_rounds: int = 3

@@ -21,7 +21,7 @@ from secemb_party.errors import (
     RoundClosedError,
     UnknownRoundError,
 )
-from secemb_party.intake import Intake, Space
+from secemb_party.intake import Intake
 from secemb_party.inventory import MODEL, Inventory
 from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
 from secemb_party.ledger.records import ENDED
@@ -29,6 +29,7 @@ from secemb_party.logs import get_logger
 from secemb_party.operators import Order
 from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
+from secemb_party.room import Space
 from secemb_party.storage import Model, first_model
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
@@ -67,6 +68,7 @@ class Party:
     def __init__(self, parts: Parts) -> None:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
         self.models, self.workers, self.clock = parts.models, parts.workers, parts.clock
+        self.memory = parts.memory
         self.steady = parts.steady
         self._shares, self._compute = parts.shares, parts.compute
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds

@@ -15,6 +15,7 @@ from sqlalchemy import make_url
 
 from secemb_party.errors import SettingsError
 from secemb_party.logs import Format, Level
+from secemb_party.room import MEMORY
 from secemb_party.setting_types import (
     CollectorUrl,
     DatabaseUrl,
@@ -53,6 +54,8 @@ class Devices(Listening):
     port: Port = 8440
     open_enrolment: bool = False
     body_seconds: Seconds = 60
+    body_bytes_per_second: Annotated[int, Field(ge=0)] = 1024
+    connections: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
 
 
 class Peer(Section):
@@ -96,7 +99,7 @@ class Work(Section):
     """The worker threads around the kernel."""
 
     threads: Annotated[int, Field(ge=1, le=256)] = 2
-    queue: Annotated[int, Field(ge=0, le=10_000)] = 64
+    memory_bytes: Annotated[int, Field(ge=1)] = MEMORY
     kernel_threads: Annotated[int, Field(ge=1, le=256)] = 1
 
 

@@ -26,6 +26,7 @@ from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.control_routes import control_routes
 from secemb_party.http.listeners import listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
+from secemb_party.http.request_body import Bodies, Patience
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.startup import start_party
 from secemb_party.http.task_routes import task_routes
@@ -73,7 +74,7 @@ def create_server0(
     ticket_key: Ed25519PrivateKey,
     *,
     open_enrolment: bool = False,
-    body_seconds: float = 30.0,
+    patience: Patience | None = None,
     operators: Operators | None = None,
     choose_kind: ChooseKind = always_train,
     surroundings: Surroundings | None = None,
@@ -86,17 +87,16 @@ def create_server0(
     issuer = TicketIssuer(party, leader, ticket_key, open_enrolment=open_enrolment, pace=Pace(joins_per_second))
     line = relay_line if party.task.relays else None
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
+    bodies = Bodies(party.memory, patience or Patience())
     routers = [
-        session_routes(party, body_seconds=body_seconds, completed=leader.completed),
-        join_routes(party, issuer, body_seconds=body_seconds, relay_key=relay_key),
+        session_routes(party, bodies, completed=leader.completed),
+        join_routes(party, issuer, patience=bodies.patience, relay_key=relay_key),
         task_routes(party, relay_key.get if relay_key is not None else None, issuer.retry_after, issuer.ended_rounds),
     ]
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
         # First: FastAPI tries routes one after the other, and where a task is relayed most sessions are.
-        routers.insert(
-            0, relayed_routes(relayed, relay_key, party.metrics, body_seconds=body_seconds, completed=leader.completed)
-        )
+        routers.insert(0, relayed_routes(relayed, relay_key, party.metrics, bodies, completed=leader.completed))
     ready = partial(check_readiness, party, peer)
     operator = None
     if operators is not None:
@@ -105,7 +105,7 @@ def create_server0(
             operator_routes(party, operators),
             control_routes(party, operators),
             rollback_routes(party, leader, operators),
-            enrolment_routes(party, operators, body_seconds=body_seconds),
+            enrolment_routes(party, operators, patience=bodies.patience),
             ui_routes(party, operators, side, surroundings or Surroundings()),
         ]
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=ready)
@@ -136,7 +136,7 @@ async def run(settings: Settings) -> None:
                 peer,
                 ticket_private_key(settings),
                 open_enrolment=devices.open_enrolment,
-                body_seconds=devices.body_seconds,
+                patience=Patience.of(devices),
                 operators=find_operators(settings),
                 choose_kind=kinds_of(settings),
                 surroundings=Surroundings.of(settings),

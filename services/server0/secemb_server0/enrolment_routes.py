@@ -19,7 +19,8 @@ from secemb_party.errors import (
 )
 from secemb_party.http.operator_routes import OrderOf, operator_router
 from secemb_party.http.problems import problem_responses
-from secemb_party.http.requests import JSON, describe_json, media_type, parse_message, read_small
+from secemb_party.http.request_body import Patience, read_small
+from secemb_party.http.requests import JSON, describe_json, media_type, parse_message
 from secemb_party.ledger import Added, Token, TokenState
 from secemb_party.operators import OperatorRole, Operators
 from secemb_party.service import Party
@@ -113,13 +114,13 @@ class Revoked(BaseModel):
 Kind = TypeVar("Kind", bound=_Message)
 
 
-def _body(kind: type[Kind], seconds: float) -> Callable[[Request], Any]:
+def _body(kind: type[Kind], patience: Patience) -> Callable[[Request], Any]:
     """Return a dependency that reads a message, after the caller's token was checked."""
 
     async def read(request: Request) -> Kind:
         if media_type(request) != JSON:
             raise MediaTypeError(f"send the message as {JSON}")
-        return parse_message(kind, await read_small(request, seconds, most=_MOST_BYTES))
+        return parse_message(kind, await read_small(request, patience, most=_MOST_BYTES))
 
     return read
 
@@ -128,12 +129,12 @@ def _describe(kind: type[_Message]) -> dict[str, Any]:
     return {"requestBody": {"required": True, **describe_json(kind)}}
 
 
-def enrolment_routes(party: Party, operators: Operators, *, body_seconds: float) -> APIRouter:
+def enrolment_routes(party: Party, operators: Operators, *, patience: Patience) -> APIRouter:
     """Return the routes by which tokens with the role enrol, or admin, enrol devices."""
     router = operator_router(party, operators, OperatorRole.ENROL)
     enrolment = Enrolment(party.ledger, party.clock)
-    creation, replacement = _body(CreateRequest, body_seconds), _body(ReplaceRequest, body_seconds)
-    names, listing = _body(NamesRequest, body_seconds), _body(ListRequest, body_seconds)
+    creation, replacement = _body(CreateRequest, patience), _body(ReplaceRequest, patience)
+    names, listing = _body(NamesRequest, patience), _body(ListRequest, patience)
 
     def until(seconds: int | None) -> float | None:
         return None if seconds is None else party.clock() + seconds

@@ -155,7 +155,7 @@ class TicketIssuer:
 
     def _not_now(self, now: float) -> NotNow:
         opening = self._leader.forecast.opening(self._leader.door.record, now)
-        return NotNow(self._pace.seconds(opening, now, load=self._party.workers.taken / self._party.workers.limit))
+        return NotNow(self._pace.seconds(opening, now, load=self._party.memory.load))
 
     def _ticket(self, record: RoundRecord, session_id: bytes) -> JoinTicket:
         expires = math.ceil(record.upload_until)

@@ -1,13 +1,12 @@
 """The relay: server 0 takes devices' messages for both servers and passes server 1's part on, many in one request."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from secemb_party.errors import BusyError, PeerUnavailableError, RelayRefusedError
-from secemb_party.intake import Place
+from secemb_party.errors import PeerUnavailableError, RelayRefusedError
+from secemb_party.intake import Expected
 from secemb_party.metrics import Metrics
 from secemb_party.relay_frames import MOST_FRAMES, Frame, Refusal
 from secemb_party.service import Party
@@ -22,13 +21,11 @@ Own = TypeVar("Own")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much a relay gathers and holds."""
+    """How much a relay gathers."""
 
     gather_seconds: float = 0.002  # messages that arrive within this time are sent together
     frames: int = MOST_FRAMES // 2  # in one request
     batch_bytes: int = 4 << 20  # in one request; a single frame may be longer
-    under_way: int = 512  # frames that wait for a reply; beyond that, devices are told to retry
-    bytes_under_way: int = 256 << 20
     tries: int = 3
     pause_seconds: float = 0.2  # before the second try; the third waits twice as long
 
@@ -50,19 +47,6 @@ class Relay:
         self._gathered: list[_Waiting] = []
         self._timer: asyncio.TimerHandle | None = None
         self._batches: set[asyncio.Task[None]] = set()
-        self._frames = self._bytes = 0
-
-    @contextmanager
-    def place(self, size: int) -> Iterator[None]:
-        """Take a place for one message before its body is read, or raise `BusyError` at once."""
-        limits = self._limits
-        if self._frames >= limits.under_way or self._bytes + size > limits.bytes_under_way:
-            raise BusyError(1)
-        self._frames, self._bytes = self._frames + 1, self._bytes + size
-        try:
-            yield
-        finally:
-            self._frames, self._bytes = self._frames - 1, self._bytes - size
 
     def pass_on(self, frame: Frame, size: int) -> "asyncio.Future[bytes]":
         """Return the future reply of server 1 to a frame: `size` bytes, or `RelayRefusedError`."""
@@ -150,36 +134,30 @@ class RelayedSessions:
     def __init__(self, party: Party, relay: Relay) -> None:
         self._party, self._relay = party, relay
 
-    @asynccontextmanager
-    async def reserve_keys(self, claim: Claim) -> AsyncIterator[Place[bytes, bytes]]:
-        """Reserve a place for RELAYED_KEYS; taking it returns RELAYED_ANSWER, both answers under server 1's mask."""
-        async with self._party.intake.reserve_keys(claim, "relayed") as own:
-            length = relayed_bytes(own.spec, Kind.RELAYED_KEYS)
+    async def expect_keys(self, claim: Claim) -> Expected[bytes, bytes]:
+        """Expect RELAYED_KEYS; taking it returns RELAYED_ANSWER, both answers under server 1's mask."""
+        own = await self._party.intake.expect_keys(claim, "relayed")
 
-            async def take(message: bytes) -> bytes:
-                part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_KEYS, message)
-                taking = own.take(part)
-                del message, part  # many wait for server 1 at a time: their bytes are held once
-                answer, other = await _both(taking, passing)
-                return encode_relayed_answer(own.spec, claim.session_id, answer, other)
+        async def take(message: bytes) -> bytes:
+            part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_KEYS, message)
+            taking = own.take(part)
+            del message, part  # many wait for server 1 at a time: their bytes are held once
+            answer, other = await _both(taking, passing)
+            return encode_relayed_answer(own.spec, claim.session_id, answer, other)
 
-            with self._relay.place(length):
-                yield Place(own.spec, length, take)
+        return Expected(own.spec, relayed_bytes(own.spec, Kind.RELAYED_KEYS), take)
 
-    @asynccontextmanager
-    async def reserve_update(self, claim: Claim) -> AsyncIterator[Place[Sent, Receipts]]:
-        """Reserve a place for RELAYED_UPLOAD; taking it returns what is durable on both servers."""
-        async with self._party.intake.reserve_update(claim, "relayed") as own:
-            length = relayed_bytes(own.spec, Kind.RELAYED_UPLOAD)
+    async def expect_update(self, claim: Claim) -> Expected[Sent, Receipts]:
+        """Expect RELAYED_UPLOAD; taking it returns what is durable on both servers."""
+        own = await self._party.intake.expect_update(claim, "relayed")
 
-            async def take(sent: Sent) -> Receipts:
-                part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_UPLOAD, sent.message)
-                taking = own.take(Sent(part, sent.mac))
-                del sent, part
-                return Receipts(*await _both(taking, passing))
+        async def take(sent: Sent) -> Receipts:
+            part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_UPLOAD, sent.message)
+            taking = own.take(Sent(part, sent.mac))
+            del sent, part
+            return Receipts(*await _both(taking, passing))
 
-            with self._relay.place(length):
-                yield Place(own.spec, length, take)
+        return Expected(own.spec, relayed_bytes(own.spec, Kind.RELAYED_UPLOAD), take)
 
     def _pass_on(
         self, spec: RoundSpec, claim: Claim, kind: Kind, message: bytes

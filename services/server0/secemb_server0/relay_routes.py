@@ -7,12 +7,12 @@ from starlette.responses import JSONResponse, Response
 
 from secemb_party.errors import OutdatedRelayKeyError, RelayRefusedError
 from secemb_party.http.problems import PROBLEMS, UNAVAILABLE, problem_for, problem_response, problem_responses
+from secemb_party.http.request_body import Bodies
 from secemb_party.http.requests import (
     RoundHex,
     SessionHex,
     describe_binary,
     read_claim,
-    read_exactly,
     read_mac,
 )
 from secemb_party.http.session_routes import (
@@ -41,7 +41,7 @@ class RelayedReceipt(BaseModel):
 
 
 def relayed_routes(
-    sessions: RelayedSessions, key: AnnouncedKey, metrics: Metrics, *, body_seconds: float, completed: Notify
+    sessions: RelayedSessions, key: AnnouncedKey, metrics: Metrics, bodies: Bodies, *, completed: Notify
 ) -> APIRouter:
     """Return the routes; `completed` is called when an update is durable on both servers."""
     router = session_router()
@@ -67,7 +67,7 @@ def relayed_routes(
     async def relayed_keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take RELAYED_KEYS, pass server 1's part on and return RELAYED_ANSWER when both hold the keys."""
         try:
-            return await answer_keys(sessions.reserve_keys(read_claim(request, round, session)), request, body_seconds)
+            return await answer_keys(sessions.expect_keys, read_claim(request, round, session), request, bodies)
         except RelayRefusedError as error:
             return refuse(error)
 
@@ -82,8 +82,9 @@ def relayed_routes(
         """Take RELAYED_UPLOAD, pass server 1's part on and return receipts when both hold the upload."""
         claim, mac = read_claim(request, round, session), read_mac(request)
         try:
-            async with sessions.reserve_update(claim) as place:
-                kept = await place.take(Sent(await read_exactly(request, place.length, body_seconds), mac))
+            with bodies.of(claim.session_id) as read:
+                expected = await sessions.expect_update(claim)
+                kept = await expected.take(Sent(await read(request, expected.length), mac))
         except RelayRefusedError as error:
             return refuse(error)
         completed()

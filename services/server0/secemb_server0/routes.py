@@ -21,7 +21,8 @@ from secemb_party.errors import (
 )
 from secemb_party.http.operator_routes import OrderOf, operator_router
 from secemb_party.http.problems import problem_responses
-from secemb_party.http.requests import JSON, Number, TaskHex, describe_json, media_type, parse_message, read_small
+from secemb_party.http.request_body import Patience, read_small
+from secemb_party.http.requests import JSON, Number, TaskHex, describe_json, media_type, parse_message
 from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import Rollback
@@ -76,7 +77,7 @@ _REQUEST: dict[str, Any] = {"requestBody": {"required": True, **describe_json(Jo
 
 
 def join_routes(
-    party: Party, issuer: TicketIssuer, *, body_seconds: float, relay_key: AnnouncedKey | None = None
+    party: Party, issuer: TicketIssuer, *, patience: Patience, relay_key: AnnouncedKey | None = None
 ) -> APIRouter:
     """Return the routes by which devices get tickets."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
@@ -95,7 +96,7 @@ def join_routes(
     async def join(task: TaskHex, request: Request) -> Response:
         """Return a ticket for this session, or 202 with Retry-After."""
         party.space.require()
-        token, session_id = await _read_join(party, task, request, body_seconds)
+        token, session_id = await _read_join(party, task, request, patience)
         found = await issuer.join(token, session_id)
         if isinstance(found, NotNow):
             party.metrics.join("not-now", retry_after=found.seconds)
@@ -124,7 +125,7 @@ def join_routes(
     )
     async def read(task: TaskHex, request: Request) -> Response:
         """Return a ticket to read rows in this session, or 202 with Retry-After."""
-        token, session_id = await _read_join(party, task, request, body_seconds)
+        token, session_id = await _read_join(party, task, request, patience)
         found = await issuer.read(token, session_id)
         if isinstance(found, NotNow):
             return _answer(ReadAnswer(), found)
@@ -153,9 +154,9 @@ class Refusal:
         return JoinAnswer(rounds=self._rounds, paused=self._paused).model_dump_json().encode()
 
 
-async def _read_join(party: Party, task: str, request: Request, seconds: float) -> tuple[str | None, bytes]:
+async def _read_join(party: Party, task: str, request: Request, patience: Patience) -> tuple[str | None, bytes]:
     """Return the enrolment token and the session id that a device shows."""
-    body = await read_small(request, seconds)
+    body = await read_small(request, patience)
     token = bearer(request)
     if media_type(request) != JSON or len(token or "") > _LONGEST_TOKEN:
         raise RequestInvalidError("a header does not match the interface")

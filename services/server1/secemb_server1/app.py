@@ -17,6 +17,7 @@ from secemb_party.http.app import metrics_app, new_app, operator_app
 from secemb_party.http.control_routes import control_routes
 from secemb_party.http.listeners import Listener, listeners_of, serve
 from secemb_party.http.operator_routes import operator_routes
+from secemb_party.http.request_body import Bodies, Patience
 from secemb_party.http.security import PEER
 from secemb_party.http.session_routes import session_routes
 from secemb_party.http.startup import start_party
@@ -54,7 +55,7 @@ def create_server1(
     party: Party,
     peer_token_hashes: Callable[[], Collection[bytes]],
     *,
-    body_seconds: float = 30.0,
+    patience: Patience | None = None,
     operators: Operators | None = None,
     surroundings: Surroundings | None = None,
     relay_keys: RelayKeys | None = None,
@@ -62,7 +63,7 @@ def create_server1(
     """Return server 1 made of these parts; with keys for it, it takes what server 0 passes on."""
     receiver = RelayReceiver(party, relay_keys) if relay_keys is not None and party.task.relays else None
     routers = [
-        session_routes(party, body_seconds=body_seconds, completed=lambda: None),
+        session_routes(party, Bodies(party.memory, patience or Patience()), completed=lambda: None),
         task_routes(party, receiver.announce if receiver is not None else None),
     ]
     operator = None
@@ -146,7 +147,7 @@ async def run(settings: Settings) -> None:
         server = create_server1(
             party,
             token_hashes(peer.token_hash_file.path).get,
-            body_seconds=devices.body_seconds,
+            patience=Patience.of(devices),
             operators=find_operators(settings),
             surroundings=Surroundings.of(settings),
             relay_keys=keys,

@@ -34,20 +34,22 @@ class RelayReceiver:
 
     async def take(self, frame: Frame) -> bytes:
         """Take a frame's message and return the reply, once the message is durable."""
-        return await (self._take_keys(frame) if frame.step is Kind.KEYS else self._take_upload(frame))
+        with self._party.memory.message() as arrived:
+            arrived(len(frame.rest))
+            return await (self._take_keys(frame) if frame.step is Kind.KEYS else self._take_upload(frame))
 
     async def _take_keys(self, frame: Frame) -> bytes:
-        async with self._party.intake.reserve_keys(frame.claim, "relayed") as place:
-            spec, session_id, dense = place.spec, frame.claim.session_id, await self._dense_digest(place.spec)
-            keys = (await self._open(spec, frame)).message
-            answer = await place.take(keys)
+        expected = await self._party.intake.expect_keys(frame.claim, "relayed")
+        spec, session_id, dense = expected.spec, frame.claim.session_id, await self._dense_digest(expected.spec)
+        keys = (await self._open(spec, frame)).message
+        answer = await expected.take(keys)
         masked = partial(_masked, spec, session_id, keys, answer, dense)
         return await self._party.workers.run(masked, size=len(answer))
 
     async def _take_upload(self, frame: Frame) -> bytes:
-        async with self._party.intake.reserve_update(frame.claim, "relayed") as place:
-            kept = await place.take(await self._open(place.spec, frame))
-            return holds.receipt_of(place.spec.label(frame.claim.session_id), kept.hold, kept.digest)
+        expected = await self._party.intake.expect_update(frame.claim, "relayed")
+        kept = await expected.take(await self._open(expected.spec, frame))
+        return holds.receipt_of(expected.spec.label(frame.claim.session_id), kept.hold, kept.digest)
 
     async def _open(self, spec: RoundSpec, frame: Frame) -> Sent:
         """Return the direct message and its MAC, from the box and the public part beside it."""

@@ -21,6 +21,7 @@ from secemb_party.errors import (
     UnknownRoundError,
 )
 from secemb_party.http.problems import Refused, noted_problem, problem_responses
+from secemb_party.http.request_body import Patience, read_exactly, read_small
 from secemb_party.http.requests import (
     BINARY,
     JSON,
@@ -29,9 +30,7 @@ from secemb_party.http.requests import (
     describe_json,
     media_type,
     parse_message,
-    read_exactly,
     read_number,
-    read_small,
 )
 from secemb_party.http.security import PEER, bearer, has_hash, needs
 from secemb_party.peer_messages import (
@@ -56,7 +55,7 @@ from secemb_server1.relay import RelayReceiver
 from secemb_server1.responder import Responder
 from secemb_shared.errors import EncodingError, LengthError
 
-_BODY_SECONDS = 300.0
+_PATIENCE = Patience(seconds=300.0, rate=0.0)
 _ON_THE_WAY_SECONDS = 5.0  # from server 0's clock to here: it may have had to connect first
 PublishedHeader = Annotated[str, Header(alias="secemb-published", max_length=500)]
 Facts = TypeVar("Facts", bound=Published)
@@ -104,7 +103,7 @@ def _message(kind: type[PeerMessage], party: Party) -> Any:
         if media_type(request) != JSON:
             raise MediaTypeError(f"send the message as {JSON}")
         most = _FIXED + _EACH * party.task.cohort
-        return parse_message(kind, await read_small(request, _BODY_SECONDS, most=most))
+        return parse_message(kind, await read_small(request, _PATIENCE, most=most))
 
     return Depends(read)
 
@@ -162,7 +161,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
     async def roll_back(request: Request, published: PublishedHeader) -> ListDigest:
         """Publish a version that has the numbers of an older one."""
         facts = _read(RolledBack, published)
-        body = await read_exactly(request, 4 * Shape.of(party.task).numbers, _BODY_SECONDS)
+        body = await read_exactly(request, 4 * Shape.of(party.task).numbers, _PATIENCE)
         return ListDigest(digest=(await responder.roll_back(facts, body)).hex())
 
     @router.post("/rounds/{round}/publish", openapi_extra=_NUMBERS)
@@ -171,7 +170,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         facts = _read(Published, published)
         announced = read_number(request.headers.get("content-length", "0"))
         length = 0 if announced == 0 else 4 * Shape.of(party.task).numbers
-        body = await read_exactly(request, length, _BODY_SECONDS)
+        body = await read_exactly(request, length, _PATIENCE)
         return ListDigest(digest=(await responder.publish(bytes.fromhex(round), facts, body)).hex())
 
     @router.post("/rounds/{round}/abort", openapi_extra=_describe(AbortReason))
@@ -207,7 +206,7 @@ def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check)
         announced = read_number(request.headers.get("content-length", ""))
         if announced is None or announced > _MOST_FRAMES_BYTES:
             raise LengthError("announce the length of the frames, and send fewer at a time")
-        frames = list(read_frames(await read_exactly(request, announced, _BODY_SECONDS)))
+        frames = list(read_frames(await read_exactly(request, announced, _PATIENCE)))
         return StreamingResponse(_replies(receiver, frames, refused), media_type=BINARY)
 
     return router

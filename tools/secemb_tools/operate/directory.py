@@ -125,7 +125,7 @@ file = "task/task.json"                   # from `secemb task create`; the same 
 {relay}
 [work]
 threads = 2                               # sessions evaluated at the same time
-queue = 64                                # sessions that may wait; further ones must retry later
+memory_bytes = 67108864                   # of devices' messages in memory; further devices must retry later
 kernel_threads = 1                        # inside one evaluation; threads x kernel_threads <= cores
 
 [operator]                                # the page and the operator API

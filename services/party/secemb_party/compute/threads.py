@@ -1,19 +1,17 @@
 """The engine inside the server's own process: a few worker threads around the kernel, which releases the GIL.
 
-Nothing long runs on the event loop. A request takes a place in the queue before its body is read, so that a crowded
-server refuses at once and holds no bytes of the requests it refuses.
+Nothing long runs on the event loop.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TypeVar
 
 from secemb_party.compute.interface import Accepted
-from secemb_party.errors import BusyError
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, blur
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError
@@ -26,34 +24,10 @@ _SMALL = 1 << 18  # bytes that are checked and hashed faster than they are hande
 
 
 class Workers:
-    """A few threads and a bounded queue."""
+    """A few threads."""
 
-    def __init__(self, *, threads: int, queue: int, retry_after: int = 1) -> None:
+    def __init__(self, *, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kernel")
-        self._limit = threads + queue
-        self._retry_after = retry_after
-        self._taken = 0
-
-    @property
-    def taken(self) -> int:
-        """Return how many places are taken, for metrics."""
-        return self._taken
-
-    @property
-    def limit(self) -> int:
-        """Return how many places there are."""
-        return self._limit
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Hold a place for the length of a request, or raise `BusyError` at once."""
-        if self._taken >= self._limit:
-            raise BusyError(self._retry_after)
-        self._taken += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
 
     async def run(self, work: Callable[[], Result], *, size: int | None = None) -> Result:
         """Run `work` in a worker thread, or right here if the `size` of what it looks at is small."""

@@ -14,8 +14,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from secemb_party.file_watch import FileWatch
+from secemb_party.http.connection_limits import FEW, ConnectionLimits, connection_class
 from secemb_party.setting_types import SecretFile
-from secemb_party.settings import Settings
+from secemb_party.settings import Listening, Settings
 
 # Of <malloc.h>, where the C library is glibc.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -49,11 +50,15 @@ class Listener:
     cert: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None  # with it, clients must show a certificate of this authority
+    limits: ConnectionLimits = FEW
 
 
 def listeners_of(settings: Settings, *, devices: FastAPI, operator: FastAPI | None, metrics: FastAPI) -> list[Listener]:
     """Return the listeners that both servers have: for devices, for the operator, and for Prometheus."""
-    apps = [(devices, settings.devices)] + ([(operator, settings.operator)] if operator is not None else [])
+    many = ConnectionLimits(connections=settings.devices.connections).for_open_files()
+    apps: list[tuple[FastAPI, Listening, ConnectionLimits]] = [(devices, settings.devices, many)]
+    if operator is not None:
+        apps.append((operator, settings.operator, FEW))
     with_tls = [
         Listener(
             app=app,
@@ -61,8 +66,9 @@ def listeners_of(settings: Settings, *, devices: FastAPI, operator: FastAPI | No
             port=at.port,
             cert=at.tls_cert,
             key=at.tls_key.path if at.tls_key is not None else None,
+            limits=limits,
         )
-        for app, at in apps
+        for app, at, limits in apps
     ]
     return [*with_tls, Listener(app=metrics, host=settings.metrics.host, port=settings.metrics.port)]
 
@@ -157,5 +163,7 @@ def _config(listener: Listener) -> uvicorn.Config:
         proxy_headers=False,  # where a request came from is not recorded
         date_header=True,  # devices and the other server compute the time left from it
         timeout_graceful_shutdown=GRACE_SECONDS,
-        timeout_keep_alive=75,
+        timeout_keep_alive=listener.limits.idle_seconds,
+        http=connection_class(listener.limits),
+        ws="none",
     )

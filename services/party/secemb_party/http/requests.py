@@ -1,31 +1,27 @@
-"""What arrives from outside: ids and numbers, headers, and bodies of a known length, read within a time limit."""
+"""What requests bring beside a body: ids, numbers and headers; and how OpenAPI describes them."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
-from secemb_party.errors import MediaTypeError, RequestInvalidError, SlowBodyError
+from secemb_party.errors import RequestInvalidError
 from secemb_party.http.security import TICKET
 from secemb_party.tickets import Claim
-from secemb_shared.errors import LengthError, MacError
+from secemb_shared.errors import MacError
 from secemb_shared.holds import MARK_BYTES
 from secemb_shared.messages.canonical import LARGEST_NUMBER
 
 BINARY, JSON = "application/octet-stream", "application/json"
-LARGEST_SMALL_BODY = 4096  # bytes; a request to join has about 50
 MAC_HEADER = "secemb-proof"
 
 _DIGITS = re.compile(r"[0-9]{1,16}")
 _MAC_DIGITS = re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
 _LONGEST_TICKET = 128
 
-Result = TypeVar("Result")
 Message = TypeVar("Message", bound=BaseModel)
 TaskHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
 RoundHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
@@ -84,53 +80,6 @@ def parse_message(kind: type[Message], body: bytes) -> Message:
         return kind.model_validate_json(body)
     except ValidationError:
         raise RequestInvalidError("the body does not match the interface") from None
-
-
-async def read_exactly(request: Request, length: int, seconds: float) -> bytes:
-    """Return a body of `length` bytes; refuse another announced length before a byte is read."""
-    if media_type(request) != BINARY:
-        raise MediaTypeError(f"send the message as {BINARY}")
-    announced = request.headers.get("content-length")
-    if announced is not None and announced != str(length):
-        raise LengthError(f"expected exactly {length} bytes, but Content-Length differs")
-    body = await _in_time(_collect(request, length), seconds)
-    if len(body) != length:
-        raise LengthError(f"expected exactly {length} bytes, got {'more' if len(body) > length else len(body)}")
-    return body
-
-
-async def read_small(request: Request, seconds: float, *, most: int = LARGEST_SMALL_BODY) -> bytes:
-    """Return a short body; one that is longer or slower is refused, and no more of it is read."""
-    announced = request.headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced) > most:
-        raise LengthError(f"a body has at most {most} bytes here")
-    body = await _in_time(_collect(request, most), seconds)
-    if len(body) > most:
-        raise LengthError(f"a body has at most {most} bytes here")
-    return body
-
-
-async def _in_time(reading: Awaitable[Result], seconds: float) -> Result:
-    try:
-        async with asyncio.timeout(seconds):
-            return await reading
-    except TimeoutError:
-        raise SlowBodyError(f"the body did not arrive within {seconds:g} seconds") from None
-
-
-async def _collect(request: Request, most: int) -> bytes:
-    """Return the body, or its beginning if it is too long."""
-    pieces, length = [], 0
-    try:
-        async with aclosing(request.stream()) as stream:
-            async for piece in stream:
-                pieces.append(piece)
-                length += len(piece)
-                if length > most:
-                    break
-    except ClientDisconnect:
-        raise LengthError("the connection closed before the body was complete") from None
-    return b"".join(pieces)
 
 
 def describe_binary(description: str) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The requests that are nearly all of the traffic: a session's keys and update, and reads."""
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -21,6 +20,7 @@ from secemb_party.errors import (
     UnknownSessionError,
 )
 from secemb_party.http.problems import problem_responses
+from secemb_party.http.request_body import Bodies
 from secemb_party.http.requests import (
     BINARY,
     RoundHex,
@@ -28,12 +28,12 @@ from secemb_party.http.requests import (
     describe_binary,
     describe_mac,
     read_claim,
-    read_exactly,
     read_mac,
 )
 from secemb_party.http.security import TICKET, needs
-from secemb_party.intake import Place
+from secemb_party.intake import Expected
 from secemb_party.service import Party
+from secemb_party.tickets import Claim
 from secemb_party.upload_macs import Sent
 from secemb_shared.errors import LengthError, MacError
 
@@ -71,7 +71,7 @@ def session_router() -> APIRouter:
     return APIRouter(prefix="/v1/rounds/{round}/sessions/{session}", tags=["devices"])
 
 
-def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> APIRouter:
+def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRouter:
     """Return the routes of devices that talk to both servers; `completed` is called when an update is durable."""
     router = session_router()
     answer: dict[int | str, Any] = {200: describe_binary("ANSWER: this server's share of the rows")}
@@ -85,7 +85,7 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     )
     async def keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's KEYS and return its ANSWER; the same bytes may come again, others get 409."""
-        return await answer_keys(party.intake.reserve_keys(read_claim(request, round, session)), request, body_seconds)
+        return await answer_keys(party.intake.expect_keys, read_claim(request, round, session), request, bodies)
 
     @router.put(
         "/update",
@@ -97,8 +97,9 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     async def update(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable."""
         claim, mac = read_claim(request, round, session), read_mac(request)
-        async with party.intake.reserve_update(claim) as place:
-            kept = await place.take(Sent(await read_exactly(request, place.length, body_seconds), mac))
+        with bodies.of(claim.session_id) as read:
+            expected = await party.intake.expect_update(claim)
+            kept = await expected.take(Sent(await read(request, expected.length), mac))
         completed()
         return JSONResponse({"sha256": kept.digest.hex()})
 
@@ -111,15 +112,16 @@ def session_routes(party: Party, *, body_seconds: float, completed: Notify) -> A
     )
     async def rows(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Return the ANSWER to a KEYS message and keep nothing; it takes a read ticket."""
-        return await answer_keys(party.intake.reserve_rows(read_claim(request, round, session)), request, body_seconds)
+        return await answer_keys(party.intake.expect_rows, read_claim(request, round, session), request, bodies)
 
     return router
 
 
 async def answer_keys(
-    reserved: AbstractAsyncContextManager[Place[bytes, bytes]], request: Request, body_seconds: float
+    expect: Callable[[Claim], Awaitable[Expected[bytes, bytes]]], claim: Claim, request: Request, bodies: Bodies
 ) -> Response:
-    """Read a message of keys into its place and return the answer to it."""
-    async with reserved as place:
-        answer = await place.take(await read_exactly(request, place.length, body_seconds))
+    """Read a message of keys and return the answer to it."""
+    with bodies.of(claim.session_id) as read:
+        expected = await expect(claim)
+        answer = await expected.take(await read(request, expected.length))
     return Response(answer, media_type=BINARY)

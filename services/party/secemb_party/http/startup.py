@@ -18,9 +18,9 @@ from secemb_party.errors import (
 )
 from secemb_party.http.app import metrics_app, new_app
 from secemb_party.http.listeners import listeners_of, serve
-from secemb_party.intake import Space
 from secemb_party.logs import Outage
 from secemb_party.metrics import Metrics
+from secemb_party.room import Space
 from secemb_party.service import Check, Party
 from secemb_party.settings import Settings
 from secemb_party.upkeep import watch_certificates

@@ -101,7 +101,7 @@ class Overview:
 
     async def capacity(self) -> dict[str, Any]:
         """Return what the process uses, and how much of it there is."""
-        figures, workers = Figures(self._party.metrics), self._party.workers
+        figures, memory = Figures(self._party.metrics), self._party.memory
         kernel = figures.by("secemb_kernel_seconds_sum", "operation")
         return {
             "rates": self._throughput.measure(figures),
@@ -109,7 +109,7 @@ class Overview:
                 (name, figures.total("secemb_kernel_seconds_count", operation=name), seconds)
                 for name, seconds in kernel.items()
             ],
-            "queue": (workers.taken, workers.limit),
+            "messages": (memory.held, memory.most),
             "lag": figures.one("secemb_event_loop_lag_seconds"),
             "memory": figures.one("process_resident_memory_bytes"),
             "processor": figures.one("process_cpu_seconds_total"),

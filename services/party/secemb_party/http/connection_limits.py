@@ -1,0 +1,110 @@
+"""One client's connection: how many there may be, and how long and how slow the head of a request may be.
+
+uvicorn limits none of these. A client that never ends a header would hold its connection and its bytes for ever.
+"""
+
+import asyncio
+import resource
+from dataclasses import dataclass, replace
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from secemb_party.logs import get_logger
+
+_SPARE_FILES = 512  # for the ledger, the model, the other listeners and the line to the other server
+_FEWEST = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionLimits:
+    """What a listener puts up with."""
+
+    connections: int = 256
+    head_bytes: int = 32 << 10
+    head_seconds: float = 10.0  # to the end of a head, and to the end of a body that was answered before it was read
+    idle_seconds: int = 75  # from an answer to the next request
+
+    def for_open_files(self) -> "ConnectionLimits":
+        """Return limits that this process may have files for, after raising its soft limit as far as is needed."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = self.connections + _SPARE_FILES
+        if soft < wanted:
+            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft >= wanted:
+            return self
+        fewer = replace(self, connections=max(_FEWEST, soft - _SPARE_FILES))
+        get_logger().warning(
+            "this process may open too few files; raise its limit (LimitNOFILE, ulimit -n)",
+            files=soft,
+            wanted=wanted,
+            connections=fewer.connections,
+        )
+        return fewer
+
+
+FEW = ConnectionLimits()  # for listeners that devices do not call
+
+
+def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
+    """Return uvicorn's protocol for HTTP with these limits."""
+
+    class Connection(HttpToolsProtocol):
+        """Closes itself when a client goes beyond the limits."""
+
+        def __init__(self, *arguments: Any, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+            self._deadline: asyncio.TimerHandle | None = None
+            self._around_bodies = 0  # bytes since the last head or piece of a body: of a head, trailers or chunk sizes
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            if len(self.connections) > limits.connections:
+                transport.abort()
+            else:
+                self._wait()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_waiting()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            self._around_bodies += len(data)
+            super().data_received(data)
+            if self._around_bodies > limits.head_bytes and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too long.")
+
+        def on_message_begin(self) -> None:
+            self._wait()
+            super().on_message_begin()
+
+        def on_headers_complete(self) -> None:
+            self._stop_waiting()
+            self._around_bodies = 0
+            super().on_headers_complete()
+
+        def on_body(self, body: bytes) -> None:
+            self._around_bodies = 0
+            super().on_body(body)
+
+        def on_message_complete(self) -> None:
+            self._stop_waiting()
+            self._around_bodies = 0
+            super().on_message_complete()
+
+        def on_response_complete(self) -> None:
+            if self.cycle.more_body:  # refused before it was read; the client should have time to see that
+                self._wait()
+            super().on_response_complete()
+
+        def _wait(self) -> None:
+            self._stop_waiting()
+            self._deadline = self.loop.call_later(limits.head_seconds, self.transport.abort)
+
+        def _stop_waiting(self) -> None:
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+    return Connection

@@ -1,0 +1,103 @@
+"""Bodies of requests: of a known length, not too slow, and no more of them than there is room for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass
+from typing import Self
+
+from starlette.requests import ClientDisconnect, Request
+
+from secemb_party.errors import BusyError, MediaTypeError, SlowBodyError
+from secemb_party.http.requests import BINARY, media_type
+from secemb_party.room import Memory
+from secemb_party.settings import Devices
+from secemb_shared.errors import LengthError
+
+LARGEST_SMALL_BODY = 4096  # bytes; a request to join has about 50
+
+Arrived = Callable[[int], None]
+Read = Callable[[Request, int], Awaitable[bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How slow a body may be."""
+
+    seconds: float = 60.0  # for all of it
+    rate: float = 1024.0  # bytes a second that must have arrived on average, once the grace is over
+    grace: float = 10.0  # seconds
+
+    @classmethod
+    def of(cls, devices: Devices) -> Self:
+        """Return what the settings say."""
+        return cls(seconds=devices.body_seconds, rate=devices.body_bytes_per_second)
+
+    def until(self, start: float, received: int) -> float:
+        """Return when a body is too slow, unless more of it arrives."""
+        by_rate = self.grace + received / self.rate if self.rate else self.seconds
+        return start + min(self.seconds, by_rate)
+
+
+class Bodies:
+    """Reads the messages of devices: of each session one at a time, and only as many as there is memory for."""
+
+    def __init__(self, memory: Memory, patience: Patience) -> None:
+        self._memory, self.patience = memory, patience
+        self._sessions: set[bytes] = set()
+
+    @contextmanager
+    def of(self, session_id: bytes) -> Iterator[Read]:
+        """Yield what reads a session's message; its bytes count until the request is answered."""
+        if session_id in self._sessions:
+            raise BusyError(1)  # the earlier request goes on, and the same message may come again after it
+        self._sessions.add(session_id)
+        try:
+            with self._memory.message() as arrived:
+                yield lambda request, length: read_exactly(request, length, self.patience, arrived)
+        finally:
+            self._sessions.discard(session_id)
+
+
+async def read_exactly(request: Request, length: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
+    """Return a body of `length` bytes; refuse another announced length before a byte is read."""
+    if media_type(request) != BINARY:
+        raise MediaTypeError(f"send the message as {BINARY}")
+    announced = request.headers.get("content-length")
+    if announced is not None and announced != str(length):
+        raise LengthError(f"expected exactly {length} bytes, but Content-Length differs")
+    body = await _collect(request, length, patience, arrived)
+    if len(body) != length:
+        raise LengthError(f"expected exactly {length} bytes, got {'more' if len(body) > length else len(body)}")
+    return body
+
+
+async def read_small(request: Request, patience: Patience, *, most: int = LARGEST_SMALL_BODY) -> bytes:
+    """Return a short body; one that is longer or slower is refused, and no more of it is read."""
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdecimal() or int(announced) > most:
+        raise LengthError(f"a body has at most {most} bytes here")
+    body = await _collect(request, most, patience)
+    if len(body) > most:
+        raise LengthError(f"a body has at most {most} bytes here")
+    return body
+
+
+async def _collect(request: Request, most: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
+    """Return the body, or its beginning if it is too long."""
+    start, pieces, length = asyncio.get_running_loop().time(), [], 0
+    try:
+        async with asyncio.timeout_at(patience.until(start, 0)) as limit, aclosing(request.stream()) as stream:
+            async for piece in stream:
+                pieces.append(piece)
+                length += len(piece)
+                limit.reschedule(patience.until(start, length))
+                if arrived is not None:
+                    arrived(len(piece))
+                if length > most:
+                    break
+    except ClientDisconnect:
+        raise LengthError("the connection closed before the body was complete") from None
+    except TimeoutError:
+        raise SlowBodyError(f"the body is too slow: only {length} bytes of it have arrived") from None
+    return b"".join(pieces)

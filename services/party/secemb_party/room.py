@@ -1,0 +1,74 @@
+"""Room for what devices send: on the disk, and in memory."""
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from secemb_party.errors import BusyError, StorageFullError
+
+_FRESH_SECONDS = 1.0  # every request to join asks
+MEMORY = 64 << 20  # bytes
+
+
+class Space:
+    """How much room a server has, and whether that is enough for new sessions."""
+
+    def __init__(self, folder: Path, *, reserve: int, ledger_full: Callable[[], bool]) -> None:
+        self._folder, self.reserve, self._ledger_full = folder, reserve, ledger_full
+        self._free, self._asked = 0, float("-inf")
+
+    def free(self) -> int:
+        """Return the free bytes on the disk with the server's data, as of the last second."""
+        now = time.monotonic()
+        if now - self._asked >= _FRESH_SECONDS:
+            self._free, self._asked = shutil.disk_usage(self._folder).free, now
+        return self._free
+
+    def shortage(self) -> str | None:
+        """Return what is missing and how to get it, or None if there is room."""
+        if self._ledger_full():
+            return "the disk of the ledger's database is full; make room there, the server notices by itself"
+        if self.reserve and (free := self.free()) < self.reserve:
+            return (
+                f"{free / 1e6:,.0f} MB are free in data_dir, and {self.reserve / 1e6:,.0f} MB are the reserve "
+                "([storage] min_free_bytes); make room, the server notices by itself"
+            )
+        return None
+
+    def require(self) -> None:
+        """Raise `StorageFullError` unless there is room for new sessions."""
+        if self.shortage() is not None:
+            raise StorageFullError("the disk is nearly full; try again after the time in Retry-After")
+
+
+class Memory:
+    """The bytes of devices' messages in memory, each from its arrival until its request is answered.
+
+    What has not arrived takes no room, so that requests without a body keep nobody out.
+    """
+
+    def __init__(self, most: int = MEMORY) -> None:
+        self.most, self.held = most, 0
+
+    @property
+    def load(self) -> float:
+        """Return which part is taken, at most 1."""
+        return min(1.0, self.held / self.most)
+
+    @contextmanager
+    def message(self) -> Iterator[Callable[[int], None]]:
+        """Yield what counts a message's bytes as they arrive; raise `BusyError` at once if there is no room."""
+        if self.held >= self.most:
+            raise BusyError(1)
+        mine = 0
+
+        def arrived(count: int) -> None:
+            nonlocal mine
+            mine, self.held = mine + count, self.held + count
+
+        try:
+            yield arrived
+        finally:
+            self.held -= mine
