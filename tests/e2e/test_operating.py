@@ -22,6 +22,7 @@ from secemb_tools.local.process import free_ports
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+LEDGER = "SECEMB_LEDGER__URL"  # the setting of the page, for one command
 ELSEWHERE = ("python3 -m venv", "ssh -L")  # what needs the network or another machine
 SMALLER = {
     "--items 3883": "--items 60",
@@ -123,7 +124,7 @@ def test_two_operators_get_from_empty_directories_through_a_rotation_and_a_resto
 ) -> None:
     typed = blocks(PAGE)
     (take_part,) = (block for block in typed if "secemb device loop" in block)
-    moved = "SECEMB_LEDGER__URL=$NEW secemb token list --config server0"
+    moved = f"{LEDGER}=$NEW secemb token list --config server0"
     last = ["echo THE END OF THE PAGE", take_part, "secemb model list --config server1", moved]
     script = adapted("\n".join([*typed, *last]))
     for command in (
