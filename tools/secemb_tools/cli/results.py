@@ -124,6 +124,7 @@ class Run(TypedDict):
     way: str
     task_id: str
     finished: bool
+    ended: str  # why: all rounds, stopped early or interrupted
     rmse: float | None
     plain_rmse: float | None
     same_as_plain: bool | None
@@ -141,11 +142,14 @@ class RunRow(TypedDict):
     model: str
     devices: int
     rounds: int
-    finished: bool
+    ended: str  # all rounds, stopped early or interrupted
+    held_out: int | None  # interactions that the figures are from
     rmse: float | None
     biases: float | None  # their RMSE on the same ratings
     ndcg: float | None
     popularity: float | None  # its NDCG on the same choices
+    interval: list[float] | None  # of the RMSE or NDCG
+    coverage: float | None
     seconds: float
 
 

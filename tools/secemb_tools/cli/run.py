@@ -1,7 +1,7 @@
 """`secemb run`: kept runs of `secemb simulate`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Kept runs of `secemb simulate`.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The run's name.")]
+_FIGURES = ("rmse", "biases", "ndcg", "popularity", "coverage")
 
 
 @app.command("list")
@@ -23,7 +24,7 @@ def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
 
     with refusals():
         found, damaged = list_runs(runs)
-        output.show_rows(COLUMNS, found, as_json=json)
+        output.show_rows(COLUMNS, found if json else [_in_words(row) for row in found], as_json=json)
     for words in damaged:
         output.note(words)
     raise typer.Exit(REFUSED if damaged else 0)
@@ -124,6 +125,13 @@ def recommend(
         liked = [one.strip() for one in (likes or "").split(",") if one.strip()]
         found = Run.load(runs / name).recommend(user=user, likes=liked, k=k, include_rated=include_rated)
         output.show_items(found, as_json=json)
+
+
+def _in_words(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a run's line with figures as people read them."""
+    low, high = row["interval"] or (None, None)
+    rounded = {name: None if row[name] is None else f"{row[name]:.4f}" for name in _FIGURES}
+    return row | rounded | {"interval": None if low is None else f"{low:.4f}-{high:.4f}"}
 
 
 def _show(run: "Run", *, as_json: bool) -> None:

@@ -69,12 +69,16 @@ def add_plain(run: Run, *, runs: Path | None = None, watch: Watcher | None = Non
             world = world_of(_with_rounds(run.scenario, rounds), first.world.ratings)
             following = Engine(world, way=PLAIN, processes=shared)
             if engine is not None:
+                if engine.rounds in {back.round for back in run.returns}:
+                    engine.return_to_best()
                 carry_over(engine, following)
             engine = following
             while engine.rounds < until:
                 table.append(engine.step())
                 if watch is not None:
                     watch(table[-1])
+        if run.stopped and engine is not None:
+            engine.return_to_best()
     compared = replace(run, plain=table, engines=[first] if engine is None else [first, engine])
     if runs is not None:
         compared.save(runs)

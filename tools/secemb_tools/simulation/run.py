@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 
 FORMAT = "secemb/1 run"
 FILE, ROUNDS = "run.json", "rounds.csv"
-COLUMNS = ("name", "model", "devices", "rounds", "finished", "rmse", "biases", "ndcg", "popularity", "seconds")
+ALL_ROUNDS, EARLY, CUT = "all rounds", "stopped early", "interrupted"  # how runs end
+COLUMNS = (
+    *("name", "model", "devices", "rounds", "ended", "held_out", "rmse", "biases", "ndcg", "popularity"),
+    *("interval", "coverage", "seconds"),
+)
 
 
 class Stretch(NamedTuple):
@@ -36,6 +40,14 @@ class Stretch(NamedTuple):
 
     until: int
     rounds: int
+
+
+class Return(NamedTuple):
+    """A step back to an earlier version: the round after it, the version before it, and the one it went on from."""
+
+    round: int
+    last: int
+    version: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,6 +70,24 @@ class Run:
     def finished(self) -> bool:
         """Tell whether all rounds have been run, or training has stopped early."""
         return len(self.rows) >= self.scenario.all_rounds or self.stopped
+
+    @property
+    def ended(self) -> str:
+        """Return why there are no more rounds; a run that is still under way elsewhere looks interrupted."""
+        if len(self.rows) >= self.scenario.all_rounds:
+            return ALL_ROUNDS
+        return EARLY if self.stopped else CUT
+
+    @property
+    def returns(self) -> list[Return]:
+        """Return where the run was continued from a better version than its last one: later ones were dropped."""
+        found = []
+        for stretch in self.continued:
+            if 0 < stretch.until < len(self.rows):
+                last, following = self.rows[stretch.until - 1], self.rows[stretch.until]
+                if (version := following.version - (following.kind == TRAIN)) < last.version:
+                    found.append(Return(following.round, last.version, version))
+        return found
 
     @property
     def trained(self) -> int:
@@ -160,6 +190,7 @@ class Run:
             "way": self.way,
             "task_id": self.task_id,
             "finished": self.finished,
+            "ended": self.ended,
             "rmse": self.rmse,
             "plain_rmse": None if self.plain is None else last_rmse(self.plain),
             "same_as_plain": self.same_as_plain,
@@ -295,15 +326,21 @@ def _row(run: Run) -> dict[str, object]:
         found: float | None = (run.final or {}).get(name, {}).get(figure, {}).get("value")
         return found
 
+    model = (run.final or {}).get("model", {})
+    found = model.get("rmse") or model.get("ndcg") or {}
+
     return {
         "name": run.name,
         "model": run.scenario.model,
         "devices": run.scenario.devices,
         "rounds": run.trained,
-        "finished": run.finished,
+        "ended": run.ended,
+        "held_out": model.get("interactions"),
         "rmse": value("model", "rmse"),
         "biases": value("biases", "rmse"),
         "ndcg": value("model", "ndcg"),
         "popularity": value("popularity", "ndcg"),
+        "interval": [found["low"], found["high"]] if found.get("low") is not None else None,
+        "coverage": model.get("coverage"),
         "seconds": round(run.seconds, 3),
     }

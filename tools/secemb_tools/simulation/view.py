@@ -8,12 +8,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from secemb_party.accountant import epsilon_known
+from secemb_party.errors import AccountantMissingError
 from secemb_shared.messages.spec import SQUARED
 from secemb_tools import output
 from secemb_tools.simulation.engine import Row
-from secemb_tools.simulation.run import Run
-from secemb_tools.simulation.scenario import ScenarioWorld
+from secemb_tools.simulation.noise import terms_of
+from secemb_tools.simulation.run import ALL_ROUNDS, CUT, EARLY, Run
+from secemb_tools.simulation.scenario import Scenario, ScenarioWorld
 from secemb_tools.simulation.simulate import simulate_world
+from secemb_tools.simulation.world import Sampled
 
 
 class RoundsBar:
@@ -66,6 +70,11 @@ class RunProgress:
 
 
 INTERRUPTED = 130
+_ENDED = {
+    ALL_ROUNDS: "all rounds have trained",
+    EARLY: "stopped early: the last evaluations were no better than one before",
+    CUT: "interrupted, or still under way: the same `secemb simulate` goes on with it",
+}
 
 
 def run_with_progress(
@@ -102,17 +111,26 @@ def show_run(run: Run) -> None:
         "run": run.name,
         "model": run.scenario.model,
         "devices": f"{run.scenario.devices:,}, {run.scenario.cohort:,} in a round",
-        "rounds": f"{run.trained:,} of {run.scenario.rounds:,}" + (", stopped early" if run.stopped else ""),
+        "rounds": f"{run.trained:,} of {run.scenario.rounds:,}",
+        "ended": _ENDED[run.ended] + ("; the model is that of the best evaluation" if run.stopped else ""),
         "seconds": f"{run.seconds:.1f}",
     }
+    if run.returns:
+        facts["continued"] = "; ".join(
+            f"from v{back.version}, the best version, in round {back.round}: v{back.version + 1} to v{back.last} of "
+            "earlier rounds were dropped, and numbers go on from there"
+            for back in run.returns
+        )
     if (noise := run.scenario.noise) is not None and noise.epsilon is not None:
-        facts["privacy"] = f"ε = {noise.epsilon:g}, δ = {noise.delta:g} for each {noise.unit}; no evaluations"
+        facts["privacy"] = f"ε = {noise.epsilon:g}, δ = {noise.delta:g} for each {noise.unit}, over all rounds"
         facts["holds against"] = "those who do not know who took part (docs/privacy.md)"  # rounds are sampled
+        facts["against others"] = _known(run.scenario)
+        facts["not covered"] = "scale and centre of the ratings, and the figures below: no noise is on them"
     if run.same_as_plain is not None:
         facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "a DIFFERENT model"
     output.show_facts(facts, as_json=False)
     if run.final is not None:
-        show_final(run.final)
+        show_final(run.final, advice=_advice(run))
     names = ("rmse", "mae") if run.scenario.recipe.loss == SQUARED else ("ndcg", "recall")
     table = Table("round", *(name.upper() for name in names), "model", "digest", box=SIMPLE_HEAD, show_edge=False)
     for row in run.rows:
@@ -125,20 +143,42 @@ def show_run(run: Run) -> None:
         Console(highlight=False).print(table)
 
 
-def show_final(final: dict[str, Any]) -> None:
+def _known(scenario: Scenario) -> str:
+    """Return the ε against those who know who took part, if it can be had here."""
+    if scenario.noise is None:
+        return "unknown: the run has no noise"
+    try:
+        schedule = Sampled(people=scenario.devices, cohort=scenario.cohort, seed=scenario.seed)
+        terms = terms_of(scenario.noise, schedule, scenario.rounds)
+    except AccountantMissingError as error:
+        return f"unknown: {error}"
+    return "unknown: the run has no noise" if terms is None else f"ε = {epsilon_known(terms, scenario.rounds):.3g}"
+
+
+def _advice(run: Run) -> str:
+    """Return what may make a model better than a simpler one."""
+    if run.scenario.noise is not None:
+        return "more rounds would cost budget. Use larger rounds (--cohort) or a larger --epsilon; see docs/privacy.md"
+    if run.ended == EARLY:
+        return "more rounds did not help. See docs/quality.md"
+    return "train longer, or see docs/quality.md"
+
+
+def show_final(final: dict[str, Any], *, advice: str) -> None:
     """Print the model's figures beside those of simpler models of the same interactions."""
     console, figures = Console(highlight=False), final["model"]
     names = [name for name in ("rmse", "mae", "hit_rate", "recall", "ndcg", "mrr") if name in figures]
-    table = Table("", *names, box=SIMPLE_HEAD, show_edge=False)
+    covers = ["coverage"] if figures.get("coverage") is not None else []
+    table = Table("", *names, *covers, box=SIMPLE_HEAD, show_edge=False)
     for name, found in final.items():
-        table.add_row(name, *(_estimate(found[one]) for one in names))
+        table.add_row(name, *(_estimate(found[one]) for one in names), *(f"{found[one]:.1%}" for one in covers))
     ranks = f", whole catalogue, k = {figures['k']}" if "k" in figures else ""
     table.caption = f"{figures['interactions']:,} held-out items of {figures['people']:,} people{ranks}"
     console.print(table)
     decisive = "rmse" if "rmse" in names else "ndcg"
     best = min(_value(final[name], decisive) for name in final if name != "model")
     if _value(figures, decisive) > best:
-        console.print("The model is not better than a simpler one: train longer, or see docs/quality.md.")
+        console.print(f"The model is not better than a simpler one: {advice}.", soft_wrap=True)
 
 
 def _value(found: dict[str, Any], name: str) -> float:
