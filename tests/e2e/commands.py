@@ -82,6 +82,7 @@ _MAY_BE_EMPTY = {
         "data fetch.faults",
         "data show.faults",
     ),
+    *(f"{name}.far_ratings" for name in ("data fetch", "data show")),
     *(f"{name}.continued" for name in ("demo", "run show", "simulate")),  # a run that was continued has some
     *(f"{name}.{part}" for name in ("demo", "run continue", "run show", "simulate") for part in _OF_EVALUATIONS),
 }

@@ -324,7 +324,7 @@ def test_nobody_is_told_to_train_longer_where_rounds_cost_budget_or_did_not_help
         ({"rounds": 5}, "train longer"),
         ({"rounds": 200, "patience": 1}, "more rounds did not help"),
     ):
-        show_run(simulate(data=data, **options | more))  # type: ignore[arg-type]
+        show_run(simulate(data=data, **options | more))
         shown = " ".join(capsys.readouterr().out.split())
         assert "not better than a simpler one" in shown
         assert words in shown

@@ -3,6 +3,8 @@
 from pathlib import Path
 from xml.etree import ElementTree
 
+import numpy as np
+import polars as pl
 import pytest
 from tests.e2e.commands import json_of, refused, run
 from tests.unit.made_up_ratings import made_up_ratings
@@ -44,6 +46,49 @@ def test_a_capacity_keeps_what_fits_of_everyone(table: Path) -> None:
     many = made_up_ratings(people=40, items=60, count=900)
     best = suggest_capacity(many)
     assert kept_share(many, best) >= 0.9 > kept_share(many, best - 1)
+
+
+def test_a_capacity_is_suggested_with_the_share_that_it_keeps(tmp_path: Path) -> None:
+    path = tmp_path / "many.csv"
+    lines = [f"{person},{item},3" for person, count in enumerate((10, 10, 16)) for item in range(count)]
+    path.write_text("\n".join(["user,item,rating", *lines, "9,9,4"]) + "\n")
+    found = json_of("data show", path)
+    assert (found["suggested_capacity"], found["suggested_capacity_keeps"]) == (13, pytest.approx(34 / 37))
+    assert "13, which keeps 91.9%" in run("data", "show", path)
+
+
+@pytest.mark.parametrize(
+    ("usual", "far"), [("12345", "99999"), ("12345", "-40"), ("12345", "55"), ("5", "50"), (("0.1", "0.9"), "9")]
+)
+def test_a_rating_far_from_the_others_is_named_and_kept(
+    usual: tuple[str, ...], far: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{person},{item},{usual[(person + item) % len(usual)]}" for person in range(10) for item in range(12)]
+    path = tmp_path / "mine.csv"
+    path.write_text("\n".join(["user,item,rating", *lines]) + "\n")
+    assert json_of("data show", path)["junk"]["far_ratings"] == []
+    path.write_text("\n".join(["user,item,rating", *lines[:40], f"77,3,{far}", *lines[40:]]) + "\n")
+    found = json_of("data show", path)
+    assert (found["ratings"], found["junk"]["skipped"]) == (121, 0)
+    [named] = found["junk"]["far_ratings"]
+    assert (named["file"], named["line"], named["value"], named["count"]) == (str(path), 42, far, 1)
+    capsys.readouterr()
+    read_ratings(path)  # as training does
+    said = capsys.readouterr().err
+    assert f"mine.csv, line 42: the rating is far from nearly all others, which are {usual[0]} to {usual[-1]}" in said
+    assert f"({far!r}). If it is a mistake, correct or remove it" in said
+
+
+def test_ratings_with_a_long_tail_or_on_any_scale_are_not_called_mistakes() -> None:
+    random = np.random.default_rng(1)
+    for values in (
+        random.integers(1, 6, 2000).astype(float),
+        random.integers(0, 101, 2000).astype(float),
+        random.uniform(-10, 10, 2000),
+        np.repeat([5.0, 1.0], [1990, 10]),  # nearly all are equal
+    ):
+        frame = pl.DataFrame({"user": np.arange(2000) // 20, "item": np.arange(2000) % 20, "rating": values})
+        assert read_ratings(frame).report.far == ()
 
 
 def test_histograms_have_everything_once(table: Path) -> None:

@@ -112,7 +112,8 @@ def _show(facts: Mapping[str, Any], *, as_json: bool) -> None:
         output.show_json(facts)
         return
     plain = {name: value for name, value in facts.items() if not isinstance(value, dict)}
-    quantiles, kept = facts["ratings_per_person"], facts["kept_by_capacity"]
+    quantiles, kept, share = facts["ratings_per_person"], facts["kept_by_capacity"], "suggested_capacity_keeps"
+    plain["suggested_capacity"] = f"{facts['suggested_capacity']:,}, which keeps {plain.pop(share):.1%}"
     plain |= {
         "ratings_per_person": ", ".join(f"{name}: {value:g}" for name, value in quantiles.items()),
         "kept_by_capacity": ", ".join(f"{name}: {value:.1%}" for name, value in kept.items()),

@@ -9,7 +9,7 @@ import polars as pl
 from secemb_shared.catalogue import Catalogue
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets.columns import FIX, Columns
-from secemb_tools.datasets.junk import SHARE, Fault, ReadReport, find_faults
+from secemb_tools.datasets.junk import SHARE, Fault, ReadReport, find_far, find_faults
 from secemb_tools.datasets.ratings import KINDS, Features, RatingSet
 from secemb_tools.datasets.table_file import LONG, OPEN, SHORT, Table
 
@@ -59,7 +59,7 @@ def collect(
     Listed people and items are numbered as in the list; others follow in order of appearance.
     """
     read = [_checked(table, columns, share) for table, columns in tables]
-    frame = pl.concat([part.with_columns(test=pl.lit(place > 0)) for place, (part, _) in enumerate(read)])
+    frame = pl.concat([part.with_columns(test=pl.lit(place > 0)) for place, (part, _, _) in enumerate(read)])
     lines = sum(table.cells.height for table, _ in tables)
     people, items = people or Listed(), items or Listed()
     who, user_ids = _numbered(frame["user"], people.ids)
@@ -68,7 +68,7 @@ def collect(
     once = _without_repeats(frame)
     values = once["rating"].to_numpy()
     times = _seconds(once["time"])
-    faults = (*people.faults, *items.faults, *(fault for _, faults in read for fault in faults))
+    faults = (*people.faults, *items.faults, *(fault for _, faults, _ in read for fault in faults))
     return RatingSet(
         name=name,
         layout=layout,
@@ -91,12 +91,15 @@ def collect(
             duplicates=frame.height - once.height,
             unlisted_items=len(item_ids) - len(items.ids) if items.ids else 0,
             unlisted_people=len(user_ids) - len(people.ids) if people.ids else 0,
+            far=tuple(fault for _, _, far in read for fault in far),
         ),
     )
 
 
-def _checked(table: Table, columns: Columns, share: float) -> tuple[pl.DataFrame, tuple[Fault, ...]]:
-    """Return the good lines as user, item, rating, time and title, and the faults of the others."""
+def _checked(
+    table: Table, columns: Columns, share: float
+) -> tuple[pl.DataFrame, tuple[Fault, ...], tuple[Fault, ...]]:
+    """Return the good lines as user, item, rating, time and title, the faults of the others, and far ratings."""
     missing = pl.lit(None, pl.String)
     cells = table.cells.select(
         "line",
@@ -131,7 +134,8 @@ def _checked(table: Table, columns: Columns, share: float) -> tuple[pl.DataFrame
     checked = cells.with_columns(reason.alias("reason"), value.alias("value"))
     faults = find_faults(table.source, checked, _FIXES, share=share)
     good = checked.filter(pl.col("reason").is_null()) if faults else checked
-    return good.select("user", "item", rating.cast(pl.Float32), "time", "title"), faults
+    far = () if columns.rating is None else find_far(table.source, good)
+    return good.select("user", "item", rating.cast(pl.Float32), "time", "title"), faults, far
 
 
 def _id(cells: pl.Series) -> pl.Expr:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # every rating set has a report, also where polars is not nee
 
 SHARE = 0.01  # of a file's lines that may be skipped
 _SHOWN = 40  # characters of a value in a message
+_TAIL = 0.01  # share of the ratings at each end that does not count as nearly all
+_FAR = 3.0  # ranges of nearly all
 
 
 class FaultFacts(TypedDict):
@@ -34,6 +36,7 @@ class ReportFacts(TypedDict):
     duplicates: int
     unlisted_items: int
     unlisted_people: int
+    far_ratings: list[FaultFacts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,16 @@ class Fault:
         value = "" if self.value is None else f" ({self.value!r})"
         return f"{self.source}, line {self.line}: {self.reason}{value}"
 
+    def as_json(self) -> FaultFacts:
+        """Return the fault as plain data."""
+        return {
+            "file": self.source,
+            "reason": self.reason,
+            "count": self.count,
+            "line": self.line,
+            "value": self.value,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
@@ -61,6 +74,7 @@ class ReadReport:
     duplicates: int = 0  # earlier ratings of the same pair of user and item
     unlisted_items: int = 0  # rated, but not in the list of items
     unlisted_people: int = 0
+    far: tuple[Fault, ...] = ()  # ratings that are kept, but may be mistakes
 
     @property
     def skipped(self) -> int:
@@ -76,6 +90,11 @@ class ReadReport:
             found.append(f"{self.unlisted_items:,} items are not in the list of items: kept, title unknown")
         if self.unlisted_people:
             found.append(f"{self.unlisted_people:,} people are not in the list of people: kept, features unknown")
+        for fault in self.far:
+            found.append(
+                f"kept {fault.count:,}, first {fault}. If it is a mistake, correct or remove it: the model's scale "
+                "reaches up to it, and errors count squared"
+            )
         return found
 
     def as_json(self) -> ReportFacts:
@@ -83,13 +102,11 @@ class ReadReport:
         return {
             "lines": self.lines,
             "skipped": self.skipped,
-            "faults": [
-                {"file": one.source, "reason": one.reason, "count": one.count, "line": one.line, "value": one.value}
-                for one in self.faults
-            ],
+            "faults": [one.as_json() for one in self.faults],
             "duplicates": self.duplicates,
             "unlisted_items": self.unlisted_items,
             "unlisted_people": self.unlisted_people,
+            "far_ratings": [one.as_json() for one in self.far],
         }
 
 
@@ -117,6 +134,29 @@ def find_faults(source: str, checked: "pl.DataFrame", fixes: Mapping[str, str], 
             f"be skipped: {fixes.get(worst.reason, 'correct them')}{allow}"
         )
     return faults
+
+
+def find_far(source: str, good: "pl.DataFrame") -> tuple[Fault, ...]:
+    """Return the ratings that lie further from nearly all others than three times the range of those, if any.
+
+    `good` has one row per line: `line`, `rating` and `written rating`. Such ratings may be right: they are only named.
+    """
+    import polars as pl
+
+    rating = pl.col("rating")
+    ends = good.select(
+        low=rating.quantile(_TAIL, interpolation="higher"), high=rating.quantile(1 - _TAIL, interpolation="lower")
+    )
+    low, high = ends.row(0)
+    if low is None or high < low:
+        return ()
+    room = _FAR * ((high - low) or max(1.0, abs(high)))  # where nearly all are equal, their size
+    far = good.filter((rating > high + room) | (rating < low - room))
+    if not far.height:
+        return ()
+    reason = f"the rating is far from nearly all others, which are {low:g} to {high:g}"
+    line, value = far.select("line", "written rating").row(0)
+    return (Fault(source=source, reason=reason, count=far.height, line=line, value=str(value)[:_SHOWN]),)
 
 
 def _rounded_up(part: float) -> float:

@@ -44,6 +44,7 @@ class DatasetSummary(TypedDict):
     given_test: int
     kept_by_capacity: dict[str, float]
     suggested_capacity: int
+    suggested_capacity_keeps: float
     junk: ReportFacts
 
 
@@ -76,6 +77,7 @@ def describe(ratings: RatingSet) -> DatasetSummary:
         "given_test": 0 if ratings.tested is None else int(ratings.tested.sum()),
         "kept_by_capacity": {str(capacity): kept_share(ratings, capacity) for capacity in CAPACITIES},
         "suggested_capacity": suggest_capacity(ratings),
+        "suggested_capacity_keeps": kept_share(ratings, suggest_capacity(ratings)),
         "junk": ratings.report.as_json(),
     }
 
