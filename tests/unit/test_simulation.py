@@ -10,7 +10,9 @@ from tests.unit.made_up_ratings import made_up_ratings
 from secemb_party.evaluation import Share
 from secemb_party.storage import Model
 from secemb_sdk.models import PrivateState
+from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import RoundSpec
+from secemb_tools import simulate
 from secemb_tools.datasets import RatingSet, Split, split
 from secemb_tools.simulation import rounds
 from secemb_tools.simulation.baseline import bias_only_rmse
@@ -218,3 +220,38 @@ def test_biases_that_improve_with_the_model_do_not_hide_its_progress() -> None:
     assert before is not None
     assert after_ is not None
     assert after_ < before
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"rate": value} for value in ("x", "0.05", float("nan"), -1.0, True, [1])),
+        *(
+            {name: "x"}
+            for name in ("rounds", "cohort", "capacity", "dimension", "epochs", "penalty", "centre", "lowest")
+        ),
+        *(
+            {name: "x"}
+            for name in ("devices", "items", "seed", "evaluate_every", "patience", "save_every", "processes")
+        ),
+        *({"epsilon": 1.0} | {name: "x"} for name in ("epsilon", "delta", "clip", "unit")),
+        *({name: value} for name in ("loss", "optimiser", "schedule") for value in ("x", 3)),
+        *({"rounds": 2.5}, {"patience": 1.5}),
+    ],
+    ids=str,
+)
+def test_a_setting_of_the_wrong_kind_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"devices": 20, "cohort": 8, "rounds": 1, "items": 100}
+    with pytest.raises(SecEmbError, match=list(wrong)[-1]):
+        simulate(**options | wrong)
+
+
+def test_numbers_of_numpy_and_whole_rates_are_numbers() -> None:
+    found = Recipe.by_rule(data().train, rate=1, penalty=np.float32(0.5), rounds=np.int64(7), centre=-2)
+    assert (found.rate, found.penalty, found.rounds, found.centre) == (1.0, 0.5, 7, -2.0)
+    assert [type(value) for value in (found.rate, found.penalty, found.rounds)] == [float, float, int]
+
+
+def test_data_that_is_no_table_is_refused() -> None:
+    with pytest.raises(SecEmbError, match="polars or pandas frame"):
+        simulate(data=5)

@@ -96,9 +96,7 @@ def collect(
     )
 
 
-def _checked(
-    table: Table, columns: Columns, share: float
-) -> tuple[pl.DataFrame, tuple[Fault, ...], tuple[Fault, ...]]:
+def _checked(table: Table, columns: Columns, share: float) -> tuple[pl.DataFrame, tuple[Fault, ...], tuple[Fault, ...]]:
     """Return the good lines as user, item, rating, time and title, the faults of the others, and far ratings."""
     missing = pl.lit(None, pl.String)
     cells = table.cells.select(

@@ -9,7 +9,7 @@ from secemb_party.accountant import Terms, solve_multiplier
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER, BudgetLine, Privacy
 from secemb_shared.ring import Ring
 from secemb_tools.errors import ScenarioError
-from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.recipes import Recipe, number
 from secemb_tools.simulation.world import Sampled
 from secemb_tools.specification import as_decimal
 
@@ -30,6 +30,9 @@ class NoiseOptions:
     def __post_init__(self) -> None:
         if self.unit not in CLIPS:
             raise ScenarioError(f"the unit of privacy is {' or '.join(CLIPS)}")
+        for name, value in (("epsilon", self.epsilon), ("delta", self.delta), ("clip", self.clip)):
+            if value is not None:
+                number(name, value)
         if self.epsilon is not None and not 0 < self.epsilon <= LARGEST_EPSILON:
             raise ScenarioError(f"epsilon must be above 0 and at most {LARGEST_EPSILON:,}")
         if not 0 < self.delta < 1:

@@ -4,8 +4,10 @@ The rule looks only at public facts: how many people, items and ratings there ar
 -1M, on samples of both, and on Gowalla (`make quality`), not for each set.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 from secemb_sdk.models import Model, registry
@@ -32,6 +34,7 @@ MakeModel = Callable[[int], Model]  # person → the model as this person's devi
 
 _NEARLY_ALL, _CHEAP = 0.99, 300  # share of the interactions, and an m' that costs a device little
 _LARGEST_SUM = 2**31 - 1  # of the ring that recipes use
+_SIGNED = ("centre", "lowest", "highest")  # may be below zero
 _BOUND = 2**24  # steps of one element of an update
 # Settings of models whose dense part needs others than matrix factorisation. The weight w₀ of a machine is in every
 # rating: its gradient needs more room before the point.
@@ -82,8 +85,10 @@ class Recipe:
         `unit` is that of the privacy budget, if there is one.
         """
         given = {name: value for name, value in settings.items() if value is not None}
-        if unknown := given.keys() - {field.name for field in fields(cls)}:
+        known = {field.name: field.type for field in fields(cls)}
+        if unknown := given.keys() - known:
             raise ScenarioError(f"unknown setting {min(unknown)!r}")
+        given = {name: _read(name, known[name], value) for name, value in given.items()}
         people, loss = ratings.person_count, given.get("loss", BPR if ratings.implicit else SQUARED)
         ranks = loss != SQUARED
         cohort = given.get("cohort") or default_cohort(people)
@@ -165,6 +170,33 @@ class Recipe:
             return lambda _: model
         users, lookup = ratings.user_features, ratings.item_features.__getitem__
         return lambda person: kind.make(**settings, features=KnownFeatures(users[person], lookup))
+
+
+def whole(name: str, value: Any) -> int:
+    """Return a whole number, or say which setting is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ScenarioError(f"{name} must be a whole number, such as {name}=20, not {value!r}")
+    return int(value)
+
+
+def number(name: str, value: Any, *, signed: bool = False) -> float:
+    """Return a number as a float, or say which setting is none; only signed ones may be below zero."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise ScenarioError(f"{name} must be a number, such as {name}=0.05, not {value!r}")
+    if value < 0 and not signed:
+        raise ScenarioError(f"{name} must be 0 or more, not {value!r}")
+    return float(value)
+
+
+def _read(name: str, kind: Any, value: Any) -> Any:
+    """Return a setting in the type that its field has."""
+    if kind in (int, int | None):
+        return whole(name, value)
+    if kind in (float, float | None):
+        return number(name, value, signed=name in _SIGNED)
+    if not isinstance(value, str):
+        raise ScenarioError(f"{name} must be text, not {value!r}")
+    return value
 
 
 def default_capacity(ratings: RatingSet) -> int:

@@ -17,7 +17,7 @@ from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.errors import ScenarioError
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.noise import NoiseOptions, calmed, noisy_fields, terms_of
-from secemb_tools.simulation.recipes import Recipe
+from secemb_tools.simulation.recipes import Recipe, whole
 from secemb_tools.simulation.rounds import PRIVATE
 from secemb_tools.simulation.world import InTurn, Sampled, World
 
@@ -121,6 +121,10 @@ def make_world(
 
     With a rating set everybody in it is a device unless fewer are asked for.
     """
+    counts = {"items": items, "seed": seed, "evaluate_every": evaluate_every, "patience": patience, "devices": devices}
+    for name, value in counts.items():
+        if name != "devices" or value is not None:
+            whole(name, value)
     ratings = _ratings(data, devices, items, seed)
     if devices is not None:
         ratings = _fewer(ratings, devices)

@@ -13,6 +13,7 @@ from secemb_tools.simulation.baseline import measure_final
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
 from secemb_tools.simulation.noise import NoiseOptions
 from secemb_tools.simulation.processes import Processes, count_for
+from secemb_tools.simulation.recipes import whole
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import FILE as RUN_FILE
 from secemb_tools.simulation.run import Run
@@ -100,11 +101,13 @@ def simulate_world(
     processes: int | None = 1,
 ) -> Run:
     """Run a world that is made already."""
-    if way not in RUN_WAYS or save_every < 1:
+    if way not in RUN_WAYS or whole("save_every", save_every) < 1:
         raise ScenarioError(f"way must be one of {', '.join(RUN_WAYS)}, and save_every at least 1")
     run = _begin(world, way, name or default_name(world, way), runs)
     ways = [way, PLAIN] if compare_plain else [way]
-    if processes is None:
+    if processes is not None:
+        whole("processes", processes)
+    else:
         processes = count_for(len(ways) * world.scenario.rounds * world.scenario.cohort)
     with Processes(processes) as shared:
         engines = [Engine(world, way=one, processes=shared) for one in ways]
