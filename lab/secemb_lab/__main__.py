@@ -189,9 +189,12 @@ def pacing(
 
 @report_app.command()
 def dp(
-    path: Annotated[Path, typer.Option(help="Directory of MovieLens 100K or 1M, as GroupLens publishes it.")],
+    path: Annotated[Path, typer.Option(help="A set of ratings: a directory or a file, as `secemb simulate` reads it.")],
     models: Annotated[str, typer.Option(help=f"Which of {', '.join(names())}; separated by commas.")] = "",
-    cohorts: Annotated[str, typer.Option(help="Average devices in a round, separated by commas.")] = "100,500",
+    cohorts: Annotated[
+        str,
+        typer.Option(help="Average devices in a round, separated by commas; default: 100,500, or fewer of a small set."),
+    ] = "",
     budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
     unit: Annotated[str, typer.Option(help="Unit of privacy: user, or record as in the paper.")] = "user",
     delta: Annotated[float, typer.Option(help="δ of the privacy guarantee.")] = 1e-4,

@@ -298,6 +298,29 @@ def test_the_report_writes_a_table_and_curves(
     assert {path.name for path in tmp_path.glob("*.svg")} == {"dp-20.svg"}
 
 
+@pytest.mark.parametrize("unit", [USER, RECORD])
+@pytest.mark.parametrize(
+    ("people", "each", "lowest", "highest"), [(30, 8, 1, 5), (120, 1, 0, 1), (150, 20, -1000, 1000)]
+)
+def test_the_report_is_of_any_set_of_ratings(
+    people: int, each: int, lowest: int, highest: int, unit: str, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(1)
+    lines = [f"{one};x{item}" for one in range(people) for item in random.choice(40, each, replace=False).tolist()]
+    marks = random.integers(lowest, highest + 1, len(lines)).tolist()
+    path, out = tmp_path / "mine.csv", tmp_path / "dp.json"
+    path.write_text("\n".join(["uid;product;score", *map("{};{}".format, lines, marks)]) + "\n")
+    request = dp.DpOptions(path=path, out=out, **PLANNED | {"cohorts": "", "budgets": "8", "unit": unit, "rounds": 2})
+    assert dp.run(request) == 0
+    runs = json.loads(out.read_text())["runs"]
+    assert len(runs) == 3
+    assert all(0 <= one["rmse"] <= highest - lowest for one in runs)
+    # No round is said to have more devices than there are people.
+    assert {one["plan"]["cohort"] for one in runs} == {6 if people == 30 else 100}
+    with pytest.raises(OperationError, match=f"{people:,} people; ask for fewer"):
+        dp.run(replace(request, cohorts="20,500"))
+
+
 SOURCE = dp_file.Source(ratings="ML100K", seed=1, unit=USER)
 
 

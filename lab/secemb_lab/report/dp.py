@@ -19,7 +19,9 @@ from secemb_tools.errors import OperationError
 from secemb_tools.output import show_json
 from secemb_tools.simulation.baseline import bias_only_rmse
 from secemb_tools.simulation.processes import Processes, count_for
+from secemb_tools.simulation.recipes import default_cohort
 
+_COHORTS = (100, 500)
 # What the accountant and the ring of a simulated task have room for.
 _SMALLEST_DELTA, _SMALLEST_EPSILON, _LARGEST_COHORT = 1e-10, 0.01, 10_000
 
@@ -30,7 +32,7 @@ class DpOptions:
 
     path: Path
     models: str  # names, separated by commas
-    cohorts: str  # numbers, separated by commas
+    cohorts: str  # numbers, separated by commas; none: those of the published report that the set has people for
     budgets: str  # values of ε, separated by commas
     unit: str
     delta: float
@@ -45,10 +47,14 @@ class DpOptions:
 def run(options: DpOptions) -> int:
     """Train every plan, print the table, write figures, table and curves."""
     console = Console(stderr=options.as_json)
-    wanted = _plans(options)
+    cohorts = [_whole(text) for text in options.cohorts.split(",")] if options.cohorts else []
+    wanted = _plans(options, cohorts or list(_COHORTS))
     ratings = read_ratings(options.path)
     if ratings.implicit:
         raise OperationError(f"{ratings.name} has no ratings; this report is about their error")
+    if max(cohorts, default=0) > (people := ratings.person_count):
+        raise OperationError(f"--cohorts has {max(cohorts):,}, but the set has {people:,} people; ask for fewer")
+    wanted = [plan for plan in wanted if plan.cohort <= people] or _plans(options, [default_cohort(people)])
     source = dp_file.Source(ratings=ratings.label, seed=options.seed, unit=options.unit)
     found = dp_file.read(options.out, source) if options.resume else []
     missing = [plan for plan in wanted if plan not in {one.plan for one in found}]
@@ -86,7 +92,7 @@ def table(found: Sequence[Outcome], control: float) -> Table:
     return result
 
 
-def _plans(options: DpOptions) -> list[Plan]:
+def _plans(options: DpOptions, cohorts: list[int]) -> list[Plan]:
     models = [name.strip() for name in options.models.split(",")]
     if options.unit not in (USER, RECORD):
         raise OperationError("--unit must be user or record")
@@ -99,7 +105,7 @@ def _plans(options: DpOptions) -> list[Plan]:
     return list(
         plans(
             models=models,
-            cohorts=[_whole(text) for text in options.cohorts.split(",")],
+            cohorts=cohorts,
             budgets=[_epsilon(text) for text in options.budgets.split(",")],
             unit=options.unit,
             delta=options.delta,
