@@ -193,7 +193,9 @@ def dp(
     models: Annotated[str, typer.Option(help=f"Which of {', '.join(names())}; separated by commas.")] = "",
     cohorts: Annotated[
         str,
-        typer.Option(help="Average devices in a round, separated by commas; default: 100,500, or fewer of a small set."),
+        typer.Option(
+            help="Average devices in a round, separated by commas; default: 100,500, or fewer of a small set."
+        ),
     ] = "",
     budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
     unit: Annotated[str, typer.Option(help="Unit of privacy: user, or record as in the paper.")] = "user",
