@@ -19,6 +19,7 @@ from secemb_tools.demo.person import Person, Suggestion
 from secemb_tools.demo.report import draw, render_report
 from secemb_tools.demo.result import Baselines, DemoResult, baselines_of, held_out_of, quality_words
 from secemb_tools.local.rounds import RoundRecord
+from secemb_tools.simulation.baseline import split_of
 from secemb_tools.simulation.scenario import make_world
 from secemb_tools.transport import Transport
 
@@ -83,6 +84,19 @@ def test_a_device_holds_out_what_the_baselines_are_measured_on(tmp_path: Path) -
             assert ((person, item) in tested) == (item in held and person in panel)
             assert ((person, item) in trained) == (item not in held)
         vault.close()
+
+
+def test_baselines_are_measured_on_exactly_what_an_evaluation_has_room_for() -> None:
+    settings = SMALL | {"rounds": 15, "capacity": 16}
+    world, run = make_world(**settings), simulate(**settings)
+    rows = [row for row in run.rows if row.figures]
+    assert len(rows) == 3
+    for row in rows:
+        data = held_out_of(world, row.round)
+        assert data.test.values.size == row.figures["predictions"]
+        assert np.isclose(row.figures["mean_rmse"], data.test.values.std(), rtol=1e-3)
+    held = [np.isin(split_of(world).test.people, world.schedule.people_of(row.round)).sum() for row in rows]
+    assert sum(held) > sum(row.figures["predictions"] for row in rows), "these devices hold out more than that"
 
 
 def test_the_mean_rating_is_measured_on_what_the_panel_holds_out() -> None:

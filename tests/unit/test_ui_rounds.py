@@ -96,7 +96,7 @@ async def test_an_evaluation_is_called_evaluated_and_has_its_error_at_server_0_a
             assert line_of(there, 1, "evaluate").startswith("1 evaluate evaluated 2 2 2 ")
         page = await read(desk, 0, "/ui/rounds/1")
         assert "Evaluation · evaluated" in page
-        assert "Published" not in page
+        assert "ublish" not in page, "an evaluation makes no model"
 
 
 async def test_a_survey_is_called_surveyed() -> None:

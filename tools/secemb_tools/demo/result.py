@@ -11,12 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE
 from secemb_tools.datasets import Split
 from secemb_tools.demo.evidence import Corner, ServerView, Total, Traffic
 from secemb_tools.demo.person import Person, Suggestion
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.simulation.baseline import bias_only_rmse, split_of
+from secemb_tools.simulation.devices import Devices
 from secemb_tools.simulation.run import Run, last_rmse
 from secemb_tools.simulation.scenario import MADE_UP, Scenario, ScenarioWorld
 from secemb_tools.transport import Transport
@@ -56,9 +58,13 @@ def baselines_of(world: ScenarioWorld) -> Baselines | None:
 
 
 def held_out_of(world: ScenarioWorld, number: int) -> Split:
-    """Return what everybody trains on, and what those who take part in this evaluation hold out."""
-    data = split_of(world)
-    measured = np.isin(data.test.people, world.schedule.people_of(number))
+    """Return what everybody trains on, and what this evaluation measures: a device has room for so much at a time."""
+    data, devices = split_of(world), Devices(world)
+    round_ = RoundSpec(task=world.task, number=number, model_version=0, model_digest=bytes(32), kind=EVALUATE)
+    measured = np.zeros(data.test.values.size, dtype=np.bool_)
+    for person in world.schedule.people_of(number).tolist():
+        chosen = devices[person].select(round_, world.random_bytes("session", number, person))
+        measured |= (data.test.people == person) & np.isin(data.test.items, chosen.items[chosen.held_out])
     return Split(train=data.train, test=data.test.only(np.flatnonzero(measured)))
 
 

@@ -8,7 +8,7 @@ from secemb_party.evaluation import upload_bytes
 from secemb_party.ledger import Counts, Event, RoundRecord, RoundState
 from secemb_party.service import Party
 from secemb_shared.messages import RoundSpec, Sizes
-from secemb_shared.messages.spec import EVALUATE, SURVEY
+from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 RESULTS = 2000  # of evaluations and surveys, the newest
 DONE, NOW, AHEAD, FAILED = "done", "now", "ahead", "failed"
@@ -188,7 +188,8 @@ def _progress(state: RoundState, step: RoundState) -> str:
 def _phases(record: RoundRecord, role: int) -> list[Phase]:
     entered = [("open", record.opened_at), ("sealing", record.sealing_at), ("adding", record.sealed_at)]
     if role == 0:
-        entered += [("reconstructing", record.shared_at), ("publishing", record.reconstructed_at)]
+        last = "publishing" if record.kind == TRAIN else "ending"  # only training makes a model to publish
+        entered += [("reconstructing", record.shared_at), (last, record.reconstructed_at)]
     else:  # server 0 does the rest
         entered += [("waiting for server 0", record.shared_at)]
     known = [(name, at) for name, at in entered if at is not None]
