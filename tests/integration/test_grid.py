@@ -48,3 +48,15 @@ def test_a_grid_goes_over_lists(over: dict[str, Any]) -> None:
 def test_a_setting_is_given_once() -> None:
     with pytest.raises(ScenarioError, match="'rounds' is both"):
         grid({"rounds": [1, 2]}, **SMALL)
+
+
+@pytest.mark.parametrize(("loss", "beside"), [("squared", "biases_rmse"), ("bpr", "popular_ndcg")])
+def test_runs_with_a_privacy_budget_have_figures_though_no_round_evaluates(loss: str, beside: str) -> None:
+    (noisy,) = grid({"seed": [1, 2]}, **SMALL, epsilon=8.0, loss=loss, processes=1).outcomes()
+    single = simulate(**SMALL, epsilon=8.0, loss=loss, seed=2)
+    assert single.window == {}
+    assert single.final is not None
+    figure = "rmse" if loss == "squared" else "ndcg"
+    assert fleet_figures(single)[figure] == single.final["model"][figure]["value"]
+    assert {figure, beside} <= noisy.figures.keys() == noisy.spread.keys()
+    assert f"{figure} {noisy.figures[figure]:.4f} ± " in str(noisy)

@@ -262,11 +262,17 @@ def test_a_run_does_not_stop_while_it_still_improves(monkeypatch: pytest.MonkeyP
     assert ends[2] > 1.05 * ends[0]
 
 
-def test_a_run_without_ratings_shows_its_rankings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_ratings_shows_its_rankings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     choices = simulate(**SMALL | {"loss": "bpr"}, runs=tmp_path, name="one")
     measured = [row.ndcg for row in choices.rows if row.ndcg is not None]
     assert measured
     assert "NDCG@10" in choices.plot()
+    monkeypatch.setenv("COLUMNS", "80")
+    show_run(choices)
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("popularity"))
+    assert re.fullmatch(r"popularity +(\d\.\d{4} ± \d\.\d{4} *){4}", line), "no figure is broken at 80 columns"
     show_run(choices)
     show_comparison(compare_runs(choices, choices))
     shown = capsys.readouterr().out

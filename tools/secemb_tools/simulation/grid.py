@@ -25,7 +25,7 @@ class Outcome:
 
     settings: Mapping[str, Any]  # those that differ in the grid, but for the seed
     seeds: tuple[int, ...]
-    figures: Mapping[str, float]  # of the newest evaluations together: means over the seeds
+    figures: Mapping[str, float]  # of the newest evaluations, or over all that was held out: means over the seeds
     spread: Mapping[str, float]  # their standard deviations; of one seed there is none
 
     def __str__(self) -> str:
@@ -34,6 +34,7 @@ class Outcome:
         found = ", ".join(
             f"{name} {value:.4f}" + (f" ± {self.spread[name]:.4f}" if name in self.spread else "")
             for name, value in self.figures.items()
+            if name not in ("k", "strangers") and not name.endswith(("_low", "_high"))
         )
         return f"{names}: {found}" if names else found
 
@@ -92,8 +93,15 @@ def combinations(over: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 
 def fleet_figures(run: Run) -> dict[str, float]:
-    """Return what the newest evaluations of a run have measured together."""
-    return {name: float(value) for name, value in run.window.items() if isinstance(value, int | float)}
+    """Return what the newest evaluations have measured together; where noise leaves none, what all held out says."""
+    if run.window:
+        return {name: float(value) for name, value in run.window.items() if isinstance(value, int | float)}
+    model, *simpler = (run.final or {"model": {}}).items()
+    found = {name: value["value"] for name, value in model[1].items() if isinstance(value, dict)}
+    names = {"mean": "mean", "biases": "biases", "popularity": "popular"}
+    for name, figures in simpler:
+        found |= {f"{names[name]}_{one}": figures[one]["value"] for one in ("rmse", "ndcg") if one in figures}
+    return found
 
 
 def _run(settings: dict[str, Any]) -> Run:

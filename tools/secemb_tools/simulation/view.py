@@ -125,7 +125,8 @@ def show_run(run: Run) -> None:
         facts["privacy"] = f"ε = {noise.epsilon:g}, δ = {noise.delta:g} for each {noise.unit}, over all rounds"
         facts["holds against"] = "those who do not know who took part (docs/privacy.md)"  # rounds are sampled
         facts["against others"] = _known(run.scenario)
-        facts["not covered"] = "scale and centre of the ratings, and the figures below: no noise is on them"
+        survey = "the scale of the ratings, and " if run.scenario.recipe.loss == SQUARED else ""
+        facts["not covered"] = f"{survey}the figures below: no noise is on them"
     if run.same_as_plain is not None:
         facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "a DIFFERENT model"
     output.show_facts(facts, as_json=False)
@@ -168,13 +169,15 @@ def show_final(final: dict[str, Any], *, advice: str) -> None:
     """Print the model's figures beside those of simpler models of the same interactions."""
     console, figures = Console(highlight=False), final["model"]
     names = [name for name in ("rmse", "mae", "hit_rate", "recall", "ndcg", "mrr") if name in figures]
-    covers = ["coverage"] if figures.get("coverage") is not None else []
-    table = Table("", *names, *covers, box=SIMPLE_HEAD, show_edge=False)
+    table = Table("", *names, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))  # 80 columns are enough
     for name, found in final.items():
-        table.add_row(name, *(_estimate(found[one]) for one in names), *(f"{found[one]:.1%}" for one in covers))
+        table.add_row(name, *(_estimate(found[one]) for one in names))
     ranks = f", whole catalogue, k = {figures['k']}" if "k" in figures else ""
     table.caption = f"{figures['interactions']:,} held-out items of {figures['people']:,} people{ranks}"
     console.print(table)
+    if figures.get("coverage") is not None:
+        shares = ", ".join(f"{name} {found['coverage']:.1%}" for name, found in final.items())
+        console.print(f"coverage, the share of the catalogue that is recommended to anyone: {shares}", soft_wrap=True)
     decisive = "rmse" if "rmse" in names else "ndcg"
     best = min(_value(final[name], decisive) for name in final if name != "model")
     if _value(figures, decisive) > best:
