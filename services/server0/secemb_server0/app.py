@@ -89,8 +89,8 @@ def create_server0(
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
     bodies = Bodies(party.memory, patience or Patience())
     routers = [
-        session_routes(party, bodies, completed=leader.completed),
         join_routes(party, issuer, patience=bodies.patience, relay_key=relay_key),
+        session_routes(party, bodies, completed=leader.completed),
         task_routes(party, relay_key.get if relay_key is not None else None, issuer.retry_after, issuer.ended_rounds),
     ]
     if line is not None and relay_key is not None:

@@ -89,6 +89,8 @@ async def _collect(request: Request, most: int, patience: Patience, arrived: Arr
     try:
         async with asyncio.timeout_at(patience.until(start, 0)) as limit, aclosing(request.stream()) as stream:
             async for piece in stream:
+                if not piece:
+                    continue  # the end
                 pieces.append(piece)
                 length += len(piece)
                 limit.reschedule(patience.until(start, length))
