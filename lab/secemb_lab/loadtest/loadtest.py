@@ -21,7 +21,7 @@ from secemb_tools.operate.tasks import TaskOptions, make_task
 from secemb_tools.output import console_for, write_figures
 from secemb_tools.transport import Transport
 
-_TURNED_AWAY = 20  # requests that cannot join, for each device
+_TURNED_AWAY = 80  # requests that cannot join, for each device
 
 
 def task_for(catalogue: PaperCatalogue, *, cohort: int) -> TaskSpec:
