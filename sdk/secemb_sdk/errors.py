@@ -28,7 +28,7 @@ SecEmbError
         ├── EndedError             the task has ended; there will be no round any more
         ├── GoneError              the round, the ticket or the version has ended
         ├── OutdatedKeyError       encrypted to a key that server 1 no longer uses
-        ├── ConflictError          the server holds other bytes of this session
+        ├── ConflictError          the server already has different bytes for this session
         └── RefusedError           the message is refused, and would be again
 
 `contribute()` raises no `ExchangeError`: its outcome tells how the round ended. No message contains an item, a rating,
@@ -156,7 +156,7 @@ class OutdatedKeyError(ExchangeError):
 
 
 class ConflictError(ExchangeError):
-    """The server holds other bytes of this session."""
+    """The server already has different bytes for this session."""
 
 
 class RefusedError(ExchangeError):

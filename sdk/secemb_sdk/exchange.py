@@ -28,11 +28,11 @@ from secemb_sdk.home.receipts import EndedRounds, Receipt, Traffic
 from secemb_sdk.steps import Answer, Lost, Request, Result, Steps, pause, send, work
 
 PREFIX = "urn:secemb:problem:"
-ENDED = "the task has ended: no round will open any more"
+ENDED = "the task has ended: no more rounds will open"
 LONGEST_WAIT = 86_400.0  # seconds that a server can make a device wait
 _FIRST_SERVER_FAULT = 500
 _LATER = "server {server} cannot do this now"
-_NOT_PASSED_ON = "server 0 does not pass on to server 1 what this device sent"
+_NOT_PASSED_ON = "server 0 does not forward to server 1 what this device sent"
 _GONE = "the round, the ticket or the model version has ended at server {server}"
 
 Entry = tuple[type[DeviceError], str]  # the error, and what it says
@@ -47,7 +47,7 @@ BY_SLUG: Mapping[str, Entry] = {
     "token-revoked": (TokenRevokedError, "server {server} has revoked the token of this device; ask its operator why"),
     "task-unknown": (PinError, "server {server} does not serve this task; check the task's id and the addresses"),
     "task-ended": (EndedError, ENDED),
-    "session-conflict": (ConflictError, "server {server} holds other bytes of this session"),
+    "session-conflict": (ConflictError, "server {server} already has different bytes for this session"),
     "round-closed": (GoneError, _GONE),
     "round-unknown": (GoneError, _GONE),
     "session-unknown": (GoneError, _GONE),

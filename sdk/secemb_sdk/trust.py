@@ -99,17 +99,17 @@ def tls_problem(error: BaseException, url: str) -> str | None:
 def _certificate_problem(error: ssl.SSLCertVerificationError) -> str:
     code = error.verify_code
     if code == _EXPIRED:
-        return "shows a certificate that has expired; its operator must renew it, unless this machine's clock is wrong"
+        return "presents an expired certificate; its operator must renew it, unless this machine's clock is wrong"
     if code == _NOT_YET:
-        return "shows a certificate that is not valid yet; check this machine's clock"
+        return "presents a certificate that is not valid yet; check this machine's clock"
     if code in _OTHER_HOST:
-        return "shows a certificate for another host name; check the address"
+        return "presents a certificate for another host name; check the address"
     if code in _UNKNOWN:
         return (
-            "shows a certificate of an unknown authority; if it is the right one, name the authority's file (--ca, or "
-            "ca= in Python)"
+            "presents a certificate of an unknown authority; if it is the right one, name the authority's file (--ca, "
+            "or ca= in Python)"
         )
-    return f"shows a certificate that is not accepted: {error.verify_message}"
+    return f"presents a certificate that is not accepted: {error.verify_message}"
 
 
 def _hung_up(error: BaseException) -> bool:

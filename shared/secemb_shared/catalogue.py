@@ -30,7 +30,7 @@ class Catalogue:
         object.__setattr__(self, "_rows", {name: row for row, name in enumerate(self.ids)})
         lengths = {len(column) for column in ([self.titles] if self.titles else []) + list(self.others.values())}
         if lengths - {len(self.ids)} or len(self._rows) < len(self.ids):
-            raise CatalogueError("a catalogue has as many titles as ids, and no id twice; write it again")
+            raise CatalogueError("a catalogue needs one title for each id, and each id once; write it again")
 
     def __len__(self) -> int:
         """Return the number of listed items."""
@@ -105,7 +105,7 @@ def _checked(row: Sequence[str], number: int, width: int, source: str) -> list[s
     if not row or row[0] != str(number):
         raise CatalogueError(f"{source}, line {number + 2}: row {number} is missing; write the catalogue again")
     if len(row) != width or not row[1]:
-        raise CatalogueError(f"{source}, line {number + 2}: is damaged; write the catalogue again")
+        raise CatalogueError(f"{source}, line {number + 2} is damaged; write the catalogue again")
     return list(row)
 
 

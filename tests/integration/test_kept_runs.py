@@ -220,7 +220,7 @@ def test_a_run_says_why_it_ended(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(KeyboardInterrupt):
         simulate(**SMALL, runs=tmp_path, name="cut", save_every=1, watch=cut)
     simulate(**SMALL, runs=tmp_path, name="whole")
-    for name, why, words in (("cut", "interrupted", "goes on with it"), ("whole", "all rounds", "all rounds have")):
+    for name, why, words in (("cut", "interrupted", "to resume it"), ("whole", "all rounds", "all rounds have")):
         assert json.loads((tmp_path / name / "run.json").read_bytes())["ended"] == why
         show_run(Run.load(tmp_path / name))
         assert words in capsys.readouterr().out

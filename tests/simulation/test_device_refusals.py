@@ -173,7 +173,7 @@ async def test_a_server_that_shows_another_task_is_not_sent_anything(server: int
             return replace(answer, body=other) if request.server == server else answer
 
         phone = a_phone(pair, 0, alter=alter)
-        with pytest.raises(PinError, match=f"server {server} shows another task"):
+        with pytest.raises(PinError, match=f"server {server} announces another task"):
             await phone.contribute()
         assert {method for _, method, _ in phone.seen.requests} == {"GET"}
         assert noticed(phone) == {"task"}
@@ -230,7 +230,7 @@ async def test_an_answer_that_makes_no_sense_is_not_now(body: bytes, where: str)
         phone = a_phone(pair, 0, alter=alter, seconds=5.0)
         outcome = await phone.contribute()
         assert isinstance(outcome, NotNow)
-        assert ("server 1 does not show that it holds the update" in outcome.reason) == (where == "update")
+        assert ("server 1 did not confirm that it has the update" in outcome.reason) == (where == "update")
         phone.alter = lambda _, answer: answer
         assert (await contributed(phone)).complete
 
@@ -245,7 +245,7 @@ async def test_a_conflict_drops_the_session_and_says_so() -> None:
         phone.alter = lambda request, answer: Answer(status=409) if request.path.endswith("/update") else answer
         outcome = await phone.contribute()
         assert isinstance(outcome, Dropped)
-        assert "other bytes" in outcome.reason
+        assert "different bytes" in outcome.reason
         phone.alter = lambda _, answer: answer
         assert (await contributed(phone)).complete
         assert [one.complete for one in phone.open().vault.receipts()] == [False, True]

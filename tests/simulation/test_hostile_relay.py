@@ -158,13 +158,13 @@ async def test_a_box_of_server_0s_own_in_the_place_of_the_keys_gives_the_device_
         pair.line.tamper = each(only(Kind.KEYS, lambda frame: resealed(pair, round_of(pair), frame)))
         outcome = await phones[0].contribute()
         assert isinstance(outcome, NotNow)
-        assert outcome.reason == "server 0 does not show server 1's receipt for the keys"
+        assert outcome.reason == "server 0 did not return server 1's receipt for the keys"
         assert phones[0].model.trained == 0
         assert set(puts(phones[0])) == {(0, "relayed-keys")}
         pair.line.tamper = None
         outcome = await phones[0].contribute()
         assert isinstance(outcome, Dropped)
-        assert outcome.reason == "server 1 (as server 0 says) holds other bytes of this session"
+        assert outcome.reason == "server 1 (as server 0 says) already has different bytes for this session"
         assert refusals(pair, 1)["session-conflict"] == 1
         assert noticed(phones[0]) == {"receipt", "session"}
         for phone in phones[1:]:

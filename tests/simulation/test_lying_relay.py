@@ -35,7 +35,7 @@ async def test_a_receipt_that_server_0_claims_is_none(claimed: object) -> None:
             return Answer(status=200, headers={}, body=json.dumps({"sha256": own, "receipt": claimed}).encode())
 
         phones[0].alter = alter
-        assert await reason_of(phones[0]) == "server 0 does not show server 1's receipt for the update"
+        assert await reason_of(phones[0]) == "server 0 did not return server 1's receipt for the update"
         assert noticed(phones[0]) == {"receipt"}
         await comes_back(pair, phones)
 
@@ -49,13 +49,13 @@ async def test_an_update_that_server_0_does_not_show_to_hold_is_sent_again() -> 
             if request.path.endswith("relayed-update")
             else answer
         )
-        assert await reason_of(phones[0]) == "server 0 does not show that it holds the update"
+        assert await reason_of(phones[0]) == "server 0 did not confirm that it has the update"
         assert noticed(phones[0]) == {"receipt"}
         await comes_back(pair, phones)
 
 
 KEYS = {
-    "no receipt": (without_receipt, "server 0 does not show server 1's receipt for the keys"),
+    "no receipt": (without_receipt, "server 0 did not return server 1's receipt for the keys"),
     "no answer": (
         lambda answer: replace(answer, body=answer.body[:-1]),
         "server 0's answer to the keys cannot be read",

@@ -65,7 +65,12 @@ def test_another_process_adds_and_revokes_while_this_one_runs(file: Path) -> Non
 def test_a_name_is_used_once_even_after_revocation(file: Path) -> None:
     operators = Operators(file)
     operators.revoke("bob", NOW)
-    for name, words in (("bob", "a name is used once"), ("", "1 to 100"), ("a\nb", "printable"), (" x", "no space")):
+    for name, words in (
+        ("bob", "a name is used once"),
+        ("", "1 to 100"),
+        ("a\nb", "printable"),
+        (" x", "spaces around"),
+    ):
         with pytest.raises(OperatorTokenError, match=words):
             operators.add(named(name))
     with pytest.raises(OperatorTokenError, match="secemb operator list"):

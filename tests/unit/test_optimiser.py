@@ -207,7 +207,7 @@ def test_a_crash_between_model_and_state_is_healed_by_repeating_the_step(tmp_pat
     assert (state.version, store.versions()[-1]) == (2, 3)
     restarted = make("adam")
     restarted.restore(state)
-    with pytest.raises(StateError, match="has not led to this model"):
+    with pytest.raises(StateError, match="does not belong to this model"):
         restarted.step(store.load(3), steps[2])
     assert store.save(restarted.step(store.load(2), steps[2])) == digest
 
@@ -282,14 +282,14 @@ def test_a_step_that_was_cut_short_must_be_repeated_from_the_saved_state(
 def test_the_same_model_is_not_stepped_from_twice(kind: str) -> None:
     optimiser, model = make(kind), first_model()
     optimiser.step(model, next(gradients()))
-    with pytest.raises(StateError, match="has not led to this model"):
+    with pytest.raises(StateError, match="does not belong to this model"):
         optimiser.step(model, next(gradients()))
 
 
 def test_a_model_of_another_task_is_refused() -> None:
     adam = make("adam")
     model = adam.step(first_model(), next(gradients()))
-    with pytest.raises(StateError, match="has not led to this model"):
+    with pytest.raises(StateError, match="does not belong to this model"):
         adam.step(replace(model, task_id=bytes(32)), next(gradients()))
 
 

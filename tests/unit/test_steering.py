@@ -71,7 +71,7 @@ async def test_a_pause_reaches_the_page_of_the_other_server_with_its_reason_and_
     await desk.pair.exchange()
     async with desk.logged_in(0) as browser:
         text = await words(browser, "/ui")
-        assert re.search(r"Server 1 takes part in no new round since .* \(pause\): new disks &lt;b&gt;", text)
+        assert re.search(r"Server 1 has taken part in no new round since .* \(pause\): new disks &lt;b&gt;", text)
         assert "admin" not in text.replace("Logged in as admin", "")
 
 
@@ -121,7 +121,7 @@ async def test_a_round_is_closed_at_server_0_alone_and_aborted_at_either(desk: D
         await pair.step()
         assert "Close round 2" in await words(browser, "/ui/control")
         assert (await send(browser, what="abort", round="2", **WHY)).status_code == 303
-        assert "The open round is to be aborted, says admin: new disks" in await words(browser, "/ui")
+        assert "admin wants the open round aborted: new disks" in await words(browser, "/ui")
         await pair.step()
     for role in (0, 1):
         found = await pair.parties[role].ledger.rounds(pair.task.task_id)

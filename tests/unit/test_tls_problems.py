@@ -112,7 +112,7 @@ def test_a_device_that_takes_part_comes_back_later(authority: Authority, tmp_pat
     with faulty(FAULTS["expired"], authority) as zero, faulty(FAULTS["expired"], authority) as one:
         outcome = asyncio.run(contribute((zero.url, one.url)))
     assert isinstance(outcome, NotNow)
-    assert "server 0 shows a certificate that has expired" in outcome.reason
+    assert "server 0 presents an expired certificate" in outcome.reason
 
 
 @BOTH

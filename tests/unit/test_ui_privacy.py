@@ -82,7 +82,7 @@ async def test_without_a_budget_the_page_says_what_protects_a_device_and_what_th
     async with a_desk(rounds=60) as desk:
         text = await read(desk, role, "/ui/privacy")
         assert "This task adds no noise" in text
-        assert "At least 2 devices in a sum At most 4 Smallest lately 2 of 1 rounds" in text
+        assert "At least 2 devices in a sum At most 4 Smallest recently 2 of 1 rounds" in text
         assert ("Which enrolment token takes part" in text) == (role == 0)
         assert ("Which enrolment token a session belongs to" in text) == (role == 1)
         assert "What it cannot see Which items a device has" in text

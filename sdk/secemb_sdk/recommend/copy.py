@@ -47,7 +47,7 @@ def apply_delta(older: Path, delta: Path, newer: Path, shape: CopyShape) -> None
     try:
         numbers, rows = shape.read_delta(np.memmap(delta, dtype=np.uint8, mode="r"))
     except MessageError:
-        raise CopyError("server 0's delta is not one of this table; sync again") from None
+        raise CopyError("server 0's delta is not for this table; sync again") from None
     with newer.open("wb") as file:
         for block in read_blocks(older):
             file.write(block)
@@ -134,7 +134,7 @@ class Shelf:
     def assemble(self, download: Download) -> TableCopy:
         """Return the copy that a complete download makes, not yet in use; raise if its digest is wrong."""
         if file_digest(self._part) != download.sha256:
-            raise CopyError("the copy of the table was damaged on its way; sync again")
+            raise CopyError("the copy of the table was damaged in transit; sync again")
         path = self._part if download.since is None else self._apply_delta(download)
         shape = self.shape(download.format)
         return TableCopy(path=path, shape=shape, version=download.version, sha256=download.whole)

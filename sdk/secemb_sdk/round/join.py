@@ -23,7 +23,7 @@ _LONGEST_TICKET = 128
 _DOMAIN = b"secemb/1 takes part"
 _UNREADABLE = "a server's answer cannot be read by this app; update the app"
 _PAUSED = "the operators have paused the task"
-_NO_ROUND = {"join": "no round is open to join", "read": "no round has opened that could be read in"}
+_NO_ROUND = {"join": "no round is open to join", "read": "no round has opened yet to read in"}
 
 Purpose = Literal["join", "read"]
 
@@ -131,7 +131,7 @@ def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[N
     if newest is None:  # it may have been this one; the device leaves it out, and knows again from then on
         yield from work(lambda: vault.enter_round(round_.number))
     if newest is None or round_.number <= newest:
-        raise UnavailableError("this device takes part in a round once, and may have been in this one", seconds=_ONCE)
+        raise UnavailableError("a device takes part in a round once, and this one may have done so", seconds=_ONCE)
     if not takes_part(task, round_.encode(), seed):
         raise UnavailableError("this device was not sampled for the round", seconds=task.join_seconds)
 
@@ -186,7 +186,7 @@ def _read_view(context: Context, server: int, answer: Answer) -> dict[str, Any]:
     """Return what a server says about the task, if it is the pinned one."""
     view = _read(server, answer)
     if digest(_text(view, "task").encode()) != context.task_id:
-        reason = f"server {server} shows another task than the one this device was opened with; nothing was sent"
+        reason = f"server {server} announces another task than this device was opened with; nothing was sent"
         raise PinError(reason, noticed=Misconduct.TASK)
     return view
 

@@ -23,7 +23,7 @@ from secemb_shared.messages.relayed import box_content, decode_relayed_answer, e
 
 _CLOCK_SLACK = 86_400.0  # seconds by which a device's clock may be wrong
 _MOST_KEYS = 3  # that are tried for one message: the one of the ticket, and those fetched in its place
-_NO_RECEIPT = "server 0 does not show server 1's receipt for the {}"
+_NO_RECEIPT = "server 0 did not return server 1's receipt for the {}"
 
 Make = Callable[[RelayKey], Request]
 
@@ -69,7 +69,7 @@ class RelayKeys:
             return RelayKey.read(self._task, announcement)
         except MessageError:
             raise PinError(
-                "server 0 shows a relay key that the task's server 1 has not signed; nothing was encrypted to it",
+                "server 0 returned a relay key that the task's server 1 has not signed; nothing was encrypted to it",
                 noticed=Misconduct.RELAY_KEY,
             ) from None
 
@@ -81,10 +81,10 @@ class RelayKeys:
         """Refuse a key that is not valid now, or older than the newest that was seen: it may have been given up."""
         key = self.trust(announcement)
         if not self.is_current(key):
-            raise UnavailableError("server 0 shows an expired relay key of server 1; check this device's clock")
+            raise UnavailableError("server 0 returned an expired relay key of server 1; check this device's clock")
         if not (yield from work(lambda: self._context.vault.see_relay_key(key))):
             raise UnavailableError(
-                "server 0 shows an older relay key of server 1 than before", noticed=Misconduct.RELAY_KEY
+                "server 0 returned an older relay key of server 1 than before", noticed=Misconduct.RELAY_KEY
             )
 
 
@@ -145,7 +145,7 @@ class RelayedRoute(Route):
         def acknowledges(_request: Request, answer: Answer) -> str | None:
             found = json_object(answer.body)
             if found.get("sha256") != digest(own).hex():
-                return "server 0 does not show that it holds the update"
+                return "server 0 did not confirm that it has the update"
             shown = str(found.get("receipt", "")).encode("utf-8", "replace")
             return None if same_mark(shown, marks.receipt.hex().encode()) else _NO_RECEIPT.format("update")
 
@@ -163,7 +163,7 @@ class RelayedRoute(Route):
             else:
                 return answer
         raise UnavailableError(
-            "server 1 does not accept the relay key that server 0 shows for it", noticed=Misconduct.RELAY_KEY
+            "server 1 does not accept the relay key that server 0 returned for it", noticed=Misconduct.RELAY_KEY
         )
 
     def _first_key(self, ticket: Ticket) -> Steps[RelayKey]:

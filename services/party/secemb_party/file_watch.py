@@ -45,7 +45,7 @@ class FileWatch(Generic[Value]):
             self._value = self._read()
         except (OSError, ValueError) as error:  # those of ssl are OSErrors
             get_logger().warning(
-                "changed files cannot be used, the old ones stay in use", names=names, error=repr(error)
+                "changed files cannot be used; the old ones stay in use", names=names, error=repr(error)
             )
         else:
             get_logger().info("changed files are in use", names=names)

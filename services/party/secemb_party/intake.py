@@ -77,7 +77,7 @@ class Intake:
         prepared = await self._prepared(claim.round_id)
         # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
         if await self._ledger.knows_session(claim.session_id):
-            raise SessionConflictError("this session takes part in a round; draw a new one to read")
+            raise SessionConflictError("this session belongs to a round; use a new one to read")
 
         async def take(body: bytes) -> bytes:
             [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
@@ -135,7 +135,7 @@ def _refuse_unless_stored(stored: Stored) -> None:
         case Stored.STORED | Stored.SAME:
             return
         case Stored.CLOSED | Stored.FULL:
-            raise RoundClosedError("this round accepts nothing new; join the current one")
+            raise RoundClosedError("this round no longer accepts messages; join the current one")
         case Stored.DIFFERENT | Stored.OTHER_ROUND:
             raise SessionConflictError("this session already sent other bytes; use a new session")
         case Stored.UNKNOWN | Stored.NO_KEYS:

@@ -85,7 +85,7 @@ class Metrics:
         )
         self._sessions = self._counter("secemb_sessions", "Sessions that reached a phase", "phase", "transport")
         self._fates = self._counter(
-            "secemb_round_sessions", "Sessions of sealed and aborted rounds, by what became of them", "fate"
+            "secemb_round_sessions", "Sessions of sealed and aborted rounds, by outcome", "fate"
         )
         self._bytes = self._counter("secemb_bytes", "Bytes of bodies", "direction")
 
@@ -103,7 +103,7 @@ class Metrics:
         self._version = self._gauge("secemb_model_version", "Version of the model that devices see")
         self._published = self._gauge("secemb_model_published_timestamp_seconds", "When that version was published")
         self._age = self._gauge(
-            "secemb_model_age_seconds", "Its age without the time in which none was owed, since this process started"
+            "secemb_model_age_seconds", "Its age since this process started, without time in which no version was due"
         )
         self._age.set_function(self._measure_age)
         self._quality = self._gauge(
@@ -122,7 +122,7 @@ class Metrics:
         self._reserve = self._gauge("secemb_disk_reserve_bytes", "Free bytes below which no new session begins")
         self._ledger_full = self._gauge("secemb_ledger_full", "1 while the disk of the database is full")
         self._held = self._gauge("secemb_message_bytes", "Bytes of devices' messages in memory")
-        self._most_held = self._gauge("secemb_message_limit_bytes", "How many there may be; beyond it 429")
+        self._most_held = self._gauge("secemb_message_limit_bytes", "Most that is allowed; requests beyond it get 429")
         self._lag = self._gauge(
             "secemb_event_loop_lag_seconds", "How late the event loop woke up in the last minute, at most"
         )

@@ -98,7 +98,7 @@ class Operators:
     def add(self, made: Operator) -> None:
         """Add a token under a name that was never used here: the record of who did what stays unambiguous."""
         if not 1 <= len(made.name) <= LONGEST_NAME or not made.name.isprintable() or made.name != made.name.strip():
-            raise OperatorTokenError(f"a name has 1 to {LONGEST_NAME} printable characters, with no space around it")
+            raise OperatorTokenError(f"a name has 1 to {LONGEST_NAME} printable characters, without spaces around it")
         with self._locked():
             if any(one.name == made.name for one in self._held):
                 raise OperatorTokenError(

@@ -62,5 +62,5 @@ class UploadMacs:
         """Return why there is no hold: the keys are still to come, or it is too late for them."""
         record = await self._ledger.round(round_id)
         if record is None or record.state is not RoundState.OPEN:
-            return RoundClosedError("this round accepts nothing new; join the current one")
+            return RoundClosedError("this round no longer accepts messages; join the current one")
         return UnknownSessionError("this session has no keys here; join and send them first")

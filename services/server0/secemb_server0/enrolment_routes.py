@@ -37,7 +37,7 @@ _REFUSED = problem_responses(
 
 def _printable(name: str) -> str:
     if not name.isprintable() or name != name.strip():
-        raise ValueError("expected printable characters, with no space around them")
+        raise ValueError("expected printable characters, without spaces at either end")
     return name
 
 

@@ -118,7 +118,7 @@ class TicketIssuer:
         """
         door, now, task = self._leader.door, self._party.clock(), self._party.task
         if self._leader.finished:
-            raise TaskEndedError("this task has ended: no round will open any more; ask its operators for the next one")
+            raise TaskEndedError("this task has ended: no more rounds will open; ask its operators for the next one")
         record = door.record
         if record is None or not door.lets_in(session_id, self._party.steady()):
             return self._not_now(now)
@@ -131,7 +131,7 @@ class TicketIssuer:
             case Admission.ADMITTED | Admission.ALREADY:
                 return self._ticket(await self._leader.admitted(record, session_id, now), session_id)
             case Admission.SESSION_TAKEN:
-                raise SessionConflictError("this session id is in use; draw a new one")
+                raise SessionConflictError("this session id is in use; choose a new one")
             case _:
                 return self._not_now(now)
 

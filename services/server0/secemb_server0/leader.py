@@ -66,7 +66,7 @@ class Leader:
         self._last: RoundRecord | None = None  # the latest round as in the ledger; None: read it
         self._told: tuple[bytes, float] | None = None  # the round and the deadline that server 1 has stored
         self.ended_rounds: EndedRounds | None = None  # None: before the first step
-        self.finished = False  # no round will open any more
+        self.finished = False  # no more rounds will open
         self._waiting = False  # the open round waits for devices
         self.changed = asyncio.Event()  # wakes the loop: there is something to look at
         self._completed, self._awaited = 0, 1  # sessions that became complete, and the count that wakes the loop

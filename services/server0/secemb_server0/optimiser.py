@@ -160,7 +160,7 @@ class Optimiser(ABC):
         if not self._whole:
             raise StateError("the last step was cut short; restore the state that was saved and repeat the step")
         if self._reached not in (None, (model.task_id, model.version)):
-            raise StateError("the optimiser has not led to this model; restore the state of the same task and version")
+            raise StateError("the state does not belong to this model; restore that of the same task and version")
         for values, slope in ((model.rows, gradient.rows), (model.dense, gradient.dense)):
             if slope.shape != values.shape or slope.dtype != np.float64:
                 raise GradientError("a mean gradient must be float64 and have the shape of the model")

@@ -25,12 +25,12 @@ class PeerProblem(NamedTuple):
 
 _START = "start it, and check url in [peer] and the firewalls in between"
 _STRANGER = PeerProblem(
-    "what answers is not server 1: it has another certificate", "run secemb pair import with its new pair file"
+    "something other than server 1 answers: it has another certificate", "run secemb pair import with its new pair file"
 )
-_NOT_PEER = PeerProblem("what answers does not speak TLS", "check url in [peer]: is it server 1's peer port?")
+_NOT_PEER = PeerProblem("something answers that does not speak TLS", "check url in [peer]: is it server 1's peer port?")
 _HUNG_UP = PeerProblem(
     "server 1 closed the connection: it was stopped, or does not accept this server's certificate",
-    "if it runs, let its operator import this server's pair file",
+    "if it runs, ask its operator to import this server's pair file",
 )
 _SLOW = PeerProblem("server 1 did not answer in time", "see its log, and check the network in between")
 _BY_KIND: dict[type[BaseException], PeerProblem] = {
@@ -66,7 +66,7 @@ def _explain_tls(error: ssl.SSLError) -> PeerProblem:
 def _explain_certificate(error: ssl.SSLCertVerificationError) -> PeerProblem:
     code = error.verify_code
     if code == _EXPIRED:
-        fix = "its operator runs secemb pair rotate and sends the pair file, unless a clock is wrong"
+        fix = "ask its operator to run secemb pair rotate and send the pair file, unless a clock is wrong"
         return PeerProblem("server 1's certificate has expired", fix)
     if code == _NOT_YET:
         return PeerProblem("server 1's certificate is not valid yet", "check the clocks of both machines")

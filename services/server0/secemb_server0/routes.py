@@ -118,7 +118,7 @@ def join_routes(
         operation_id="post_read",
         response_model=ReadAnswer,
         responses={
-            202: _not_now(ReadAnswer, "there was no round yet; see Retry-After"),
+            202: _not_now(ReadAnswer, "no round has opened yet; see Retry-After"),
             **problem_responses(*_ERRORS),
         },
         openapi_extra=_REQUEST,

@@ -82,7 +82,7 @@ class Native:
 
     def __init__(self, *, threads: int = 1) -> None:
         if threads < 1:
-            raise ValueError("at least one thread does the work")
+            raise ValueError("threads must be at least 1")
         self._threads = threads
         self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 

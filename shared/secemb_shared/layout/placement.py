@@ -87,7 +87,7 @@ class Placement:
         those than items were truncated, so an id that was never placed is noticed unless as many were lost.
         """
         if len(values) != item_ids.size:
-            raise LayoutError("one row of values for each item id is needed")
+            raise LayoutError("give one row of values for each item id")
         slots = self._slots_of(item_ids)
         placed = slots != PADDING
         if item_ids.size - np.count_nonzero(placed) > self.truncated:
@@ -99,7 +99,7 @@ class Placement:
     def collect(self, rows: npt.NDArray[Value]) -> tuple[Indices, npt.NDArray[Value]]:
         """Return the placed items and, of the rows by slot, those that belong to them."""
         if len(rows) != self.items.size:
-            raise LayoutError("one row for each slot is needed")
+            raise LayoutError("give one row for each slot")
         placed = self.items != PADDING
         return self.items[placed], rows[placed]
 

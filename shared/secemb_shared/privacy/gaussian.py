@@ -204,7 +204,7 @@ def draw(
 def add_noise(values: RingArray, *, variance: int, random_bytes: RandomBytes = secure_bytes) -> None:
     """Add fresh noise to every element of `values` in place, in the ring of its type."""
     if not values.flags.c_contiguous:
-        raise RingError("noise is added in place, to numbers that lie in one piece")
+        raise RingError("noise is added in place, so the array must be contiguous")
     flat = values.reshape(-1)  # a view
     for first in range(0, flat.size, _BATCH):
         part = flat[first : first + _BATCH]

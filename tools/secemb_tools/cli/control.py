@@ -21,8 +21,8 @@ TokenFile = Annotated[
     Path | None,
     typer.Option("--token-file", help="File with its operator token, of role admin; or OPERATOR_TOKEN."),
 ]
-Why = Annotated[str, typer.Option("--reason", help="Why; it is recorded, and told to the other server.")]
-Remark = Annotated[str | None, typer.Option("--reason", help="Why; it is recorded.")]
+Why = Annotated[str, typer.Option("--reason", help="The reason, for the record and for the other server.")]
+Remark = Annotated[str | None, typer.Option("--reason", help="The reason, for the record.")]
 Patience = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the outcome.")]
 _HERE = "http://127.0.0.1:8442"
 
@@ -74,7 +74,7 @@ def drain(
     from secemb_tools.operate.control import steer, wait_until_safe
 
     if not end and not reason:
-        raise typer.BadParameter("give a reason: it is recorded, and told to the other server", param_hint="--reason")
+        raise typer.BadParameter("give a reason: it is recorded, and shown to the other server", param_hint="--reason")
     with _server(server, token_file, ca) as client:
         control = steer(client, "drain/end" if end else "drain", reason)
         if not end:

@@ -31,7 +31,7 @@ def fetch(
         "build/data"
     ),
     path: Annotated[Path | None, typer.Option(help="Use these files; nothing is downloaded.")] = None,
-    source: Annotated[str | None, typer.Option("--from", help="Another URL of the same archive.")] = None,
+    source: Annotated[str | None, typer.Option("--from", help="Another URL for the same archive.")] = None,
     md5: Annotated[str | None, typer.Option(help="The archive's MD5, if it is not the published one.")] = None,
     json: AsJson = False,
 ) -> None:

@@ -102,7 +102,7 @@ def rollback(
     version: Annotated[int, typer.Argument(min=0, help="The version to return to.")],
     server: Annotated[str, typer.Option(help="Address of server 0's operator API.")] = "http://127.0.0.1:8442",
     token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
-    reason: Annotated[str | None, typer.Option(help="Why; it is recorded with the name of the token.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason; it is recorded with the name of the token.")] = None,
     ca: AuthorityFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the open round to end.")] = 60.0,

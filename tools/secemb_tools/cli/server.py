@@ -70,7 +70,9 @@ def check(
 
 def serve(
     config: ConfigFile = Path("secemb.toml"),
-    migrate: Annotated[bool, typer.Option("--migrate", help="Upgrade the ledger, whatever [ledger] says.")] = False,
+    migrate: Annotated[
+        bool, typer.Option("--migrate", help="Upgrade the ledger, even if [ledger] has migrate = false.")
+    ] = False,
 ) -> None:
     """Run the server until SIGTERM or SIGINT; requests in progress are answered first."""
     from secemb_tools.operate import settings
@@ -176,7 +178,7 @@ def restore(
         with output.busy("reading the backup"):
             facts = asyncio.run(restore_backup(settings_at(config), file))
         output.show_facts(facts, as_json=json)
-        output.note("Run secemb check before you start the server: it says whether the other server has gone on.")
+        output.note("Run secemb check before you start the server: it says whether the other server is ahead.")
 
 
 def status(

@@ -31,7 +31,9 @@ Data = Annotated[
     Path | None,
     typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),
 ]
-Devices = Annotated[int | None, typer.Option(min=2, help="Devices in all; default: 200, or everyone in --data.")]
+Devices = Annotated[
+    int | None, typer.Option(min=2, help="Total number of devices; default: 200, or everyone in --data.")
+]
 Cohort = Annotated[int | None, typer.Option(min=2, help="Devices in a round; default: a fifth of all, at most 100.")]
 Rounds = Annotated[
     int | None, typer.Option(min=1, help="Training rounds; default: about five for each device, at least 100.")
@@ -60,7 +62,9 @@ def demo(
     model: Model = "mf",
     seed: Seed = 1,
     transport: TransportOption = Transport.RELAYED,
-    keep: Annotated[bool, typer.Option("--keep", help="Then keep serving a device of yours until Ctrl-C.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep serving a device of yours afterwards, until Ctrl-C.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="The report to write.")] = Path("build/demo.html"),
     json: AsJson = False,
 ) -> None:
@@ -85,11 +89,11 @@ def dev(
     columns: ColumnNames = None,
     catalogue: CatalogueFile = None,
     junk: JunkShare = 0.01,
-    cohort: Annotated[int, typer.Option(min=2, help="Devices in a round: yours, the others are helpers.")] = 5,
+    cohort: Annotated[int, typer.Option(min=2, help="Devices in a round: yours and its helpers.")] = 5,
     warm_up: Annotated[int, typer.Option(min=0, help="Rounds that helpers run alone at the start.")] = 20,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65529, help="Port of server 0; uses the six after it too; default: free ones."),
+        typer.Option(min=1, max=65529, help="Port of server 0; the next six are used too; default: free ports."),
     ] = None,
     tls: Annotated[bool, typer.Option("--tls", help="Serve devices over HTTPS, with a certificate to trust.")] = False,
     seed: Seed = 1,
@@ -121,10 +125,12 @@ def simulate(
     seed: Seed = 1,
     rounds: Rounds = None,
     cohort: Cohort = None,
-    capacity: Annotated[int | None, typer.Option(min=4, help="Most items of a device in a round (m').")] = None,
+    capacity: Annotated[
+        int | None, typer.Option(min=4, help="Maximum number of items of a device in a round (m').")
+    ] = None,
     loss: Annotated[Loss | None, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = None,
     dimension: Annotated[int | None, typer.Option(min=0, help="Length of an item's vector; 0: biases only.")] = None,
-    optimiser: Annotated[Optimiser | None, typer.Option(help="How the sum moves the model.")] = None,
+    optimiser: Annotated[Optimiser | None, typer.Option(help="How the sum updates the model.")] = None,
     schedule: Annotated[Schedule | None, typer.Option(help="How the learning rates change over the rounds.")] = None,
     rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = None,
     bias_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the biases in rows.")] = None,
@@ -136,8 +142,12 @@ def simulate(
     dense_penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on the dense part, per device.")] = None,
     row_pull: Annotated[float | None, typer.Option(min=0, help="Penalty on an item's vector, over the fleet.")] = None,
     bias_pull: Annotated[float | None, typer.Option(min=0, help="Penalty on an item's bias, over the fleet.")] = None,
-    lowest: Annotated[float | None, typer.Option(help="Lowest rating that there is; default: in the data.")] = None,
-    highest: Annotated[float | None, typer.Option(help="Highest rating that there is; default: in the data.")] = None,
+    lowest: Annotated[
+        float | None, typer.Option(help="Lowest possible rating; default: the lowest in the data.")
+    ] = None,
+    highest: Annotated[
+        float | None, typer.Option(help="Highest possible rating; default: the highest in the data.")
+    ] = None,
     centre: Annotated[float | None, typer.Option(help="Mean rating; default: by a survey.")] = None,
     spread: Annotated[
         float | None, typer.Option(min=0, help="Standard deviation of ratings; default: by a survey.")
@@ -145,15 +155,15 @@ def simulate(
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Steps per round for a private part that is not solved.")
     ] = None,
-    evaluate_every: Annotated[int, typer.Option(min=2, help="Evaluate once in this many rounds.")] = 6,
+    evaluate_every: Annotated[int, typer.Option(min=2, help="Evaluate every this many rounds.")] = 6,
     patience: Annotated[
         int,
         typer.Option(min=0, help="Stop after this many evaluations without progress, once there are five; 0: never."),
     ] = 4,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole run; default: no noise.")] = None,
-    delta: Annotated[float, typer.Option(help="Of the budget.")] = 1e-4,
+    delta: Annotated[float, typer.Option(help="The δ of that budget.")] = 1e-4,
     unit: Annotated[Unit, typer.Option(help="What the budget protects.")] = "user",
-    clip: Annotated[float | None, typer.Option(help="Longest update of a user, or of a record.")] = None,
+    clip: Annotated[float | None, typer.Option(help="Largest norm of a user's update, or of a record's.")] = None,
     compare: Annotated[
         Comparison | None, typer.Option(help="Also run without any protection, from the same seeds, and compare.")
     ] = None,

@@ -16,9 +16,9 @@ app = typer.Typer(help="The task: what is trained, in a file that both servers h
 def create(
     out: Annotated[Path, typer.Option(help="Receives server0/ and server1/, one for each operator.")],
     width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")],
-    capacity: Annotated[int, typer.Option(min=1, help="Most items that a device uses in a round (m').")],
-    cohort: Annotated[int, typer.Option(min=1, help="Most sessions in a round.")],
-    min_cohort: Annotated[int, typer.Option(min=1, help="Fewest sessions whose sum the servers may open.")],
+    capacity: Annotated[int, typer.Option(min=1, help="Maximum number of items of a device in a round (m').")],
+    cohort: Annotated[int, typer.Option(min=1, help="Maximum number of sessions in a round.")],
+    min_cohort: Annotated[int, typer.Option(min=1, help="Minimum number of sessions in a sum.")],
     clip: Annotated[float, typer.Option(help="Largest absolute number in a device's update.")],
     items: Annotated[
         int | None, typer.Option(min=1, help="Rows of the table; default: as many as --catalogue.")
@@ -50,7 +50,7 @@ def create(
     join_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts new sessions.")] = 60,
     upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
     loss: Annotated[Loss, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = "squared",
-    optimiser: Annotated[Optimiser, typer.Option(help="How the sum moves the model.")] = "adam",
+    optimiser: Annotated[Optimiser, typer.Option(help="How the sum updates the model.")] = "adam",
     schedule: Annotated[Schedule, typer.Option(help="How the learning rates change over the rounds.")] = "cosine",
     row_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = 0.02,
     bias_rate: Annotated[
@@ -70,9 +70,9 @@ def create(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights; not secret.")] = 0,
     initial_scale: Annotated[float, typer.Option(min=0, help="Standard deviation of the initial weights.")] = 0.05,
     lowest: Annotated[
-        float | None, typer.Option(help="Lowest rating that there is; predictions are cut to the scale.")
+        float | None, typer.Option(help="Lowest possible rating; predictions are cut to the scale.")
     ] = None,
-    highest: Annotated[float | None, typer.Option(help="Highest rating that there is.")] = None,
+    highest: Annotated[float | None, typer.Option(help="Highest possible rating.")] = None,
     centre: Annotated[
         float | None,
         typer.Option(help="Mean rating, as a survey finds it; default: the middle of the scale, or 0."),
@@ -154,14 +154,16 @@ def show(file: Annotated[Path, typer.Argument(help="A task.json.")], json: AsJso
 
 def plan(
     items: Annotated[int | None, typer.Option(min=1, help="Rows of the table.")] = None,
-    capacity: Annotated[int | None, typer.Option(min=1, help="Most items of a device in a round (m').")] = None,
+    capacity: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of items of a device in a round (m').")
+    ] = None,
     catalogue: Annotated[
         str | None, typer.Option(help="Instead of both: ML100K, ML1M, ML10M, ML25M, Yelp or Amazon.")
     ] = None,
     width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")] = 65,
     dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
     cohort: Annotated[int, typer.Option(min=2, help="Devices in a round.")] = 100,
-    fleet: Annotated[int, typer.Option(min=2, help="Devices in all.")] = 10_000,
+    fleet: Annotated[int, typer.Option(min=2, help="Total number of devices.")] = 10_000,
     placement_loss: Annotated[
         float, typer.Option(help="The probability that a device with m' items must leave one out.")
     ] = 1e-6,

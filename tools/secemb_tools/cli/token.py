@@ -75,8 +75,8 @@ def import_(
 
 @app.command("list")
 def list_(
-    after: Annotated[str, typer.Option(help="Begin behind this name.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 1000,
+    after: Annotated[str, typer.Option(help="Start after this name.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:

@@ -86,7 +86,7 @@ def table_of_frame(frame: Any, source: str) -> Table:
     """Return a polars or pandas frame as a table, with row numbers from 1."""
     if not isinstance(frame, pl.DataFrame):
         if not hasattr(frame, "columns"):
-            raise DatasetError(f"{type(frame).__name__} is no rating set; give a path, or a polars or pandas frame")
+            raise DatasetError(f"{type(frame).__name__} is not a rating set; give a path, or a polars or pandas frame")
         frame = pl.DataFrame([_series(str(name), frame[name]) for name in frame.columns])
     if not frame.height:
         raise DatasetError(f"{source} has no rows; {FIX}")

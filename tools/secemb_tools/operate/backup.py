@@ -89,7 +89,7 @@ async def write_backup(ledger: Ledger, origin: Origin, path: Path) -> Backup:
             if held is not None:
                 return await asyncio.to_thread(_write, path, origin, *held)
         if time.monotonic() > end:
-            raise OperationError("a round is being added or published all the time; try again in a minute")
+            raise OperationError("rounds keep being added or published; try again in a minute")
         await asyncio.sleep(_PAUSE)
 
 
@@ -183,7 +183,7 @@ async def read_backup(ledger: Ledger, origin: Origin, path: Path) -> Backup:
                 await asyncio.to_thread(_put, members[name], origin.data_dir / name)
             await ledger.restore_archive(members[_LEDGER], time.time())
     except tarfile.TarError:
-        raise OperationError(f"{path} is not a backup, or was cut short; take another one") from None
+        raise OperationError(f"{path} is not a backup, or was cut short; use another one") from None
     return _describe(path, manifest)
 
 
@@ -203,14 +203,14 @@ def _check_files(tar: tarfile.TarFile, listed: dict[str, Any]) -> dict[str, Bina
     """Return the files of a backup by name, if each is what the manifest says and none has another place."""
     found = {member.name: member for member in tar.getmembers()[1:]}
     if found.keys() != listed.keys() or _LEDGER not in found:
-        raise OperationError("the backup is not complete; take another one")
+        raise OperationError("the backup is not complete; use another one")
     files = {}
     for name, member in found.items():
         if not member.isreg() or not (name == _LEDGER or _NAME.fullmatch(name)):
-            raise OperationError("the backup contains what no backup contains; nothing was restored")
+            raise OperationError("the backup contains files that no backup has; nothing was restored")
         files[name] = _open(tar, member)
         if _sha256(files[name]) != listed[name]["sha256"]:
-            raise OperationError(f"{name} in the backup was altered; take another one")
+            raise OperationError(f"{name} in the backup was altered; use another one")
         files[name].seek(0)
     return files
 
@@ -218,7 +218,7 @@ def _check_files(tar: tarfile.TarFile, listed: dict[str, Any]) -> dict[str, Bina
 def _open(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
     file = tar.extractfile(member)
     if file is None:
-        raise OperationError("the backup contains what no backup contains; nothing was restored")
+        raise OperationError("the backup contains files that no backup has; nothing was restored")
     return file  # type: ignore[return-value]
 
 

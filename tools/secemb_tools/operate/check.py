@@ -211,7 +211,7 @@ async def _check_ledger(settings: Settings) -> Finding:
             await ledger.ping()
     except (SchemaMissingError, SchemaOlderError) as error:
         if settings.ledger.migrate:
-            return ok("ledger", f"{place}: tables are created or upgraded at the start")
+            return ok("ledger", f"{place}: tables are created or upgraded at startup")
         return fail("ledger", str(error), "secemb ledger upgrade")
     except LedgerError as error:
         return fail("ledger", f"{place}: {error}", "check [ledger] url and password_file; is the database running?")

@@ -141,8 +141,8 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if not 1 <= len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
             raise OperationError(
-                f"{name[:_LONGEST_NAME]!r} is not a name: use 1 to {_LONGEST_NAME} printable characters, with no space "
-                "around them; nothing was added"
+                f"{name[:_LONGEST_NAME]!r} is not a name: use 1 to {_LONGEST_NAME} printable characters, without "
+                "spaces around them; nothing was added"
             )
     if len(set(names)) < len(names):
         seen: set[str] = set()
@@ -163,7 +163,7 @@ def _count(counts: ImportedTokens, one: Enrolled) -> None:
     if one.outcome not in (Added.ADDED, Added.SAME):
         words = "has another token" if one.outcome is Added.NAME_TAKEN else "has a hash that another device has"
         raise OperationError(
-            f"{one.name} {words}; correct the file and run the command again: what was added is skipped then"
+            f"{one.name} {words}; correct the file and run the command again: what was added is then skipped"
         )
     counts["added" if one.outcome is Added.ADDED else "unchanged"] += 1
 

@@ -44,7 +44,7 @@ class ControlView(BaseModel):
     peer: PeerPauseView | None
 
 
-def _order(request: Request, reason: Annotated[Reason, Query(description="why, for the record")]) -> Order:
+def _order(request: Request, reason: Annotated[Reason, Query(description="the reason, for the record")]) -> Order:
     operator: Operator = request.state.operator
     return Order(operator.name, reason)
 

@@ -120,7 +120,7 @@ def operator_router(party: Party, operators: Operators, role: OperatorRole | Non
     return APIRouter(prefix="/v1/operator", tags=["operator"], dependencies=needed, responses=_REFUSED)
 
 
-Why = Annotated[Reason | None, Query(description="why, for the record")]
+Why = Annotated[Reason | None, Query(description="the reason, for the record")]
 
 
 def _order(request: Request, reason: Why = None) -> Order:

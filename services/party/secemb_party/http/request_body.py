@@ -76,10 +76,10 @@ async def read_small(request: Request, patience: Patience, *, most: int = LARGES
     """Return a short body; one that is longer or slower is refused, and no more of it is read."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > most:
-        raise LengthError(f"a body has at most {most} bytes here")
+        raise LengthError(f"a body may have at most {most} bytes here")
     body = await _collect(request, most, patience)
     if len(body) > most:
-        raise LengthError(f"a body has at most {most} bytes here")
+        raise LengthError(f"a body may have at most {most} bytes here")
     return body
 
 

@@ -40,7 +40,7 @@ class TaskView(BaseModel):
     round: str | None  # canonical form of the current round
     model_version: int
     model_digest: str
-    ended: bool = False  # no round will open any more; server 0 decides, and server 1 never says so
+    ended: bool = False  # no more rounds will open; server 0 decides, and server 1 never says so
     paused: bool = False  # by an operator of either server: no round opens before they let it
     retry_after: int | None = None  # seconds, if no round is open; server 0 knows
     rounds: EndedRounds | None = None  # how they ended; server 0 tells every device, whichever it was in

@@ -74,7 +74,7 @@ def restore_archive(tx: Connection, file: BinaryIO, now: float) -> dict[str, int
     counts = read_archive(tx, file)
     for row in tx.execute(select(rounds.c.round_id, rounds.c.state).where(rounds.c.ended_at.is_(None))).all():
         if row.state == RoundState.SEALED:
-            raise LedgerArchiveError("the backup is of a moment at which no backup is made; take an earlier one")
+            raise LedgerArchiveError("the backup was made while a round was being added; use an earlier one")
         if row.state in (RoundState.OPEN, RoundState.SEALING):
             advance(tx, row.round_id, RoundState(row.state), RoundState.ABORTED, now, reason=RESTORED)
     append_event(tx, "restored", {"rows": sum(counts.values())}, now)

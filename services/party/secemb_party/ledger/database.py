@@ -83,7 +83,7 @@ def parse(url: str) -> URL:
         return make_url(url)
     except (ArgumentError, ValueError):
         raise LedgerSettingError(
-            "the ledger's URL is not one: write sqlite:////path/to/ledger.db or postgresql://user@host/database"
+            "the ledger's URL is not valid: write sqlite:////path/to/ledger.db or postgresql://user@host/database"
         ) from None
 
 

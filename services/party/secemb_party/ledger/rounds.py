@@ -177,11 +177,11 @@ def _check_same(tx: Connection, new: NewRound) -> None:
     """Refuse a round that is not the one already stored; its deadlines are those of the first call."""
     held = find_round(tx, new.round_id)
     if held is None:
-        raise LedgerConflictError(f"round {new.number} of this task is held with another specification")
+        raise LedgerConflictError(f"round {new.number} of this task is in the ledger with another specification")
     if any(
         getattr(held, name) != getattr(new, name) for name in ("task_id", "number", "kind", "model_version", "spec")
     ):
-        raise LedgerConflictError("this round id is held with other contents")
+        raise LedgerConflictError("this round id is in the ledger with other contents")
 
 
 def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
@@ -224,7 +224,7 @@ def _split(joined: bytes) -> tuple[bytes, ...]:
 def _row(tx: Connection, round_id: bytes) -> RowMapping:
     row = tx.execute(_ROUND, {"round": round_id}).mappings().one_or_none()
     if row is None:
-        raise NotRecordedError("the ledger does not know this round")
+        raise NotRecordedError("this round is not in the ledger")
     return row
 
 

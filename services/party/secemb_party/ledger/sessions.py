@@ -191,7 +191,7 @@ def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:
     lock_round(tx, round_id)
     row = tx.execute(_LOOK, {"round": round_id, "session": session_id}).one_or_none()
     if row is None:
-        raise NotRecordedError("the ledger does not know this round")
+        raise NotRecordedError("this round is not in the ledger")
     state, join_until, *session = row
     return _Seen(RoundState(state), join_until, *session)
 

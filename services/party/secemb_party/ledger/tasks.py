@@ -22,7 +22,7 @@ def add_task(tx: Connection, task_id: bytes, spec: bytes, now: float) -> TaskRec
     insert_new(tx, tasks_table, {"task_id": task_id, "spec": spec, "added_at": now})
     record = find_task(tx, task_id)
     if record.spec != spec:
-        raise LedgerConflictError("this task id is held with another specification")
+        raise LedgerConflictError("this task id is in the ledger with another specification")
     return record
 
 
@@ -41,7 +41,7 @@ def find_task(tx: Connection, task_id: bytes) -> TaskRecord:
     """Return a task that must be there."""
     record = task(tx, task_id)
     if record is None:
-        raise NotRecordedError("the ledger does not know this task")
+        raise NotRecordedError("this task is not in the ledger")
     return record
 
 
@@ -68,7 +68,7 @@ def record_version(tx: Connection, task_id: bytes, version: int, digest: bytes, 
     insert_new(tx, versions_table, row)
     record = _find_version(tx, task_id, version)
     if record.digest != digest:
-        raise LedgerConflictError(f"version {version} of this task is held with another digest")
+        raise LedgerConflictError(f"version {version} of this task is in the ledger with another digest")
     return record
 
 
@@ -105,7 +105,7 @@ def versions(tx: Connection, task_id: bytes) -> list[ModelVersion]:
 def _find_version(tx: Connection, task_id: bytes, version: int) -> ModelVersion:
     row = tx.execute(_VERSION, {"task": task_id, "number": version}).mappings().one_or_none()
     if row is None:
-        raise NotRecordedError(f"the ledger does not know version {version} of this task")
+        raise NotRecordedError(f"version {version} of this task is not in the ledger")
     return ModelVersion(**row)
 
 
@@ -164,7 +164,7 @@ def _end(tx: Connection, rollback: Rollback, facts: dict[str, Any]) -> Rollback:
 def _known(tx: Connection, task_id: bytes, *, seen: int, source: int) -> Rollback:
     found = _find(tx, task_id, seen=seen, source=source)
     if found is None:
-        raise NotRecordedError("the ledger does not know this rollback")
+        raise NotRecordedError("this rollback is not in the ledger")
     return found
 
 
