@@ -24,10 +24,11 @@ from secemb_tools import simulate
 from secemb_tools.datasets.catalogue import read_catalogue
 from secemb_tools.errors import DatasetError, RunError
 from secemb_tools.simulation import rounds, view
+from secemb_tools.simulation.comparison import compare_runs, list_runs
 from secemb_tools.simulation.continuation import add_plain, continue_run, rounds_asked
 from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
-from secemb_tools.simulation.run import Run, compare_runs, list_runs
+from secemb_tools.simulation.run import Run
 from secemb_tools.simulation.view import show_comparison, show_final, show_run
 
 SMALL: dict[str, Any] = {

@@ -22,7 +22,7 @@ from secemb_tools.errors import OperationError
 from secemb_tools.operate import check
 from secemb_tools.operate.privacy import read_privacy
 from secemb_tools.operate.task_files import read_task
-from secemb_tools.operate.tasks import describe_task, warning_of
+from secemb_tools.operate.task_summary import describe_task, warning_of
 
 RING = Ring(bits=32, fraction_bits=16)
 WHOLE = """

@@ -135,7 +135,7 @@ class Control:
             if pause is None:
                 get_logger().info("the other server takes part again")
             else:
-                get_logger().info("the other server is not taking part in new rounds", what=pause.what, reason=pause.reason)
+                get_logger().info("the other server joins no new rounds", what=pause.what, reason=pause.reason)
 
     async def drained(self) -> bool:
         """Tell whether this server was drained and may be stopped, and show it in the metrics."""

@@ -29,7 +29,7 @@ from secemb_tools.operate import (
     rotation,
     settings,
     status,
-    tasks,
+    task_summary,
     tokens,
 )
 from secemb_tools.simulation import noise, recommender
@@ -240,10 +240,10 @@ RESULTS: dict[str, Any] = {
     "run show": Run,
     "simulate": Run,
     "status": status.Status,  # with --watch, one per line
-    "task create": tasks.TaskSummary,
+    "task create": task_summary.TaskSummary,
     "task pause": control.Control,
     "task resume": control.Control,
-    "task show": tasks.TaskSummary,
+    "task show": task_summary.TaskSummary,
     "token create": list[tokens.NewToken],
     "token import": tokens.ImportedTokens,
     "token list": list[tokens.TokenRow],

@@ -20,7 +20,7 @@ _FIGURES = ("rmse", "biases", "ndcg", "popularity", "coverage")
 @app.command("list")
 def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
     """List the kept runs; exit code 1 if one of them cannot be read."""
-    from secemb_tools.simulation.run import COLUMNS, list_runs
+    from secemb_tools.simulation.comparison import COLUMNS, list_runs
 
     with refusals():
         found, damaged = list_runs(runs)
@@ -50,8 +50,9 @@ def compare_(
     json: AsJson = False,
 ) -> None:
     """Show two runs side by side, and whether they are bit-identical; exit code 1 if a plain run differs."""
+    from secemb_tools.simulation.comparison import compare_runs, compare_with_plain
     from secemb_tools.simulation.continuation import add_plain
-    from secemb_tools.simulation.run import Run, compare_runs, compare_with_plain
+    from secemb_tools.simulation.run import Run
     from secemb_tools.simulation.view import RunProgress, show_comparison
 
     with refusals():

@@ -93,7 +93,8 @@ def create(
 ) -> None:
     """Create a task, or explain why it would not be safe."""
     from secemb_tools.operate.task_files import read_items_file, relay_key_of, write_task
-    from secemb_tools.operate.tasks import TaskOptions, describe_task, make_task, warning_of
+    from secemb_tools.operate.task_summary import describe_task, warning_of
+    from secemb_tools.operate.tasks import TaskOptions, make_task
 
     with refusals():
         count, file = read_items_file(catalogue, items) if catalogue is not None else (items, None)
@@ -146,7 +147,7 @@ def create(
 def show(file: Annotated[Path, typer.Argument(help="A task.json.")], json: AsJson = False) -> None:
     """Show a task, what it costs a device, and its limits."""
     from secemb_tools.operate.task_files import read_task
-    from secemb_tools.operate.tasks import describe_task
+    from secemb_tools.operate.task_summary import describe_task
 
     with refusals():
         output.show_facts(describe_task(read_task(file)), as_json=json)

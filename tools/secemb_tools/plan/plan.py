@@ -14,7 +14,7 @@ from secemb_shared.messages.canonical import LARGEST_NUMBER
 from secemb_tools.catalogues import choose
 from secemb_tools.errors import OperationError
 from secemb_tools.kernel import describe as describe_kernel
-from secemb_tools.operate.tasks import BYTES_ARE
+from secemb_tools.operate.task_summary import BYTES_ARE
 from secemb_tools.plan import costs
 from secemb_tools.plan.costs import Stages, measure
 from secemb_tools.specification import build_task

@@ -1,11 +1,10 @@
-"""Runs: the table, the plot and the file of each, the list of those that are kept, and how two of them differ."""
+"""One run: its table, its plot and its files."""
 
 import csv
 import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 FORMAT = "secemb/1 run"
 FILE, ROUNDS = "run.json", "rounds.csv"
 ALL_ROUNDS, EARLY, CUT = "all rounds", "stopped early", "interrupted"  # how runs end
-COLUMNS = (
-    *("name", "model", "devices", "rounds", "ended", "held_out", "rmse", "biases", "ndcg", "popularity"),
-    *("interval", "coverage", "seconds"),
-)
 
 
 class Stretch(NamedTuple):
@@ -269,78 +264,3 @@ def points_of(rows: list[Row]) -> list[tuple[float, float]]:
 def last_rmse(rows: list[Row]) -> float | None:
     """Return the last error in a table."""
     return next((row.rmse for row in reversed(rows) if row.rmse is not None), None)
-
-
-def list_runs(folder: Path) -> tuple[list[dict[str, object]], list[str]]:
-    """Return the runs that are kept, by name; and of each that cannot be read, which it is and what to do about it."""
-    rows, damaged = [], []
-    for path in sorted(folder.glob(f"*/{FILE}")):
-        try:
-            rows.append(_row(Run.load(path.parent)))
-        except RunError as error:
-            damaged.append(str(error))
-    return rows, damaged
-
-
-def compare_runs(first: Run, second: Run) -> dict[str, Any]:
-    """Return where two runs differ: in what was asked for, and round by round."""
-    mine, other = first.scenario.as_json(), second.scenario.as_json()
-    return {
-        "first": first.name,
-        "second": second.name,
-        "same": first.rows == second.rows,
-        "differences": {name: [mine[name], other[name]] for name in mine if mine[name] != other[name]},
-        "rounds": _compare_rows(first.rows, second.rows),
-    }
-
-
-def compare_with_plain(run: Run) -> dict[str, Any]:
-    """Return the same of a run and the plain run beside it."""
-    return {
-        "first": run.name,
-        "second": PLAIN,
-        "same": run.same_as_plain,
-        "differences": {},
-        "rounds": _compare_rows(run.rows, run.plain or []),
-    }
-
-
-def _compare_rows(first: list[Row], second: list[Row]) -> list[dict[str, Any]]:
-    return [
-        {
-            "round": number,
-            "first_rmse": None if one is None else one.rmse,
-            "second_rmse": None if other is None else other.rmse,
-            "first_ndcg": None if one is None else one.ndcg,
-            "second_ndcg": None if other is None else other.ndcg,
-            "same": one == other,
-        }
-        for number, (one, other) in enumerate(zip_longest(first, second))
-    ]
-
-
-def _row(run: Run) -> dict[str, object]:
-    """Return a run's line in the list: the figures over everything held out, beside those of the baselines."""
-
-    def value(name: str, figure: str) -> float | None:
-        found: float | None = (run.final or {}).get(name, {}).get(figure, {}).get("value")
-        return found
-
-    model = (run.final or {}).get("model", {})
-    found = model.get("rmse") or model.get("ndcg") or {}
-
-    return {
-        "name": run.name,
-        "model": run.scenario.model,
-        "devices": run.scenario.devices,
-        "rounds": run.trained,
-        "ended": run.ended,
-        "held_out": model.get("interactions"),
-        "rmse": value("model", "rmse"),
-        "biases": value("biases", "rmse"),
-        "ndcg": value("model", "ndcg"),
-        "popularity": value("popularity", "ndcg"),
-        "interval": [found["low"], found["high"]] if found.get("low") is not None else None,
-        "coverage": model.get("coverage"),
-        "seconds": round(run.seconds, 3),
-    }
