@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import RECORDS, ROOT, documents, living_documents, prose
+from tests.docs.pages import RECORDS, ROOT, documents, links, living_documents, prose
 
 WIDTH = 100
 GENERATED = ROOT / "docs" / "reference" / "cli.md"
@@ -85,6 +85,13 @@ def test_the_documents_agree_on_how_slow_it_is_without_a_compiler() -> None:
     claims = [claim for page in documents() for claim in re.findall(r"\d+ to \d+\stimes\sslower", page.read_text())]
     assert len(claims) >= 2
     assert len({" ".join(claim.split()) for claim in claims}) == 1
+
+
+def test_the_index_leads_to_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    reached = {(index.parent / link).resolve() for link in links(index.read_text(encoding="utf-8"))}
+    pages = {page for page in index.parent.rglob("*.md") if page.parent != RECORDS} | {RECORDS / "README.md"}
+    assert pages - reached == {index}
 
 
 def test_every_record_is_listed_with_its_title() -> None:

@@ -1,5 +1,8 @@
 """What a relay does without meaning to: it loses, delays, repeats, cuts and mixes up, and the sums stay exact."""
 
+from collections.abc import Callable
+from itertools import count
+
 import pytest
 from tests.devices.phone import a_phone, contributed, until_contributed
 from tests.simulation.pair import a_pair
@@ -12,6 +15,12 @@ from secemb_server1.relay import RelayReceiver
 from secemb_shared.messages import RoundSpec
 
 pytestmark = pytest.mark.asyncio
+
+
+def truncating(times: int, left: int) -> Callable[[bytes], bytes]:
+    """Return what cuts the first messages after so many bytes."""
+    numbers = count()
+    return lambda data: data[:left] if next(numbers) < times else data
 
 
 @pytest.mark.parametrize("moment", range(8))
@@ -48,13 +57,7 @@ async def test_replies_that_are_cut_are_asked_for_again(cut: int) -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
         phones = [a_phone(pair, number) for number in range(2)]
-        left = [2]
-
-        def truncate(data: bytes) -> bytes:
-            left[0] -= 1
-            return data[:cut] if left[0] >= 0 else data
-
-        pair.line.tamper_reply = truncate
+        pair.line.tamper_reply = truncating(2, cut)
         for phone in phones:
             await contributed(phone)
         await pair.finish()
@@ -98,13 +101,7 @@ async def test_requests_that_are_cut_are_sent_again(left: int) -> None:
     async with a_pair(**LONG) as pair:
         await pair.step()
         phones = [a_phone(pair, number) for number in range(2)]
-        cuts = [2]
-
-        def truncate(data: bytes) -> bytes:
-            cuts[0] -= 1
-            return data[:left] if cuts[0] >= 0 else data
-
-        pair.line.tamper = truncate
+        pair.line.tamper = truncating(2, left)
         for phone in phones:
             await contributed(phone)
         await check_sum(pair, phones)

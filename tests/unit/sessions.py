@@ -154,6 +154,20 @@ def planned(*, items: int, capacity: int, row_width: int = 5, **changes: Any) ->
     return make_task(**sizes, tables=geometry.tables, bins=geometry.bins, **changes)
 
 
+# Tasks of every shape that a layout can have.
+SHAPES = {
+    "binned": make_task(),
+    "direct": direct(),
+    "planned": planned(items=101, capacity=12),
+    "whole catalogue, binned": planned(items=19, capacity=19),
+    "whole catalogue, direct": direct(items=19, capacity=19),
+    "one item, direct": direct(items=1, capacity=1),
+    "one item, binned": make_task(items=1, capacity=1, bins=1),
+    "two chunks": direct(items=300, capacity=2),
+    "wide": make_task(row_width=65),
+}
+
+
 def make_round(
     task: TaskSpec, *, number: int = 7, model_version: int = 3, digest: bytes = bytes(32), kind: str = TRAIN
 ) -> RoundSpec:

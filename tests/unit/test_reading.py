@@ -9,13 +9,13 @@ from tests.unit import reference
 from tests.unit.sessions import (
     BACKENDS,
     EACH_BACKEND,
+    SHAPES,
     bit_table,
     both_keys,
     direct,
     ids,
     make_round,
     make_task,
-    planned,
     rng_of,
     seeded,
 )
@@ -30,18 +30,7 @@ from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
 from secemb_shared.row_access import Rows
 
-TASKS = {
-    "binned": make_task(),
-    "direct": direct(),
-    "planned": planned(items=101, capacity=12),
-    "whole catalogue, binned": planned(items=19, capacity=19),
-    "whole catalogue, direct": direct(items=19, capacity=19),
-    "one item, direct": direct(items=1, capacity=1),
-    "one item, binned": make_task(items=1, capacity=1, bins=1),
-    "two chunks": direct(items=300, capacity=2),
-    "narrow": make_task(row_width=1),
-    "wide": make_task(row_width=65),
-}
+TASKS = SHAPES | {"narrow": make_task(row_width=1)}
 EACH_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 ITEMS = ids(2, 21, 7, 0, 22)
 

@@ -1,9 +1,11 @@
 """Settings that follow from public facts: how many people, items and ratings there are."""
 
 import pytest
+from typer.testing import CliRunner
 
 from secemb_shared.messages.spec import BPR, SQUARED
-from secemb_tools.specification import Density, default_pulls, default_rounds
+from secemb_tools.cli.main import app
+from secemb_tools.specification import Density, decay_of, default_bias_rate, default_pulls, default_rounds
 
 
 def pull(ratings: int, people: int, items: int) -> float:
@@ -31,3 +33,11 @@ def test_no_set_is_so_dense_or_so_sparse_that_nothing_is_pulled() -> None:
 def test_rare_items_get_more_rounds(ratings: int | None, rounds: int) -> None:
     density = None if ratings is None else Density.of(ratings=ratings, people=6000, items=3000)
     assert default_rounds(6000, 100, density) == rounds
+
+
+def test_the_help_of_task_create_names_the_defaults_of_the_rule() -> None:
+    words = " ".join(CliRunner().invoke(app, ["task", "create", "--help"], env={"COLUMNS": "400"}).output.split())
+    rates = f"default: {default_bias_rate(SQUARED):g}, or {default_bias_rate(BPR):g} for choices"
+    _, bias_pull = default_pulls(SQUARED)
+    assert rates in words
+    assert f"default: {decay_of(bias_pull, 1):g} / --people" in words

@@ -5,10 +5,10 @@ import pytest
 from tests.unit.sessions import (
     BACKENDS,
     EACH_BACKEND,
+    SHAPES,
     direct,
     make_round,
     make_task,
-    planned,
     random_blocks,
     random_ring,
     rng_of,
@@ -21,17 +21,7 @@ from secemb_shared.errors import PathSpentError, SpecError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
 
-TASKS = {
-    "binned": make_task(),
-    "direct": direct(),
-    "planned": planned(items=101, capacity=12),
-    "whole catalogue, direct": direct(items=19, capacity=19),
-    "one item, direct": direct(items=1, capacity=1),
-    "one item, binned": make_task(items=1, capacity=1, bins=1),
-    "two chunks": direct(items=300, capacity=2),
-    "wide": make_task(row_width=65),
-    "64 bits": make_task(ring_bits=64, fraction_bits=20),
-}
+TASKS = SHAPES | {"64 bits": make_task(ring_bits=64, fraction_bits=20)}
 EACH_TASK = pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 
 

@@ -55,7 +55,7 @@ def create(
     row_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = 0.02,
     bias_rate: Annotated[
         float | None,
-        typer.Option(min=0, help="Learning rate of the biases in rows; default: 0.1, or 0.02 for choices."),
+        typer.Option(min=0, help="Learning rate of the biases in rows; default: 0.05, or 0.02 for choices."),
     ] = None,
     dense_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the dense part.")] = 0.001,
     row_decay: Annotated[
@@ -64,7 +64,7 @@ def create(
     ] = None,
     bias_decay: Annotated[
         float | None,
-        typer.Option(min=0, help="Decay of the biases; default: 8 / --people, or 0."),
+        typer.Option(min=0, help="Decay of the biases; default: 7 / --people, or 0."),
     ] = None,
     dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights; not secret.")] = 0,
