@@ -1,77 +1,20 @@
-"""Operators steer a task: pauses, drains, closed and aborted rounds, on both servers and through crashes."""
+"""Operators steer a task: pauses, drains and closed rounds, on both servers."""
 
-import secrets
 from dataclasses import replace
 
-import httpx
 import pytest
 from tests.devices.phone import a_phone, contributed
 from tests.devices.scripted import KEYS, UPDATE, a_device
-from tests.simulation.invariants import BrokenError, Invariants
-from tests.simulation.machine import Rounds
-from tests.simulation.pair import Pair, a_pair
+from tests.simulation.pair import a_pair
 from tests.simulation.round_states import assert_published, filled, last
+from tests.simulation.steering import WHY, end, figure, hindrances, knock, lift, phase, refused, rounds, tell
 from tests.unit.privacy_settings import PRIVACY, STEPS
 
-from secemb_party.control import Control
-from secemb_party.errors import ControlRefusedError
-from secemb_party.ledger import Ledger, RoundRecord, RoundState, What
+from secemb_party.ledger import RoundState, What
 from secemb_party.operators import Order
 from secemb_sdk import NotNow
 from secemb_server0.conductor import CLOSING_PATIENCE, Finished, Idle, Open, Paused, Wait
-from secemb_server1.responder import Responder
 from secemb_shared.messages.spec import EVALUATE, TRAIN
-
-WHY = Order("admin", "the database moves")
-
-
-async def tell(pair: Pair, role: int, what: What) -> None:
-    await pair.parties[role].control.tell(what, WHY)
-
-
-async def lift(pair: Pair, role: int, what: What) -> None:
-    await pair.parties[role].control.lift(what, WHY)
-
-
-async def end(pair: Pair, role: int, what: What, number: int = 0) -> None:
-    await pair.parties[role].control.end_round(what, number, WHY)
-
-
-async def refused(pair: Pair, role: int, what: What, number: int = 0) -> str:
-    with pytest.raises(ControlRefusedError) as caught:
-        await end(pair, role, what, number)
-    return str(caught.value)
-
-
-async def knock(pair: Pair) -> httpx.Response:
-    answer = await a_device(pair, 9, name=secrets.token_bytes(16)).join()
-    assert answer is not None
-    return answer
-
-
-async def rounds(pair: Pair, role: int) -> list[tuple[int, RoundState, str | None]]:
-    found = await pair.parties[role].ledger.rounds(pair.task.task_id)
-    return [(one.number, one.state, one.reason) for one in reversed(found)]
-
-
-def phase(pair: Pair, role: int) -> str:
-    shown = [
-        labels["phase"]
-        for name, labels, value in pair.parties[role].metrics.figures()
-        if value == 1.0
-        if name == "secemb_round_phase"
-    ]
-    (found,) = shown
-    return found
-
-
-def figure(pair: Pair, role: int, wanted: str) -> float:
-    (found,) = (value for name, _, value in pair.parties[role].metrics.figures() if name == wanted)
-    return found
-
-
-async def hindrances(pair: Pair, role: int) -> list[str]:
-    return [check.check for check in await pair.parties[role].readiness() if not check.ok]
 
 
 @pytest.mark.asyncio
@@ -232,92 +175,6 @@ async def test_no_round_is_closed_where_devices_toss_a_coin_and_a_drain_lets_the
 
 @pytest.mark.asyncio
 @pytest.mark.parametrize("role", [0, 1])
-async def test_an_aborted_round_ends_on_both_servers_for_the_operators_reason(role: int) -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair, 3)
-        truth = Invariants(pair, devices, given_up={devices[0].spec.digest})
-        await end(pair, role, What.ABORT)
-        await pair.exchange()
-        await pair.step()
-        await truth.check_end()
-        why = f"by the operator of server {role}: the database moves"
-        for one in (0, 1):
-            assert await rounds(pair, one) == [(0, RoundState.ABORTED, why)]
-            late = await devices[0].put(one, KEYS, b"x" * len(devices[0].body(one, KEYS)))
-            assert late is not None
-            assert late.status_code in {400, 409, 410}
-        assert await pair.step() == Open(1)
-        recorded = await pair.parties[role].ledger.actions()
-        assert [(one.what, one.by, one.reason, one.data) for one in recorded] == [
-            ("abort", "admin", "the database moves", {"round": 0})
-        ]
-        assert await pair.parties[1 - role].ledger.actions() == []
-        assert "is not the current one" in await refused(pair, role, What.ABORT)
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("at", [RoundState.OPEN, RoundState.SEALING])
-async def test_an_abort_at_server_1_reaches_a_server_0_that_has_gone_on(at: RoundState) -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair, 2)
-        pair.clock.now += pair.task.join_seconds
-        if at is RoundState.SEALING:
-            await pair.step()
-        assert (await last(pair, 0)).state is at
-        await end(pair, 1, What.ABORT)
-        await pair.finish()  # without an exchange: the answer to the next call says so
-        await Invariants(pair, devices, given_up={devices[0].spec.digest}).check_end()
-        assert (await last(pair, 0)).reason == "by the operator of server 1: the database moves"
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("complete", [2, 1])  # enough for a seal, or too few
-async def test_an_abort_that_comes_between_the_leaders_look_and_the_seal_still_counts(
-    complete: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair, complete)
-        await a_device(pair, 5).join()  # and is lost
-        completion = pair.server0.leader._completion
-        honest = completion.close
-
-        async def close(record: RoundRecord) -> RoundRecord:
-            await end(pair, 0, What.ABORT)
-            return await honest(record)
-
-        monkeypatch.setattr(completion, "close", close)
-        pair.clock.now += pair.task.upload_seconds
-        await pair.finish()
-        aborted = {devices[0].spec.digest}
-        await Invariants(pair, devices, given_up=aborted, acknowledged_aborts=aborted).check_end()
-        why = "by the operator of server 0: the database moves"
-        assert await rounds(pair, 0) == await rounds(pair, 1) == [(0, RoundState.ABORTED, why)]
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("crashing", [0, 1])
-@pytest.mark.parametrize("writes", range(4))
-@pytest.mark.parametrize("after", [False, True])
-async def test_an_abort_that_is_acknowledged_survives_a_crash_at_any_write(
-    crashing: int, writes: int, after: bool
-) -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair, 2)
-        await end(pair, 0, What.ABORT)
-        pair.fuses[crashing].light(writes, after=after)
-        for _ in range(4):
-            await pair.step()
-        await pair.finish()
-        await Invariants(pair, devices, given_up={devices[0].spec.digest}).check_end()
-        assert (await rounds(pair, 0))[0] == (
-            0,
-            RoundState.ABORTED,
-            "by the operator of server 0: the database moves",
-        )
-
-
-@pytest.mark.asyncio
-@pytest.mark.parametrize("role", [0, 1])
 async def test_a_drained_server_finishes_its_round_takes_no_session_and_says_when_to_stop_it(role: int) -> None:
     async with a_pair(cohort=4) as pair:
         devices = await filled(pair, 1)
@@ -393,94 +250,3 @@ async def test_a_last_evaluation_without_devices_ends_the_task_after_a_day() -> 
             record = await last(pair, role)
             assert (record.state, record.kind) == (RoundState.ABORTED, EVALUATE)
             assert record.reason == "too few devices came to the last evaluation within a day"
-
-
-def steered_machine() -> Rounds:
-    """Return a machine whose round of two devices is about to be sealed."""
-    machine = Rounds()
-    machine.start(count=2)
-    return machine
-
-
-def go_on(machine: Rounds) -> None:
-    for _ in range(8):
-        machine.lead_on(steps=1)
-        machine.everything_holds()
-
-
-def test_the_machine_finds_a_server_1_that_takes_part_while_it_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Responder, "_check_pause", lambda _: None)
-    machine = steered_machine()
-    machine.pause(role=1)
-    machine.everything_holds()
-    with pytest.raises(BrokenError, match="a round began at server 1 while it was paused"):
-        go_on(machine)
-    machine.truth.paused.clear()
-    machine.teardown()
-
-
-def test_the_machine_finds_a_server_0_that_forgets_a_pause_in_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forget(control: Control) -> None:
-        await control._ledger.lift(control._task.task_id, What.PAUSE, None, 0.0)
-
-    machine = steered_machine()
-    machine.pause(role=0)
-    monkeypatch.setattr(Control, "start", forget)
-    machine.crash(role=0)
-    with pytest.raises(BrokenError, match="a round began at server 0 while it was paused"):
-        go_on(machine)
-    machine.truth.paused.clear()
-    machine.teardown()
-
-
-def test_the_machine_finds_an_abort_that_is_acknowledged_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forget(*_: object, **__: object) -> None:
-        return
-
-    monkeypatch.setattr(Ledger, "instruct", forget)
-    machine = steered_machine()
-    machine.abort(role=0)
-    with pytest.raises(BrokenError, match="a round was sealed after an operator had aborted it"):
-        go_on(machine)
-    machine.truth.acknowledged_aborts.clear()
-    machine.teardown()
-
-
-def test_the_machine_finds_a_drain_that_lets_devices_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Control, "draining", property(lambda _: False))
-    machine = steered_machine()
-    machine.drain(role=0)
-    with pytest.raises(AssertionError, match="a session joined a server that is drained"):
-        machine.join(twist=None)
-    machine.teardown()
-
-
-@pytest.mark.asyncio
-async def test_an_abort_on_one_side_is_found_out() -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair, 2)
-        await pair.server0.leader._completion.abort_here(await last(pair, 0), "alone")
-        with pytest.raises(BrokenError, match="ended in two ways"):
-            await Invariants(pair, devices, given_up={devices[0].spec.digest}).check_end()
-
-
-@pytest.mark.asyncio
-async def test_an_abort_that_no_operator_wanted_is_found_out() -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair, 2)
-        await end(pair, 0, What.ABORT)
-        await pair.step()
-        with pytest.raises(BrokenError, match="aborted with enough acknowledged sessions"):
-            await Invariants(pair, devices).check()
-
-
-@pytest.mark.asyncio
-async def test_a_round_that_both_would_end_ends_for_the_reason_of_the_first() -> None:
-    async with a_pair() as pair:
-        devices = await filled(pair, 2)
-        await end(pair, 1, What.ABORT)
-        await end(pair, 0, What.ABORT)
-        await pair.step()
-        await Invariants(pair, devices, given_up={devices[0].spec.digest}).check_end()
-        assert (await last(pair, 0)).reason == "by the operator of server 1: the database moves"
-        assert await pair.step() == Open(1)
