@@ -35,7 +35,7 @@ def seal_early(facts: Facts, now: float) -> Decision:
 
 def test_a_conductor_that_seals_with_the_first_session_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secemb_server0.leader, "decide", seal_early)
-    assert missed(simulate(UNDISTURBED))[:2] == ["share of rounds published", "finished sessions in vain"]
+    assert missed(simulate(UNDISTURBED))[:2] == ["share of rounds published", "finished sessions that did not count"]
 
 
 def test_devices_that_are_told_to_come_at_once_while_server_1_is_away_are_found_out(

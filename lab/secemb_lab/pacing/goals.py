@@ -21,7 +21,7 @@ def _goals(one: Figures) -> Iterator[Goal]:
     scenario, name = one.scenario, title(one)
     least = DISTURBED if scenario.drop_out or scenario.away[1] else UNDISTURBED
     yield Goal.at_least(f"{name}: share of rounds published", one.share, least)
-    yield Goal.at_most(f"{name}: finished sessions in vain", one.in_vain, 0.05)
+    yield Goal.at_most(f"{name}: finished sessions that did not count", one.in_vain, 0.05)
     yield Goal.at_most(f"{name}: joins a second after Retry-After, p99", one.told_p99, 2 * JOINS_PER_SECOND)
     yield Goal.at_most(f"{name}: joins a second after Retry-After, peak", one.told_peak, 3 * JOINS_PER_SECOND)
     yield Goal.at_most(f"{name}: unevenness between devices (a lottery: 1)", one.dispersion, _LOTTERY)

@@ -26,7 +26,7 @@ _COLUMNS = (
     "peak",
     "told p99",
     "peak",
-    "in vain",
+    "uncounted",
     "took part",
     "in turns",
     "unevenness",

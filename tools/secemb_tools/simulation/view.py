@@ -73,7 +73,7 @@ INTERRUPTED = 130
 _ENDED = {
     ALL_ROUNDS: "all rounds have trained",
     EARLY: "stopped early: the last evaluations were no better than one before",
-    CUT: "interrupted, or still under way: run the same `secemb simulate` again to resume it",
+    CUT: "interrupted, or still running: run the same `secemb simulate` again to resume it",
 }
 
 
