@@ -75,7 +75,7 @@ def test_any_catalogue_is_read_as_it_was_written(rows: list[tuple[str, str, str]
         ("", "is not a catalogue: its first line begins with row,id,title"),
         ("id,title\n1,x\n", "is not a catalogue"),
         ("row,id,title\n1,x,y\n", "line 2: row 0 is missing"),
-        ("row,id,title\n0,,y\n", "line 2: is damaged"),
+        ("row,id,title\n0,,y\n", "line 2 is damaged"),
         ("row,id,title\n0,a,x\n2,b,y\n", "line 3: row 1 is missing"),
         ("row,id,title\n0,a,x\n1,b\n", "is damaged; write the catalogue again"),
         ("row,id,title\n0,a,x\n1,a,y\n", "each id once"),

@@ -35,7 +35,7 @@ FAULTS = {
     "not valid yet": Fault(lambda own, _: own.issue_both(days=(1, 3)), "is not valid yet", "clocks"),
     "another host": Fault(lambda own, _: own.issue_both("127.0.0.2"), "for another host", "correct url"),
     "another name": Fault(lambda own, _: own.issue_both("elsewhere.example"), "for another host", "correct url"),
-    "unknown authority": Fault(lambda _, other: other.issue_both(), "is not server 1", "pair import"),
+    "unknown authority": Fault(lambda _, other: other.issue_both(), "other than server 1", "pair import"),
     "no TLS": Fault(lambda *_: None, "does not speak TLS", "peer port"),
 }
 

@@ -152,7 +152,7 @@ def test_tls_needs_both_its_files(server0: Path) -> None:
         ("SECEMB_PEER__URL", "http://there:1", "peer.url: write https://host:port"),
         ("SECEMB_PEER__TOKEN_FILE", SECRET, "peer.token_file: there is no such file"),
         ("SECEMB_LEDGER__URL", f"postgresql://me:{SECRET}@there/db", "ledger.url: contains a password"),
-        ("SECEMB_LEDGER__URL", "nonsense", "ledger.url: the ledger's URL is not one"),
+        ("SECEMB_LEDGER__URL", "nonsense", "ledger.url: the ledger's URL is not valid"),
         ("SECEMB_LEDGER__PASSWORD_FILE", "secrets/peer.key", "ledger.password_file: set ledger.url as well"),
         ("SECEMB_ROUNDS__EVALUATE_EVERY", "1", "rounds.evaluate_every: 1 leaves no round to train in"),
         ("SECEMB_TASK__FILE", "other.json", "task.file: no such file"),

@@ -36,7 +36,7 @@ FAULTS = {
     "its own authority": Fault(lambda _, other: self_signed(other), "https", "unknown authority"),
     "another host": Fault(lambda own, _: own.issue_both("elsewhere.example"), "https", "for another host name"),
     "another address": Fault(lambda own, _: own.issue_both("127.0.0.2"), "https", "for another host name"),
-    "expired": Fault(lambda own, _: own.issue_both(days=(-3, -1)), "https", "has expired"),
+    "expired": Fault(lambda own, _: own.issue_both(days=(-3, -1)), "https", "an expired certificate"),
     "not valid yet": Fault(lambda own, _: own.issue_both(days=(1, 3)), "https", "is not valid yet"),
     "no authority in between": Fault(lambda own, _: in_between(own).issue_both(), "https", "unknown authority"),
     "plain HTTP": Fault(lambda *_: None, "https", "does not speak TLS on this port"),
