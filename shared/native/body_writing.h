@@ -42,11 +42,36 @@ typedef struct {
     uint8_t *full, *tail;
     uint8_t *full_words; /* (2, GROUP, full): zeros, then the words, so that t picks one without a branch */
     uint8_t *tail_words; /* (tail) */
+    uint8_t *full_totals; /* (GROUP, full): Convert of one session's four slots, summed over the leaves */
+    uint8_t *tail_totals; /* (tail) */
 } NAME(sums);
+
+/* What a pass over the leaves is for: the items' sums, each slot's sum over its leaves, or both. */
+enum { NAME(FOR_ITEMS) = 1, NAME(FOR_SLOTS) = 2 };
+
+LANE_FN void NAME(add_vector)(uint8_t *at, V4 x, const size_t element) {
+    NAME(v_store)(at, NAME(ring_add)(NAME(v_load)(at), x, element));
+}
+
+/* Vector v of n (leaf, lane) pairs from `pair` on, to the totals of their lanes. */
+LANE_FN void NAME(total_full)(const NAME(sums) *sums, row_t row, size_t pair, size_t n, size_t v, const V4 *x,
+                              const size_t element) {
+    for (size_t j = 0; j < smaller(GROUP, IN_FLIGHT); j++) {
+        V4 total = x[j];
+        for (size_t more = j + GROUP; more < n; more += GROUP) total = NAME(ring_add)(total, x[more], element);
+        NAME(add_vector)(sums->full_totals + ((pair + j) % GROUP * row.full + v) * VECTOR, total, element);
+    }
+}
+
+LANE_FN void NAME(total_tail)(const NAME(sums) *sums, size_t n, size_t v, const V4 *x, const size_t element) {
+    V4 total = x[0];
+    for (size_t j = 1; j < n; j++) total = NAME(ring_add)(total, x[j], element);
+    NAME(add_vector)(sums->tail_totals + v * VECTOR, total, element);
+}
 
 /* The full vectors of all leaves: IN_FLIGHT (leaf, lane) pairs at a time. */
 LANE_FN void NAME(add_full)(const NAME(converter) *c, row_t row, const V4 *nodes, size_t count, const NAME(sums) *sums,
-                            const size_t element) {
+                            const size_t element, const int aims) {
     const uint8_t *states = (const uint8_t *)nodes;
     for (size_t pair = 0; row.full && pair < count * GROUP; pair += IN_FLIGHT) {
         V4 s[IN_FLIGHT];
@@ -59,7 +84,9 @@ LANE_FN void NAME(add_full)(const NAME(converter) *c, row_t row, const V4 *nodes
         for (size_t v = 0; v < row.full; v++) {
             V4 x[IN_FLIGHT];
             NAME(convert_some)(c, v, s, x, IN_FLIGHT);
-            for (size_t j = 0; j < IN_FLIGHT; j++) {
+            if (aims & NAME(FOR_SLOTS))
+                NAME(total_full)(sums, row, pair, smaller(IN_FLIGHT, count * GROUP - pair), v, x, element);
+            for (size_t j = 0; aims & NAME(FOR_ITEMS) && j < IN_FLIGHT; j++) {
                 uint8_t *at = sums->full + ((pair + j) * row.full + v) * VECTOR;
                 const V4 sum = NAME(ring_add)(NAME(v_load)(at), NAME(v_load)(words[j] + v * VECTOR), element);
                 NAME(v_store)(at, NAME(ring_add)(sum, x[j], element));
@@ -70,7 +97,7 @@ LANE_FN void NAME(add_full)(const NAME(converter) *c, row_t row, const V4 *nodes
 
 /* The tail vectors of all leaves: IN_FLIGHT leaves at a time, the lanes of a vector are the four slots. */
 LANE_FN void NAME(add_tail)(const NAME(converter) *c, row_t row, const V4 *nodes, size_t count, const NAME(sums) *sums,
-                            const size_t element) {
+                            const size_t element, const int aims) {
     for (size_t leaf = 0; leaf < count; leaf += IN_FLIGHT) {
         V4 s[IN_FLIGHT], t[IN_FLIGHT];
         for (size_t j = 0; j < IN_FLIGHT; j++) {
@@ -80,7 +107,8 @@ LANE_FN void NAME(add_tail)(const NAME(converter) *c, row_t row, const V4 *nodes
         for (size_t v = 0; v < row.tail; v++) {
             V4 x[IN_FLIGHT];
             NAME(convert_some)(c, row.full + v, s, x, IN_FLIGHT);
-            for (size_t j = 0; j < IN_FLIGHT; j++) {
+            if (aims & NAME(FOR_SLOTS)) NAME(total_tail)(sums, smaller(IN_FLIGHT, count - leaf), v, x, element);
+            for (size_t j = 0; aims & NAME(FOR_ITEMS) && j < IN_FLIGHT; j++) {
                 uint8_t *at = sums->tail + ((leaf + j) * row.tail + v) * VECTOR;
                 const V4 word = NAME(v_and)(t[j], NAME(v_load)(sums->tail_words + v * VECTOR));
                 const V4 sum = NAME(ring_add)(NAME(v_load)(at), word, element);
@@ -90,15 +118,25 @@ LANE_FN void NAME(add_tail)(const NAME(converter) *c, row_t row, const V4 *nodes
     }
 }
 
-TARGET static void NAME(add_leaves)(const NAME(converter) *c, row_t row, const V4 *nodes, size_t count,
-                                    const NAME(sums) *sums) {
+LANE_FN void NAME(add_leaves_for)(const NAME(converter) *c, row_t row, const V4 *nodes, size_t count,
+                                  const NAME(sums) *sums, const int aims) {
     if (row.element == 8) {
-        NAME(add_full)(c, row, nodes, count, sums, 8);
-        NAME(add_tail)(c, row, nodes, count, sums, 8);
+        NAME(add_full)(c, row, nodes, count, sums, 8, aims);
+        NAME(add_tail)(c, row, nodes, count, sums, 8, aims);
     } else {
-        NAME(add_full)(c, row, nodes, count, sums, 4);
-        NAME(add_tail)(c, row, nodes, count, sums, 4);
+        NAME(add_full)(c, row, nodes, count, sums, 4, aims);
+        NAME(add_tail)(c, row, nodes, count, sums, 4, aims);
     }
+}
+
+TARGET static void NAME(add_leaves)(const NAME(converter) *c, row_t row, const V4 *nodes, size_t count,
+                                    const NAME(sums) *sums, int aims) {
+    if (aims == NAME(FOR_ITEMS))
+        NAME(add_leaves_for)(c, row, nodes, count, sums, NAME(FOR_ITEMS));
+    else if (aims == NAME(FOR_SLOTS))
+        NAME(add_leaves_for)(c, row, nodes, count, sums, NAME(FOR_SLOTS));
+    else
+        NAME(add_leaves_for)(c, row, nodes, count, sums, NAME(FOR_ITEMS) | NAME(FOR_SLOTS));
 }
 
 /* Lay the correction words of one session's four slots out as the sums are. */
@@ -123,6 +161,39 @@ LANE_FN void NAME(add_elements)(uint8_t *sums, const uint8_t *values, size_t byt
         } else {
             const uint32_t value = ((const uint32_t *)values)[i];
             ((uint32_t *)sums)[i] += negative ? 0 - value : value;
+        }
+    }
+}
+
+/* sums += or -= totals + times * words */
+LANE_FN void NAME(add_total)(uint8_t *sums, const uint8_t *totals, const uint8_t *words, uint32_t times, size_t bytes,
+                             const size_t element, const int negative) {
+    for (size_t i = 0; i < bytes / element; i++) {
+        if (element == 8) {
+            const uint64_t value = ((const uint64_t *)totals)[i] + times * ((const uint64_t *)words)[i];
+            ((uint64_t *)sums)[i] += negative ? 0 - value : value;
+        } else {
+            const uint32_t value = ((const uint32_t *)totals)[i] + times * ((const uint32_t *)words)[i];
+            ((uint32_t *)sums)[i] += negative ? 0 - value : value;
+        }
+    }
+}
+
+/* Add one session's totals of a finished chunk to the sums of its slots: sum of Convert(s), plus CW for each t. */
+TARGET static void NAME(deliver_totals)(const NAME(sums) *sums, row_t row, const V4 *nodes, size_t count, size_t lanes,
+                                        const uint8_t *words, int negative, uint8_t *out) {
+    const size_t full = row.full * VECTOR;
+    for (size_t lane = 0; lane < lanes; lane++, words += row.bytes, out += row.bytes) {
+        const uint8_t *control = (const uint8_t *)nodes + lane * BLOCK, *totals = sums->full_totals + lane * full;
+        uint32_t ones = 0;
+        for (size_t leaf = 0; leaf < count; leaf++) ones += control[leaf * VECTOR] & 1;
+        for (size_t v = 0; v <= row.tail; v++) { /* the full vectors, then one block of each tail vector */
+            const size_t at = v ? full + (v - 1) * BLOCK : 0, bytes = smaller(v ? BLOCK : full, row.bytes - at);
+            const uint8_t *from = v ? sums->tail_totals + (v - 1) * VECTOR + lane * BLOCK : totals;
+            if (row.element == 8)
+                NAME(add_total)(out + at, from, words + at, ones, bytes, 8, negative);
+            else
+                NAME(add_total)(out + at, from, words + at, ones, bytes, 4, negative);
         }
     }
 }
@@ -166,12 +237,16 @@ static size_t NAME(end_of_run)(const table_t *table, size_t slot, size_t slot_to
     return whole >= GROUP ? slot + whole / GROUP * GROUP : smaller(slot + GROUP, slot_to);
 }
 
+/* `out` holds the items' sums (items, width), `slot_sums` each session's (sessions, slots, width); either may be NULL. */
 TARGET static int NAME(accumulate)(const paths_t *p, const table_t *table, const part_t *part, const uint8_t *words,
-                                   row_t row, uint8_t *out) {
-    const size_t vectors = row.full + row.tail, a_leaf = row.full * GROUP * VECTOR + row.tail * VECTOR;
-    const int bits = NAME(chunk_bits_for)(p->depth, a_leaf);
+                                   row_t row, uint8_t *out, uint8_t *slot_sums) {
+    const size_t vectors = row.full + row.tail, totals = row.full * GROUP * VECTOR + row.tail * VECTOR;
+    const size_t a_leaf = out ? totals : 0;
+    const int bits = NAME(chunk_bits_for)(p->depth, a_leaf ? a_leaf : VECTOR);
+    const int aims = (out ? NAME(FOR_ITEMS) : 0) | (slot_sums ? NAME(FOR_SLOTS) : 0);
     const size_t chunk = (size_t)1 << bits, room = round_up(chunk, IN_FLIGHT);
-    const size_t folded = vectors * sizeof(V4), padded = (1 + 2 * GROUP) * row.full * VECTOR + row.tail * VECTOR;
+    const size_t folded = vectors * sizeof(V4);
+    const size_t padded = (1 + 2 * GROUP) * row.full * VECTOR + row.tail * VECTOR + totals;
     uint8_t *schedules = NAME(schedules_of)(p);
     uint8_t *memory = take_lines(2 * NODE_BYTES + sizeof(NAME(tree)) + 2 * folded + room * a_leaf + padded);
     if (!schedules || !memory) {
@@ -183,9 +258,11 @@ TARGET static int NAME(accumulate)(const paths_t *p, const table_t *table, const
     NAME(key) key;
     const NAME(converter) c = {&key, (V4 *)after, (V4 *)(after + folded)};
     NAME(sums) sums = {.full = after + 2 * folded};
-    sums.tail = sums.full + room * row.full * GROUP * VECTOR;
-    sums.full_words = sums.tail + room * row.tail * VECTOR;
+    sums.tail = sums.full + (out ? room * row.full * GROUP * VECTOR : 0);
+    sums.full_words = sums.full + room * a_leaf;
     sums.tail_words = sums.full_words + 2 * GROUP * row.full * VECTOR;
+    sums.full_totals = sums.tail_words + row.tail * VECTOR;
+    sums.tail_totals = sums.full_totals + GROUP * row.full * VECTOR;
     for (size_t slot = part->slot_from, next; slot < part->slot_to; slot = next) {
         next = NAME(end_of_run)(table, slot, part->slot_to);
         const size_t lanes = smaller(GROUP, next - slot);
@@ -198,13 +275,17 @@ TARGET static int NAME(accumulate)(const paths_t *p, const table_t *table, const
                 NAME(fold_counters)(&c, row);
                 for (size_t group = slot; group < next; group += GROUP) {
                     NAME(load_tree)(tree, p, schedule, session, group);
-                    NAME(load_words)(&sums, row, words + (session * p->slots + group) * row.bytes, lanes);
+                    const size_t at = (session * p->slots + group) * row.bytes;
+                    NAME(load_words)(&sums, row, words + at, lanes);
                     const V4 *nodes = NAME(expand_chunk)(tree, p->depth, bits, first, count, (V4 *)memory,
                                                          (V4 *)(memory + NODE_BYTES));
-                    NAME(add_leaves)(&c, row, nodes, count, &sums);
+                    if (slot_sums) memset(sums.full_totals, 0, totals);
+                    NAME(add_leaves)(&c, row, nodes, count, &sums, aims);
+                    if (slot_sums)
+                        NAME(deliver_totals)(&sums, row, nodes, count, lanes, words + at, p->party, slot_sums + at);
                 }
             }
-            NAME(deliver)(&sums, row, table, slot, lanes, first, count, p->party, out);
+            if (out) NAME(deliver)(&sums, row, table, slot, lanes, first, count, p->party, out);
         }
     }
     free(schedules), free(memory);

@@ -22,6 +22,7 @@ static const uint8_t NAME(lowest_bit)[BLOCK] = {1};
 #include "body_paths.h"
 #include "body_reading.h"
 #include "body_writing.h"
+#include "body_norm.h"
 
 static const kernel_t NAME(kernel) = {
     .name = KERNEL_NAME,
@@ -34,6 +35,7 @@ static const kernel_t NAME(kernel) = {
     .answer = NAME(answer),
     .accumulate = NAME(accumulate),
     .row_tags = NAME(row_tags),
+    .project = NAME(project),
 };
 
 #undef AES_MIDDLE
@@ -42,3 +44,4 @@ static const kernel_t NAME(kernel) = {
 #undef PAIRS
 #undef SCHEDULES
 #undef NODE_BYTES
+#undef PROJECT_BATCH

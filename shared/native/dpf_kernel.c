@@ -91,6 +91,10 @@ static int check_part(const Py_ssize_t part[4], const paths_t *p, const table_t 
     return 1;
 }
 
+static int fits_slots(const Py_buffer *slot_sums, const paths_t *p, row_t row) {
+    return fits(slot_sums, times(p->sessions, p->slots), row.bytes, row.element, "slot sums");
+}
+
 static PyObject *finish(int ok, int failed) {
     if (!ok) return NULL;
     if (failed) return PyErr_NoMemory();
@@ -254,7 +258,8 @@ static PyObject *py_answer(PyObject *self, PyObject *args) {
 
 static PyObject *py_accumulate(PyObject *self, PyObject *args) {
     session_arguments a;
-    Py_buffer order, words, sums;
+    Py_buffer order, words, sums, slot_sums = {0};
+    PyObject *wanted = Py_None;
     Py_ssize_t leaves, slots_per_bin, items, width, element, part[4];
     paths_t paths;
     table_t table;
@@ -262,21 +267,67 @@ static PyObject *py_accumulate(PyObject *self, PyObject *args) {
     row_t row;
     int failed = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)(y*nnn)(nnnn)y*nnw*", &a.party, &a.keys, &a.roots, &a.left, &a.right,
+    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)(y*nnn)(nnnn)y*nnw*|O", &a.party, &a.keys, &a.roots, &a.left, &a.right,
                           &a.sessions, &a.slots, &a.depth, &order, &leaves, &slots_per_bin, &items, &part[0], &part[1],
-                          &part[2], &part[3], &words, &width, &element, &sums))
+                          &part[2], &part[3], &words, &width, &element, &sums, &wanted))
         return NULL;
-    const int ok = check_sessions(&a, &paths) && check_table(&order, leaves, slots_per_bin, items, &paths, &table) &&
+    const int ok = (wanted == Py_None || PyObject_GetBuffer(wanted, &slot_sums, PyBUF_WRITABLE) == 0) &&
+                   check_sessions(&a, &paths) && check_table(&order, leaves, slots_per_bin, items, &paths, &table) &&
                    check_part(part, &paths, &table, &work) && row_shape(width, element, &row) &&
                    fits(&words, times(paths.sessions, paths.slots), row.bytes, row.element, "words") &&
-                   fits(&sums, (size_t)items, row.bytes, row.element, "sums");
+                   fits(&sums, (size_t)items, row.bytes, row.element, "sums") &&
+                   (wanted == Py_None || fits_slots(&slot_sums, &paths, row));
     if (ok) {
         Py_BEGIN_ALLOW_THREADS
-        failed = active->accumulate(&paths, &table, &work, words.buf, row, sums.buf);
+        failed = active->accumulate(&paths, &table, &work, words.buf, row, sums.buf, slot_sums.buf);
         Py_END_ALLOW_THREADS
     }
     release_sessions(&a), PyBuffer_Release(&order), PyBuffer_Release(&words), PyBuffer_Release(&sums);
+    PyBuffer_Release(&slot_sums);
     return finish(ok, failed);
+}
+
+/* The slot sums alone: one bin that holds every slot and no item. */
+static PyObject *py_slot_sums(PyObject *self, PyObject *args) {
+    session_arguments a;
+    Py_buffer words, slot_sums;
+    Py_ssize_t leaves, width, element;
+    paths_t paths;
+    row_t row;
+    int failed = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)ny*nnw*", &a.party, &a.keys, &a.roots, &a.left, &a.right, &a.sessions,
+                          &a.slots, &a.depth, &leaves, &words, &width, &element, &slot_sums))
+        return NULL;
+    const int ok = check_sessions(&a, &paths) && check_leaves(leaves, a.depth) && row_shape(width, element, &row) &&
+                   fits(&words, times(paths.sessions, paths.slots), row.bytes, row.element, "words") &&
+                   fits_slots(&slot_sums, &paths, row);
+    if (ok) {
+        const table_t table = {NULL, 1, (size_t)leaves, paths.slots, 0};
+        const part_t all = {0, paths.slots, 0, (size_t)leaves};
+        Py_BEGIN_ALLOW_THREADS
+        failed = active->accumulate(&paths, &table, &all, words.buf, row, NULL, slot_sums.buf);
+        Py_END_ALLOW_THREADS
+    }
+    release_sessions(&a), PyBuffer_Release(&words), PyBuffer_Release(&slot_sums);
+    return finish(ok, failed);
+}
+
+static PyObject *py_project(PyObject *self, PyObject *args) {
+    Py_buffer key, values, out;
+    Py_ssize_t element;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*nw*", &key, &values, &element, &out)) return NULL;
+    const int ok = (element == 4 || element == 8 || refuse("elements have 4 or 8 bytes")) &&
+                   fits(&key, 1, BLOCK, 1, "key") && fits(&out, PROJECTIONS, (size_t)element, (size_t)element, "out") &&
+                   fits(&values, (size_t)(values.len / element), (size_t)element, (size_t)element, "values");
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        active->project(key.buf, values.buf, (size_t)(values.len / element), (size_t)element, out.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&key), PyBuffer_Release(&values), PyBuffer_Release(&out);
+    return finish(ok, 0);
 }
 
 static PyObject *py_row_tags(PyObject *self, PyObject *args) {
@@ -325,6 +376,8 @@ static PyMethodDef methods[] = {
     {"expand", py_expand, METH_VARARGS, NULL},
     {"answer", py_answer, METH_VARARGS, NULL},
     {"accumulate", py_accumulate, METH_VARARGS, NULL},
+    {"slot_sums", py_slot_sums, METH_VARARGS, NULL},
+    {"project", py_project, METH_VARARGS, NULL},
     {"row_tags", py_row_tags, METH_VARARGS, NULL},
     {"judge_proposals", py_judge_proposals, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

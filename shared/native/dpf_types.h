@@ -13,6 +13,8 @@
 
 enum { BLOCK = 16, GROUP = 4, VECTOR = BLOCK * GROUP, ROUNDS = 10, MAX_DEPTH = 31, CHUNK_LEAVES = 256 };
 
+enum { PROJECTIONS = 8 * BLOCK }; /* of the norm proof: one for each bit of a block */
+
 /* The keys that one party holds of several sessions. */
 typedef struct {
     const uint8_t *keys;  /* (sessions, 3, 16): left child, right child, Convert */
@@ -53,9 +55,10 @@ typedef struct {
     int (*answer)(const paths_t *paths, const table_t *table, const part_t *part, const uint32_t *rows,
                   size_t columns, uint32_t *answers);
     int (*accumulate)(const paths_t *paths, const table_t *table, const part_t *part, const uint8_t *words, row_t row,
-                      uint8_t *sums);
+                      uint8_t *sums, uint8_t *slot_sums);
     void (*row_tags)(const uint8_t *key, const uint8_t *rows, const int64_t *items, size_t count, size_t width,
                      uint32_t *tags);
+    void (*project)(const uint8_t *key, const uint8_t *values, size_t count, size_t element, uint8_t *out);
 } kernel_t;
 
 static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }

@@ -75,8 +75,14 @@ static void check_server(const kernel_t *k, size_t bins, size_t slots_per_bin, s
     const part_t part = {0, slots, 0, leaves};
     if (k->answer(&paths, &table, &part, rows, columns, answers)) abort();
     print_digest("answer", answers, sessions * slots * columns * 4);
-    if (k->accumulate(&paths, &table, &part, words, row, sums)) abort();
+    uint8_t *slot_sums = fill(sessions * slots * row.bytes);
+    if (k->accumulate(&paths, &table, &part, words, row, sums, NULL)) abort();
     print_digest("accumulate", sums, items * row.bytes);
+    if (k->accumulate(&paths, &table, &part, words, row, sums, slot_sums)) abort();
+    print_digest("accumulate both", sums, items * row.bytes);
+    print_digest("slot sums", slot_sums, sessions * slots * row.bytes);
+    if (k->accumulate(&paths, &table, &part, words, row, NULL, slot_sums)) abort();
+    print_digest("slot sums alone", slot_sums, sessions * slots * row.bytes);
     const size_t groups = (slots + GROUP - 1) / GROUP;
     const paths_t one = {keys, roots, left, right, 1, slots, depth, 0};
     uint8_t *states = fill(groups * GROUP * leaves * BLOCK);
@@ -88,7 +94,18 @@ static void check_server(const kernel_t *k, size_t bins, size_t slots_per_bin, s
     k->row_tags(keys, (const uint8_t *)rows, numbers, items, row.width, tags);
     print_digest("row_tags", tags, items * 4);
     free(keys), free(roots), free(left), free(right), free(words), free(sums), free(rows), free(answers), free(tags);
-    free(order), free(numbers), free(states);
+    free(order), free(numbers), free(states), free(slot_sums);
+}
+
+static void check_projections(const kernel_t *k) {
+    const size_t counts[] = {0, 1, 7, 63, 64, 65, 256, 1001};
+    for (int n = 0; n < 8; n++)
+        for (size_t element = 4; element <= 8; element += 4) {
+            uint8_t *key = fill(BLOCK), *values = fill(counts[n] * element), *out = fill(PROJECTIONS * element);
+            k->project(key, values, counts[n], element, out);
+            print_digest("project", out, PROJECTIONS * element);
+            free(key), free(values), free(out);
+        }
 }
 
 static void check_noise(void) {
@@ -114,6 +131,7 @@ int main(void) {
         state = 1;
         check_streams(k);
         check_noise();
+        check_projections(k);
         const size_t widths[] = {1, 5, 16, 33, 65};
         for (int w = 0; w < 5; w++) {
             check_device(k, 13, 6, row_of(widths[w], 4));

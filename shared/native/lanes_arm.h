@@ -47,6 +47,23 @@ LANE_FN V4 NAME(v_bit)(V4 a, int bit) {
 /* All ones in every block whose lowest bit is set. */
 LANE_FN V4 NAME(v_control)(V4 a) { return NAME(v_bit)(a, 0); }
 
+/* acc + x or acc - x in the lanes whose bit is set, as on x86. */
+static const uint32_t NAME(bits32)[16] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+static const uint64_t NAME(bits64)[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+
+LANE_FN V4 NAME(v_where32)(const uint8_t *bits, V4 x) {
+    uint32_t word;
+    memcpy(&word, bits, sizeof word);
+    EACH(vandq_u8(FROM32(vtstq_u32(vdupq_n_u32(word), vld1q_u32(NAME(bits32) + 4 * i))), x.r[i]));
+}
+LANE_FN V4 NAME(v_where64)(const uint8_t *bits, V4 x) {
+    EACH(vandq_u8(FROM64(vtstq_u64(vdupq_n_u64(*bits), vld1q_u64(NAME(bits64) + 2 * i))), x.r[i]));
+}
+LANE_FN V4 NAME(v_add32_where)(V4 acc, const uint8_t *bits, V4 x) { return NAME(v_add32)(acc, NAME(v_where32)(bits, x)); }
+LANE_FN V4 NAME(v_sub32_where)(V4 acc, const uint8_t *bits, V4 x) { return NAME(v_sub32)(acc, NAME(v_where32)(bits, x)); }
+LANE_FN V4 NAME(v_add64_where)(V4 acc, const uint8_t *bits, V4 x) { return NAME(v_add64)(acc, NAME(v_where64)(bits, x)); }
+LANE_FN V4 NAME(v_sub64_where)(V4 acc, const uint8_t *bits, V4 x) { return NAME(v_sub64)(acc, NAME(v_where64)(bits, x)); }
+
 /* SubWord of a word that stands in all four columns: with equal columns ShiftRows changes nothing. */
 LANE_FN uint32_t NAME(sub_word)(uint32_t word) {
     return vgetq_lane_u32(AS32(vaeseq_u8(FROM32(vdupq_n_u32(word)), vdupq_n_u8(0))), 0);

@@ -109,6 +109,55 @@ LANE_FN V4 NAME(v_bit)(V4 a, int bit) {
     EACH(R_OP(srai_epi32)(R_OP(sll_epi32)(R_FIRST(a.r[i]), _mm_cvtsi32_si128(31 - bit)), 31));
 }
 
+/* acc + x or acc - x in the lanes whose bit is set, the lowest bit first; other lanes keep acc. The bits are read
+ * from memory as one whole lane, of which a V4 uses the lowest 16 (lanes of 32 bits) or 8 (of 64). */
+#if LANES_BITS == 512
+LANE_FN V4 NAME(v_add32_where)(V4 acc, const uint8_t *bits, V4 x) {
+    uint16_t mask;
+    memcpy(&mask, bits, sizeof mask);
+    return (V4){{_mm512_mask_add_epi32(acc.r[0], mask, acc.r[0], x.r[0])}};
+}
+LANE_FN V4 NAME(v_sub32_where)(V4 acc, const uint8_t *bits, V4 x) {
+    uint16_t mask;
+    memcpy(&mask, bits, sizeof mask);
+    return (V4){{_mm512_mask_sub_epi32(acc.r[0], mask, acc.r[0], x.r[0])}};
+}
+LANE_FN V4 NAME(v_add64_where)(V4 acc, const uint8_t *bits, V4 x) {
+    return (V4){{_mm512_mask_add_epi64(acc.r[0], *bits, acc.r[0], x.r[0])}};
+}
+LANE_FN V4 NAME(v_sub64_where)(V4 acc, const uint8_t *bits, V4 x) {
+    return (V4){{_mm512_mask_sub_epi64(acc.r[0], *bits, acc.r[0], x.r[0])}};
+}
+#else
+static const uint32_t NAME(bits32)[16] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+static const uint64_t NAME(bits64)[8] = {1, 2, 4, 8, 16, 32, 64, 128};
+
+/* x in the lanes whose bit is set, zero elsewhere. */
+LANE_FN V4 NAME(v_where32)(const uint8_t *bits, V4 x) {
+    int32_t word;
+    memcpy(&word, bits, sizeof word);
+    const REG all = R_OP(set1_epi32)(word);
+    const V4 one = NAME(v_load)((const uint8_t *)NAME(bits32));
+    EACH(R_AND(R_OP(cmpeq_epi32)(R_AND(all, one.r[i]), one.r[i]), x.r[i]));
+}
+LANE_FN V4 NAME(v_where64)(const uint8_t *bits, V4 x) {
+    long long word;
+    memcpy(&word, bits, sizeof word);
+    const REG all = R_OP(set1_epi64x)(word);
+    const V4 one = NAME(v_load)((const uint8_t *)NAME(bits64));
+    EACH(R_AND(R_OP(cmpeq_epi64)(R_AND(all, one.r[i]), one.r[i]), x.r[i]));
+}
+#define V_WHERE(operation, lane)                                                                   \
+    LANE_FN V4 NAME(v_##operation##lane##_where)(V4 acc, const uint8_t *bits, V4 x) {              \
+        return NAME(v_##operation##lane)(acc, NAME(v_where##lane)(bits, x));                       \
+    }
+V_WHERE(add, 32)
+V_WHERE(sub, 32)
+V_WHERE(add, 64)
+V_WHERE(sub, 64)
+#undef V_WHERE
+#endif
+
 /* SubWord of a word that stands in all four columns: with equal columns ShiftRows changes nothing. */
 LANE_FN uint32_t NAME(sub_word)(uint32_t word) {
     return (uint32_t)_mm_cvtsi128_si32(_mm_aesenclast_si128(_mm_set1_epi32((int)word), _mm_setzero_si128()));

@@ -70,17 +70,18 @@ def in_parts(held: HeldKeys, table: LeafTable, seed: int) -> None:
     rows = random_ring(rng, (geometry.items, WIDTH), 32)
     words = random_ring(rng, (SESSIONS, geometry.slots, WIDTH), 32)
     answers = np.zeros((SESSIONS, geometry.slots, WIDTH), dtype=np.uint32)
-    sums = np.zeros((geometry.items, WIDTH), dtype=np.uint32)
+    sums, slot_sums = np.zeros((geometry.items, WIDTH), dtype=np.uint32), np.zeros_like(words)
     keys = (held.party, held.keys, held.roots, held.left, held.right, SESSIONS, geometry.slots, geometry.depth)
     leaves = (table.order, geometry.leaves, geometry.slots_per_bin, geometry.items)
     for slots in cuts(geometry.slots, 1, rng):
         for some in cuts(geometry.leaves, 256, rng):
             _kernel.answer(keys, leaves, (*slots, *some), rows, WIDTH, answers)
-            _kernel.accumulate(keys, leaves, (*slots, *some), words, WIDTH, 4, sums)
+            _kernel.accumulate(keys, leaves, (*slots, *some), words, WIDTH, 4, sums, slot_sums)
     expected = np.zeros_like(sums)
     Portable().accumulate(held, table, words, expected)
     assert np.array_equal(answers, Portable().answer(held, table, rows))
     assert np.array_equal(sums, expected)
+    assert np.array_equal(slot_sums, Portable().slot_sums(held, geometry.leaves, words))
 
 
 def test_any_cut_of_the_work_gives_the_same_result() -> None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import numpy.typing as npt
 
-from secemb_shared.dpf.backend import LeafTable, Words32
+from secemb_shared.dpf.backend import PROJECTIONS, LeafTable, Words32
 from secemb_shared.dpf.paths import CorrectionWords, HeldKeys, SessionKeys
 from secemb_shared.layout import Geometry
 from secemb_shared.prg import BLOCK, Blocks, RingArray
@@ -145,16 +145,44 @@ class Native:
         self._run(work, _slot_parts(table.geometry, self._threads))
         return answers
 
-    def accumulate(self, held: HeldKeys, table: LeafTable, words: RingArray, sums: RingArray) -> None:
+    def accumulate(
+        self,
+        held: HeldKeys,
+        table: LeafTable,
+        words: RingArray,
+        sums: RingArray,
+        slot_sums: RingArray | None = None,
+    ) -> None:
         """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` in place."""
         sessions, leaves = _sessions(held), _table(table, sums)
         words = np.ascontiguousarray(words)
+        apart: list[RingArray] = []  # slot sums of parts that share slots: each has its own, added afterwards
 
         def work(part: Part) -> None:
-            _kernel.accumulate(sessions, leaves, part, words, words.shape[-1], words.itemsize, sums)
+            own = slot_sums
+            if slot_sums is not None and part[2:] != (0, table.geometry.leaves):
+                own = np.zeros_like(slot_sums)
+                apart.append(own)
+            _kernel.accumulate(sessions, leaves, part, words, words.shape[-1], words.itemsize, sums, own)
 
+        if slot_sums is not None:
+            slot_sums[...] = 0
         for batch in _conflict_free(table.geometry, self._threads):
             self._run(work, batch)
+            while slot_sums is not None and apart:
+                np.add(slot_sums, apart.pop(), out=slot_sums)
+
+    def slot_sums(self, held: HeldKeys, leaves: int, words: RingArray) -> RingArray:
+        """Return the sum of FSS.ConvertEval over all leaves of each slot."""
+        sums = np.zeros(words.shape, dtype=words.dtype)
+        _kernel.slot_sums(_sessions(held), leaves, np.ascontiguousarray(words), words.shape[-1], words.itemsize, sums)
+        return sums
+
+    def project(self, key: bytes, values: RingArray) -> RingArray:
+        """Return the projections of `values`."""
+        out = np.empty(PROJECTIONS, dtype=values.dtype)
+        _kernel.project(key, np.ascontiguousarray(values), values.itemsize, out)
+        return out
 
     def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
         """Return the 32-bit tag of each row."""

@@ -9,12 +9,13 @@ import numpy as np
 
 from secemb_shared import prg
 from secemb_shared.dpf import paths
-from secemb_shared.dpf.backend import LeafTable, Words32
+from secemb_shared.dpf.backend import PROJECTIONS, LeafTable, Words32
 from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys, control_bits
 from secemb_shared.prg import BLOCK, Blocks, RingArray, hash_blocks
 from secemb_shared.randomness import Indices
 
 _WORKING_BYTES = 1 << 25  # of pads at a time, so that large catalogues do not need gigabytes
+_PROJECTED_AT_ONCE = 1 << 12
 
 
 def convert(key: bytes, nodes: Blocks, width: int, dtype: np.dtype[np.unsignedinteger]) -> RingArray:
@@ -86,19 +87,44 @@ class Portable:
     def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
         """Return the XOR of the rows whose control bit is set."""
         answers = np.zeros((held.sessions, held.slots, rows.shape[1]), dtype=np.uint32)
-        for session, slot, nodes in self._trees(held, table, BLOCK):
+        for session, slot, nodes in self._trees(held, table.geometry.leaves, BLOCK):
             items = table.order[slot // table.geometry.slots_per_bin]
             chosen = items[(paths.control_bits(nodes) == 1) & (items >= 0)]
             answers[session, slot] = np.bitwise_xor.reduce(rows[chosen], axis=0)
         return answers
 
-    def accumulate(self, held: HeldKeys, table: LeafTable, words: RingArray, sums: RingArray) -> None:
+    def accumulate(
+        self,
+        held: HeldKeys,
+        table: LeafTable,
+        words: RingArray,
+        sums: RingArray,
+        slot_sums: RingArray | None = None,
+    ) -> None:
         """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` in place."""
-        for session, slot, nodes in self._trees(held, table, words.shape[-1] * words.itemsize):
+        for session, slot, share in self._shares(held, table.geometry.leaves, words):
             items = table.order[slot // table.geometry.slots_per_bin]
             real = items >= 0
-            key = bytes(held.keys[session, 2])
-            sums[items[real]] += convert_eval(key, held.party, nodes[real], words[session, slot])
+            sums[items[real]] += share[real]
+            if slot_sums is not None:
+                slot_sums[session, slot] = share.sum(axis=0, dtype=words.dtype)
+
+    def slot_sums(self, held: HeldKeys, leaves: int, words: RingArray) -> RingArray:
+        """Return the sum of FSS.ConvertEval over all leaves of each slot."""
+        sums = np.empty_like(words)
+        for session, slot, share in self._shares(held, leaves, words):
+            sums[session, slot] = share.sum(axis=0, dtype=words.dtype)
+        return sums
+
+    def project(self, key: bytes, values: RingArray) -> RingArray:
+        """Return the projections of `values`, some elements at a time."""
+        sums = np.zeros(PROJECTIONS, dtype=values.dtype)
+        for first in range(0, values.size, _PROJECTED_AT_ONCE):
+            some = values[first : first + _PROJECTED_AT_ONCE]
+            blocks = prg.stream(key, 2 * some.size, 2 * first).reshape(some.size, 2, BLOCK)
+            bits = np.unpackbits(blocks, axis=-1, bitorder="little").astype(values.dtype)
+            sums += some @ (bits[:, 0] - bits[:, 1])
+        return sums
 
     def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
         """Chain h = H_K(h ⊕ block) over the row's bytes, zero-padded, starting from the item's number."""
@@ -112,9 +138,13 @@ class Portable:
             state = prg.hash_blocks(key, state ^ block)
         return state[:, :4].copy().view("<u4")[:, 0].astype(np.uint32)
 
-    def _trees(self, held: HeldKeys, table: LeafTable, leaf_bytes: int) -> Iterator[tuple[int, int, Blocks]]:
+    def _shares(self, held: HeldKeys, leaves: int, words: RingArray) -> Iterator[tuple[int, int, RingArray]]:
+        """Yield (session, slot, FSS.ConvertEval of its leaves)."""
+        for session, slot, nodes in self._trees(held, leaves, words.shape[-1] * words.itemsize):
+            yield session, slot, convert_eval(bytes(held.keys[session, 2]), held.party, nodes, words[session, slot])
+
+    def _trees(self, held: HeldKeys, leaves: int, leaf_bytes: int) -> Iterator[tuple[int, int, Blocks]]:
         """Yield (session, slot, nodes of its leaves), expanding as many slots at a time as memory allows."""
-        leaves = table.geometry.leaves
         at_once = max(1, _WORKING_BYTES // (leaves * leaf_bytes))
         for session in range(held.sessions):
             for first in range(0, held.slots, at_once):

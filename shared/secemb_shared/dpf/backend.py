@@ -19,6 +19,8 @@ from secemb_shared.randomness import Indices
 
 Words32 = npt.NDArray[np.uint32]
 
+PROJECTIONS = 128  # of the norm proof: one for each bit of a block
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LeafTable:
@@ -55,8 +57,30 @@ class Backend(Protocol):
     def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
         """Return the XOR of the rows whose control bit is set: (sessions, slots, columns)."""
 
-    def accumulate(self, held: HeldKeys, table: LeafTable, words: RingArray, sums: RingArray) -> None:
-        """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` (items, width) in place."""
+    def accumulate(
+        self,
+        held: HeldKeys,
+        table: LeafTable,
+        words: RingArray,
+        sums: RingArray,
+        slot_sums: RingArray | None = None,
+    ) -> None:
+        """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` (items, width) in place.
+
+        In the same pass, `slot_sums` (sessions, slots, width) is filled with what `slot_sums()` returns.
+        """
+
+    def slot_sums(self, held: HeldKeys, leaves: int, words: RingArray) -> RingArray:
+        """Return the sum of FSS.ConvertEval over all leaves of each slot, short bins' too: (sessions, slots, width).
+
+        It is this party's share of what the slot adds, if the keys are those of a point function.
+        """
+
+    def project(self, key: bytes, values: RingArray) -> RingArray:
+        """Return the 128 projections of `values` (n) that the norm proof takes, from the stream of `key`.
+
+        Element i is multiplied by bit k of block 2i, minus bit k of block 2i + 1, and added to projection k.
+        """
 
     def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
         """Return the 32-bit tag of each row of `rows` (n, width)."""
