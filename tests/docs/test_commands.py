@@ -47,8 +47,8 @@ def test_commands_have_the_options_that_documents_give_them(page: Path) -> None:
 
 
 def test_an_option_of_another_command_is_noticed() -> None:
-    text = "Use `secemb simulate --privacy x`.\n\n```sh\nsecemb task create --epsilon 8 \\\n  --out x  # --no\n```\n"
-    assert [unknown_options(words) for words in commands_in(text)] == [["--epsilon"], ["--privacy"]]
+    text = "Use `secemb simulate --min-cohort 3`.\n\n```sh\nsecemb task create --epsilon 8 \\\n  --out x  # --no\n```\n"
+    assert [unknown_options(words) for words in commands_in(text)] == [["--epsilon"], ["--min-cohort"]]
 
 
 STAND_IN = """

@@ -81,9 +81,10 @@ def test_a_private_run_is_the_plain_one_bit_for_bit(model: str, rounds: int) -> 
 
 
 @pytest.mark.parametrize("loss", ["bpr", "softmax"])
-def test_rankings_by_a_private_run_are_those_of_the_plain_one(loss: str) -> None:
-    case = RankingCase(source=Source(without_ratings=True), split="per-user", loss=loss, rounds=6, seed=1)
-    found = measure_ranking_case(case)
+@pytest.mark.parametrize("model", ["mf", "ncf", "fm"])
+def test_rankings_by_a_private_run_are_those_of_the_plain_one(model: str, loss: str) -> None:
+    source = Source(without_ratings=True)
+    found = measure_ranking_case(RankingCase(source=source, split="per-user", model=model, loss=loss, rounds=6, seed=1))
     assert found.same_bits
     assert found.private_rounds == 6
     assert [done for done, _ in found.curve] == [5, 6]

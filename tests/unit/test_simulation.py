@@ -1,6 +1,7 @@
 """The simulation: who takes part and with what, two sums that agree, and a control that can be computed by hand."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -250,6 +251,45 @@ def test_numbers_of_numpy_and_whole_rates_are_numbers() -> None:
     found = Recipe.by_rule(data().train, rate=1, penalty=np.float32(0.5), rounds=np.int64(7), centre=-2)
     assert (found.rate, found.penalty, found.rounds, found.centre) == (1.0, 0.5, 7, -2.0)
     assert [type(value) for value in (found.rate, found.penalty, found.rounds)] == [float, float, int]
+
+
+FILE = """
+unit = "record"
+delta = 1e-5
+[train]
+clip = 2
+epsilon = 4
+"""
+
+
+def test_a_privacy_file_of_a_task_is_the_budget_of_a_simulation(tmp_path: Path) -> None:
+    (tmp_path / "privacy.toml").write_text(FILE)
+    options: dict[str, Any] = {"devices": 20, "cohort": 8, "rounds": 1, "items": 100}
+    by_file = simulate(**options, privacy=tmp_path / "privacy.toml")
+    by_numbers = simulate(**options, unit="record", delta=1e-5, clip=2.0, epsilon=4.0)
+    assert by_file.scenario == by_numbers.scenario
+    assert by_file.table() == by_numbers.table()
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers", "words"),
+    [
+        (FILE, {"epsilon": 3.0}, "the file or these"),
+        (FILE, {"unit": "user"}, "the file or these"),
+        (FILE + "multiplier = 2", {}, "leave out train.multiplier"),
+        (FILE + "dense_clip = 2", {}, "leave out train.dense_clip"),
+        (FILE.replace("delta", "gamma"), {}, "delta: field required"),
+        (None, {"clip": 2.0}, "clip is part of a privacy budget"),
+    ],
+)
+def test_a_budget_is_given_once_and_whole(
+    text: str | None, numbers: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / "privacy.toml").write_text(text)
+        numbers = numbers | {"privacy": tmp_path / "privacy.toml"}
+    with pytest.raises(SecEmbError, match=words):
+        simulate(devices=20, cohort=8, rounds=1, items=100, **numbers)
 
 
 def test_data_that_is_no_table_is_refused() -> None:

@@ -10,9 +10,9 @@ All numbers are zero or more: where the unit of privacy is a record, the noise r
 follows from them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,26 @@ import numpy.typing as npt
 FIRST_PLACES = 10  # k of the hit rate, recall and NDCG
 MOST_STRANGERS = 100
 WINDOW = 5  # evaluations that the fleet's figures are from, the newest ones
+PATIENCE = 4  # evaluations without a better window after which more rounds are not expected to help
 
 
 def count_strangers(capacity: int) -> int:
     """Return how many strangers held-out items are ranked among, by the capacity (m') of the task."""
     return min(MOST_STRANGERS, capacity // 3)
+
+
+def mark_of(window: Mapping[str, Any]) -> float | None:
+    """Return how good the model is by the figures of a window, less is better; None where it is not whole.
+
+    Other people measure each time, so that only a whole window of evaluations tells progress from chance. The spread of
+    its ratings takes out how hard they are to predict. Biases would not: those that devices compare with are the
+    model's own, and improve with it.
+    """
+    if len(window.get("rounds", ())) < WINDOW:
+        return None
+    if "rmse" in window:
+        return float(window["rmse"] / window["mean_rmse"]) if window["mean_rmse"] else None
+    return -float(window["ndcg"]) if "ndcg" in window else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -34,7 +34,9 @@ Data = Annotated[
 Devices = Annotated[
     int | None, typer.Option(min=2, help="Total number of devices; default: 200, or everyone in --data.")
 ]
-Cohort = Annotated[int | None, typer.Option(min=2, help="Devices in a round; default: a fifth of all, at most 100.")]
+Cohort = Annotated[
+    int | None, typer.Option(min=2, help="Devices in a round; default: 100, or a fifth of few, or 1/60 of many.")
+]
 Rounds = Annotated[
     int | None, typer.Option(min=1, help="Training rounds; default: about five for each device, at least 100.")
 ]
@@ -161,9 +163,12 @@ def simulate(
         typer.Option(min=0, help="Stop after this many evaluations without progress, once there are five; 0: never."),
     ] = 4,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole run; default: no noise.")] = None,
-    delta: Annotated[float, typer.Option(help="The δ of that budget.")] = 1e-4,
-    unit: Annotated[Unit, typer.Option(help="What the budget protects.")] = "user",
+    delta: Annotated[float | None, typer.Option(help="The δ of that budget; default: 0.0001.")] = None,
+    unit: Annotated[Unit | None, typer.Option(help="What the budget protects; default: user.")] = None,
     clip: Annotated[float | None, typer.Option(help="Largest norm of a user's update, or of a record's.")] = None,
+    privacy: Annotated[
+        Path | None, typer.Option(help="Instead of these four: a privacy file, as of `secemb task create`.")
+    ] = None,
     compare: Annotated[
         Comparison | None, typer.Option(help="Also run without any protection, from the same seeds, and compare.")
     ] = None,
@@ -176,7 +181,7 @@ def simulate(
 
     Settings that are not given follow from the data by a rule, and are recorded in the run.
     """
-    from secemb_tools.simulation.noise import NoiseOptions
+    from secemb_tools.simulation.noise import noise_wanted
     from secemb_tools.simulation.scenario import make_world
     from secemb_tools.simulation.view import run_with_progress
 
@@ -215,7 +220,7 @@ def simulate(
                 seed=seed,
                 evaluate_every=evaluate_every,
                 patience=patience,
-                noise=None if epsilon is None else NoiseOptions(epsilon=epsilon, delta=delta, unit=unit, clip=clip),
+                noise=noise_wanted(privacy=privacy, epsilon=epsilon, delta=delta, unit=unit, clip=clip),
                 **settings,
             )
         code = run_with_progress(

@@ -57,7 +57,7 @@ class PrivacyFile(BaseModel):
 
 def read_privacy(path: Path, *, rounds: int, ring: Ring) -> Privacy:
     """Return the privacy settings in a file, for a task with this many rounds in this ring."""
-    file = _read(path)
+    file = read_file(path)
     train = file.train
     return Privacy(
         unit=file.unit,
@@ -70,7 +70,8 @@ def read_privacy(path: Path, *, rounds: int, ring: Ring) -> Privacy:
     )
 
 
-def _read(path: Path) -> PrivacyFile:
+def read_file(path: Path) -> PrivacyFile:
+    """Return what a file says, checked."""
     try:
         return PrivacyFile.model_validate(tomllib.loads(path.read_text()))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -25,7 +25,7 @@ from secemb_sdk.models.update import fit_private
 from secemb_server0.figures import pool
 from secemb_server0.reconstruct import make_optimiser, move_model, read_result, read_sums
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.measures import WINDOW
+from secemb_shared.messages.measures import mark_of
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import RatingSet
@@ -68,18 +68,8 @@ class Row:
 
     @property
     def mark(self) -> float | None:
-        """Return how good the model is, less is better; None where it was not measured.
-
-        Other people measure each time, so that only a whole window of evaluations tells progress from chance. The
-        spread of its ratings takes out how hard they are to predict. Biases would not: those that devices compare with
-        are the model's own, and improve with it.
-        """
-        window = self.window
-        if len(window.get("rounds", ())) < WINDOW:
-            return None
-        if "rmse" in window:
-            return float(window["rmse"] / window["mean_rmse"]) if window["mean_rmse"] else None
-        return -float(window["ndcg"]) if "ndcg" in window else None
+        """Return how good the model is, less is better; None where it was not measured."""
+        return mark_of(self.window)
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as plain data."""

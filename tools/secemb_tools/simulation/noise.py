@@ -3,18 +3,21 @@
 from dataclasses import dataclass
 from functools import cache
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
 from secemb_party.accountant import Terms, solve_multiplier
 from secemb_shared.messages.privacy import LARGEST_EPSILON, RECORD, USER, BudgetLine, Privacy
 from secemb_shared.ring import Ring
 from secemb_tools.errors import ScenarioError
+from secemb_tools.operate.privacy import read_file
 from secemb_tools.simulation.recipes import Recipe, number
 from secemb_tools.simulation.world import Sampled
 from secemb_tools.specification import as_decimal
 
 FRACTION_BITS = 12  # leaves room for the noise of a small budget; the sum loses nothing that the noise would not hide
 CLIPS = {USER: 3.0, RECORD: 1.0}  # of a user's whole update, of one rating's gradient
+DELTA = 1e-4
 _QUIET = 0.034  # noise on each number of a mean update, as a standard deviation, that a rule's rate is made for
 
 
@@ -23,7 +26,7 @@ class NoiseOptions:
     """A budget for all training rounds of a run, against each single server."""
 
     epsilon: float | None  # None: clipped and sampled as with noise, but without it, to compare
-    delta: float = 1e-4
+    delta: float = DELTA
     unit: str = USER
     clip: float | None = None  # None: as the unit has it
 
@@ -37,6 +40,29 @@ class NoiseOptions:
             raise ScenarioError(f"epsilon must be above 0 and at most {LARGEST_EPSILON:,}")
         if not 0 < self.delta < 1:
             raise ScenarioError("delta must lie between 0 and 1, well below one over the number of people")
+
+
+def noise_wanted(
+    *,
+    privacy: Path | str | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    unit: str | None = None,
+    clip: float | None = None,
+) -> NoiseOptions | None:
+    """Return the budget in a privacy file, or the one that is given by its numbers; None if there is neither."""
+    numbers = {"delta": delta, "unit": unit, "clip": clip}
+    given: dict[str, Any] = {name: value for name, value in numbers.items() if value is not None}
+    if privacy is None:
+        if epsilon is None and given:
+            raise ScenarioError(f"{min(given)} is part of a privacy budget; give epsilon too, or a privacy file")
+        return None if epsilon is None else NoiseOptions(epsilon=epsilon, **given)
+    if epsilon is not None or given:
+        raise ScenarioError("a privacy file has epsilon, delta, unit and clip; give the file or these, not both")
+    file = read_file(Path(privacy))
+    if fixed := [name for name in ("multiplier", "rounds", "dense_clip") if getattr(file.train, name) is not None]:
+        raise ScenarioError(f"{privacy}: a simulation finds the noise for its own rounds; leave out train.{fixed[0]}")
+    return NoiseOptions(epsilon=file.train.epsilon, delta=file.delta, unit=file.unit, clip=file.train.clip)
 
 
 @cache  # to find the multiplier takes seconds

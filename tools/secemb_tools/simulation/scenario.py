@@ -10,6 +10,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from secemb_sdk.models import registry
+from secemb_shared.messages.measures import PATIENCE
 from secemb_shared.messages.spec import SQUARED, SURVEY
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet, read_ratings
@@ -36,7 +37,7 @@ class Scenario:
     devices: int = 200
     items: int = 400
     evaluate_every: int = 6  # of so many rounds the last is an evaluation; it does not count as one of the recipe's
-    patience: int = 4  # evaluations without a better figure after which training stops; 0: it never does
+    patience: int = PATIENCE  # evaluations without a better figure after which training stops; 0: it never does
     seed: int = 1
     recipe: Recipe
     noise: NoiseOptions | None = None
@@ -113,7 +114,7 @@ def make_world(
     items: int = 400,
     seed: int = 1,
     evaluate_every: int = 6,
-    patience: int = 4,
+    patience: int = PATIENCE,
     noise: NoiseOptions | None = None,
     **settings: Any,
 ) -> ScenarioWorld:

@@ -7,11 +7,12 @@ from typing import Any
 
 from secemb_sdk.models import Model
 from secemb_sdk.models.registry import name_of
+from secemb_shared.messages.measures import PATIENCE
 from secemb_tools.datasets import RatingSet, read_ratings
 from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation.baseline import measure_final
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
-from secemb_tools.simulation.noise import NoiseOptions
+from secemb_tools.simulation.noise import noise_wanted
 from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.recipes import whole
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
@@ -32,12 +33,13 @@ def simulate(
     devices: int | None = None,
     items: int = 400,
     evaluate_every: int = 6,
-    patience: int = 4,
+    patience: int = PATIENCE,
     seed: int = 1,
     epsilon: float | None = None,
-    delta: float = 1e-4,
-    unit: str = "user",
+    delta: float | None = None,
+    unit: str | None = None,
     clip: float | None = None,
+    privacy: Path | str | None = None,
     way: str = PRIVATE,
     compare_plain: bool = False,
     runs: Path | str | None = None,
@@ -51,7 +53,8 @@ def simulate(
 
     `settings` are fields of `secemb_tools.simulation.recipes.Recipe`, such as `rounds`, `cohort`, `capacity`,
     `dimension`, `loss`, `rate=0.02`, `penalty` or `optimiser`; those that are not given follow from the data by a rule,
-    and all of them are in the run's file. With `epsilon` the run has a privacy budget, and so much noise.
+    and all of them are in the run's file. With `epsilon`, or `privacy` (a file as for
+    `secemb task create`), the run has a privacy budget, and so much noise.
 
     `data` is the place of a rating set, a polars or pandas frame, or what `secemb_tools.datasets.read_ratings` has
     returned; without it ratings are made up. `model` is a registered name, a class as `package.module:Class`, or a
@@ -74,7 +77,7 @@ def simulate(
         evaluate_every=evaluate_every,
         patience=patience,
         seed=seed,
-        noise=None if epsilon is None else NoiseOptions(epsilon=epsilon, delta=delta, unit=unit, clip=clip),
+        noise=noise_wanted(privacy=privacy, epsilon=epsilon, delta=delta, unit=unit, clip=clip),
         **settings,
     )
     return simulate_world(

@@ -1,21 +1,38 @@
 """What the live, rounds, quality and capacity pages show, from the ledger and the metrics."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from secemb_party.http.control_routes import view_control
-from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.ledger import Event, RoundRecord, RoundState
 from secemb_party.metrics import Transport
 from secemb_party.service import Party
 from secemb_party.ui.server_facts import Surroundings
 from secemb_party.ui.views.measurements import Figures, Throughput
 from secemb_party.ui.views.rounds import facts_of, results_by_round, round_facts
-from secemb_shared.messages.measures import WINDOW
+from secemb_shared.messages.measures import PATIENCE, WINDOW, mark_of
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 KINDS = (TRAIN, SURVEY, EVALUATE)
 PAGE = 25
 ACTIONS = 50
+
+
+def find_better(evaluations: Sequence[Event]) -> Event | None:
+    """Return the evaluation whose window was the best if none has been better for a while, or None.
+
+    A rollback starts a new window, and what was measured before is of a model that is gone.
+    """
+    marks: list[tuple[float, int]] = []
+    for place, event in enumerate(evaluations):
+        window = event.data["window"]
+        if len(window["rounds"]) == 1:
+            marks.clear()
+        if (mark := mark_of(window)) is not None:
+            marks.append((mark, place))
+    best = min(marks, default=None)
+    return None if best is None or marks[-1][1] - best[1] < PATIENCE else evaluations[best[1]]
 
 
 class Overview:
@@ -91,8 +108,10 @@ class Overview:
         by_round = await results_by_round(self._party)
         results = [by_round[number] for number in sorted(by_round)]
         surveys = [event for event in results if "mean_items" in event.data]
+        evaluations = [event for event in results if "mean_items" not in event.data]
         return {
-            "results": [event for event in results if "mean_items" not in event.data],
+            "results": evaluations,
+            "better": find_better(evaluations),
             "survey": surveys[-1] if surveys else None,
             "capacity": self._party.task.capacity,
             "noise": self._party.task.privacy is not None,
