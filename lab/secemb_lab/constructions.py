@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from secemb_shared import row_access, secure_sum
-from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, SessionKeys, expand_roots
+from secemb_shared.dpf import Backend, HeldKeys, PathSecret, RingArray, SessionKeys, expand_roots, leaf_corrections
 from secemb_shared.dpf.backend import LeafTable, Words32
 from secemb_shared.labels import Purpose
 from secemb_shared.layout import Placement
@@ -82,8 +82,10 @@ class Construction(ABC):
         words, leaf0, leaf1 = self.backend.generate(
             SessionKeys.of(label), roots[0], roots[1], placement.leaves, geometry.depth
         )
+        corrections = leaf_corrections(label, placement.leaves, (leaf0, leaf1), self.backend)
         first, second = (
-            codec.encode_keys(self.round, session_id, party, seed, words) for party, seed in enumerate(seeds)
+            codec.encode_keys(self.round, session_id, party, seed, words, corrections)
+            for party, seed in enumerate(seeds)
         )
         return (first, second), PathSecret(leaf0, leaf1)
 

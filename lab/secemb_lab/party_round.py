@@ -4,15 +4,16 @@ from dataclasses import dataclass
 
 from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies, Share, check_update
 from secemb_shared import row_access
-from secemb_shared.dpf import Backend
+from secemb_shared.dpf import CHECK_KEY_BYTES, Backend
 from secemb_shared.errors import SessionError, SpecError
-from secemb_shared.messages import RoundSpec, public_keys_digest
+from secemb_shared.messages import RoundSpec
 
 
 @dataclass(slots=True, repr=False)
 class _Session:
     keys: bytes
     answer: bytes
+    alike: bytes  # what both parties must find in the keys
     update: bytes | None = None
 
 
@@ -20,9 +21,15 @@ class PartyRound:
     """What one party knows of one round: the model, and for each session its keys and its update."""
 
     def __init__(
-        self, round_: RoundSpec, party: int, table: row_access.Rows, *, backend: Backend | None = None
+        self,
+        round_: RoundSpec,
+        party: int,
+        table: row_access.Rows,
+        *,
+        backend: Backend | None = None,
+        check_key: bytes = bytes(CHECK_KEY_BYTES),
     ) -> None:
-        self.round, self.party = round_, party
+        self.round, self.party, self._check_key = round_, party, check_key
         self._evaluation = Evaluation.prepare(round_, party, table, backend)
         self._sessions: dict[bytes, _Session] = {}
         self._opened: list[bytes] | None = None
@@ -32,8 +39,8 @@ class PartyRound:
         known = self._sessions.get(session_id)
         if known is None:
             self._check_open()
-            [answer] = self._evaluation.answer([KeysMessage(session_id, data)])
-            known = self._sessions[session_id] = _Session(data, answer)
+            [(answer, alike)] = self._evaluation.accept([KeysMessage(session_id, data)], self._check_key)
+            known = self._sessions[session_id] = _Session(data, answer, alike)
         if known.keys != data:
             raise SessionError("this session sent other keys before; start a new session")
         return known.answer
@@ -54,7 +61,10 @@ class PartyRound:
 
     def digests(self) -> dict[bytes, tuple[bytes, bytes]]:
         """Return, for each complete session, the digests of what both parties must have received alike."""
-        return {name: self._digests(self._complete(name)) for name in self.complete()}
+        return {
+            name: (self._known(name).alike, check_update(self.round, self.party, name, self._complete(name).update))
+            for name in self.complete()
+        }
 
     def share(self, session_ids: list[bytes]) -> Share:
         """Return this party's share of the sum over exactly these sessions; a round opens for one list only."""
@@ -70,9 +80,6 @@ class PartyRound:
         self._evaluation.add(uploads, share)
         self._opened = list(session_ids)
         return share
-
-    def _digests(self, one: SessionBodies) -> tuple[bytes, bytes]:
-        return public_keys_digest(one.keys), check_update(self.round, self.party, one.session_id, one.update)
 
     def _check_open(self) -> None:
         if self._opened is not None:

@@ -23,6 +23,7 @@ static const uint8_t NAME(lowest_bit)[BLOCK] = {1};
 #include "body_reading.h"
 #include "body_writing.h"
 #include "body_norm.h"
+#include "body_check.h"
 
 static const kernel_t NAME(kernel) = {
     .name = KERNEL_NAME,
@@ -36,6 +37,8 @@ static const kernel_t NAME(kernel) = {
     .accumulate = NAME(accumulate),
     .row_tags = NAME(row_tags),
     .project = NAME(project),
+    .leaf_hashes = NAME(leaf_hashes),
+    .fingerprint = NAME(fingerprint),
 };
 
 #undef AES_MIDDLE
@@ -45,3 +48,4 @@ static const kernel_t NAME(kernel) = {
 #undef SCHEDULES
 #undef NODE_BYTES
 #undef PROJECT_BATCH
+#undef SCHEDULE

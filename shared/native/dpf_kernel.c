@@ -348,6 +348,51 @@ static PyObject *py_row_tags(PyObject *self, PyObject *args) {
     return finish(ok, 0);
 }
 
+static PyObject *py_leaf_hashes(PyObject *self, PyObject *args) {
+    Py_buffer key, nodes, leaves, hashes;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*y*y*w*", &key, &nodes, &leaves, &hashes)) return NULL;
+    const size_t count = (size_t)leaves.len / 8;
+    const int ok = fits(&key, 1, BLOCK, 1, "key") && fits(&leaves, count, 8, 8, "leaves") &&
+                   fits(&nodes, count, BLOCK, 1, "nodes") && fits(&hashes, count, HASH, 1, "hashes");
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        active->leaf_hashes(key.buf, nodes.buf, leaves.buf, count, hashes.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&key), PyBuffer_Release(&nodes), PyBuffer_Release(&leaves), PyBuffer_Release(&hashes);
+    return finish(ok, 0);
+}
+
+static PyObject *py_fingerprint(PyObject *self, PyObject *args) {
+    session_arguments a;
+    Py_buffer leaf_keys, corrections, keys, fingerprints;
+    Py_ssize_t leaves, part[4];
+    paths_t paths;
+    part_t work;
+    int failed = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)n(nnnn)(y*y*y*)w*", &a.party, &a.keys, &a.roots, &a.left, &a.right,
+                          &a.sessions, &a.slots, &a.depth, &leaves, &part[0], &part[1], &part[2], &part[3], &leaf_keys,
+                          &corrections, &keys, &fingerprints))
+        return NULL;
+    const table_t table = {.leaves = (size_t)leaves};
+    const int ok = check_sessions(&a, &paths) && check_leaves(leaves, a.depth) &&
+                   check_part(part, &paths, &table, &work) && fits(&leaf_keys, paths.sessions, BLOCK, 1, "leaf keys") &&
+                   fits(&corrections, times(paths.sessions, paths.slots), HASH, 1, "corrections") &&
+                   fits(&keys, HASHES + 1, BLOCK, 1, "keys") &&
+                   fits(&fingerprints, paths.sessions, BLOCK, 1, "fingerprints");
+    if (ok) {
+        const checks_t checks = {leaf_keys.buf, corrections.buf, keys.buf};
+        Py_BEGIN_ALLOW_THREADS
+        failed = active->fingerprint(&paths, &checks, &work, fingerprints.buf);
+        Py_END_ALLOW_THREADS
+    }
+    release_sessions(&a), PyBuffer_Release(&leaf_keys), PyBuffer_Release(&corrections);
+    PyBuffer_Release(&keys), PyBuffer_Release(&fingerprints);
+    return finish(ok, failed);
+}
+
 static PyObject *py_judge_proposals(PyObject *self, PyObject *args) {
     Py_buffer words, values, verdicts;
     unsigned long long slope, start;
@@ -379,6 +424,8 @@ static PyMethodDef methods[] = {
     {"slot_sums", py_slot_sums, METH_VARARGS, NULL},
     {"project", py_project, METH_VARARGS, NULL},
     {"row_tags", py_row_tags, METH_VARARGS, NULL},
+    {"leaf_hashes", py_leaf_hashes, METH_VARARGS, NULL},
+    {"fingerprint", py_fingerprint, METH_VARARGS, NULL},
     {"judge_proposals", py_judge_proposals, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

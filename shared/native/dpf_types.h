@@ -31,6 +31,15 @@ typedef struct {
     size_t bins, leaves, slots_per_bin, items;
 } table_t;
 
+/* What the leaves of several sessions are checked with. */
+typedef struct {
+    const uint8_t *leaf_keys;   /* (sessions, 16): public */
+    const uint8_t *corrections; /* (sessions, slots, 48): public */
+    const uint8_t *keys;        /* (4, 16): known to the two servers alone */
+} checks_t;
+
+enum { HASHES = 3, HASH = HASHES * BLOCK }; /* of one leaf */
+
 /* The part of the work that one call does. */
 typedef struct {
     size_t slot_from, slot_to, leaf_from, leaf_to;
@@ -59,6 +68,8 @@ typedef struct {
     void (*row_tags)(const uint8_t *key, const uint8_t *rows, const int64_t *items, size_t count, size_t width,
                      uint32_t *tags);
     void (*project)(const uint8_t *key, const uint8_t *values, size_t count, size_t element, uint8_t *out);
+    void (*leaf_hashes)(const uint8_t *key, const uint8_t *nodes, const int64_t *leaves, size_t count, uint8_t *hashes);
+    int (*fingerprint)(const paths_t *paths, const checks_t *checks, const part_t *part, uint8_t *fingerprints);
 } kernel_t;
 
 static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }

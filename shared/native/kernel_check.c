@@ -93,6 +93,15 @@ static void check_server(const kernel_t *k, size_t bins, size_t slots_per_bin, s
     print_digest("expand", states, groups * GROUP * leaves * BLOCK);
     k->row_tags(keys, (const uint8_t *)rows, numbers, items, row.width, tags);
     print_digest("row_tags", tags, items * 4);
+    uint8_t *leaf_keys = fill(sessions * BLOCK), *corrections = fill(sessions * slots * HASH), *secrets = fill(4 * BLOCK);
+    uint8_t *prints = fill(sessions * BLOCK), *hashes = fill(slots * HASH);
+    if (k->fingerprint(&paths, &(checks_t){leaf_keys, corrections, secrets}, &part, prints)) abort();
+    print_digest("fingerprint", prints, sessions * BLOCK);
+    int64_t *at = fill(slots * sizeof *at);
+    for (size_t i = 0; i < slots; i++) at[i] = (int64_t)(i * 1000);
+    k->leaf_hashes(leaf_keys, roots, at, slots, hashes);
+    print_digest("leaf_hashes", hashes, slots * HASH);
+    free(leaf_keys), free(corrections), free(secrets), free(prints), free(hashes), free(at);
     free(keys), free(roots), free(left), free(right), free(words), free(sums), free(rows), free(answers), free(tags);
     free(order), free(numbers), free(states), free(slot_sums);
 }

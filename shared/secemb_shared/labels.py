@@ -11,7 +11,7 @@ from functools import cache
 
 from secemb_shared.errors import SpecError
 
-PROTOCOL = b"secemb/1"
+PROTOCOL = b"secemb/2"
 NO_SESSION = bytes(16)
 _LARGEST_NUMBER = 2**64 - 1
 
@@ -22,6 +22,8 @@ class Purpose(Enum):
     LEFT_CHILD = "path/left"
     RIGHT_CHILD = "path/right"
     CONVERT = "convert/update"
+    LEAF_HASH = "check/leaf"
+    FINGERPRINT = "check/fingerprint"
     ROOTS = "stream/roots"
     DENSE_SHARE = "stream/dense"
     SUM_SHARE = "stream/sum"

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.unit.sessions import make_round, make_task, random_blocks, random_ring, rng_of
 
-from secemb_shared.dpf import CorrectionWords, expand_roots
+from secemb_shared.dpf import HASH_BYTES, CorrectionWords, expand_roots
 from secemb_shared.errors import LengthError, SecEmbError, SpecError
 from secemb_shared.messages import (
     RoundSpec,
@@ -27,7 +27,7 @@ from secemb_shared.messages import (
     encode_sum_share,
     encode_update,
 )
-from secemb_shared.messages.codec import Kind, envelope
+from secemb_shared.messages.codec import Kind, envelope, slot_checks
 from secemb_shared.messages.spec import EVALUATE, OPTIMISERS, SUM_SIZES
 
 SESSION = bytes(range(16))
@@ -98,12 +98,13 @@ def make_messages(round_: RoundSpec, session_id: bytes, party: int, seed: int) -
     geometry, bits = task.geometry, task.ring_bits
     right = rng.integers(0, 2, size=(geometry.depth, geometry.slots), dtype=np.uint8)
     words = CorrectionWords(random_blocks(rng, geometry.depth, geometry.slots), right)
+    corrections = random_blocks(rng, 3 * geometry.slots).reshape(geometry.slots, HASH_BYTES)
     rows = random_ring(rng, (geometry.slots, task.row_width), bits)
     answer = random_ring(rng, (geometry.slots, task.row_width + 1), 32)
     dense = None if party else random_ring(rng, task.dense_size, bits)
     share = rng.bytes(16) if party else random_ring(rng, round_.sum_size, 64)
     return {
-        Kind.KEYS: encode_keys(round_, session_id, party, rng.bytes(16), words),
+        Kind.KEYS: encode_keys(round_, session_id, party, rng.bytes(16), words, corrections),
         Kind.ANSWER: encode_answer(round_, session_id, party, answer),
         Kind.UPDATE: encode_update(round_, session_id, party, rows, dense),
         Kind.SUM_SHARE: encode_sum_share(round_, session_id, party, share),
@@ -128,7 +129,11 @@ def encode(kind: Kind, round_: RoundSpec, session_id: bytes, party: int, data: b
     if kind == Kind.KEYS:
         seed = data[24:40]  # decoding expands it into roots, which is checked below
         assert np.array_equal(decoded.roots[0], expand_roots(round_.label(session_id), seed, decoded.slots))
-        return encode_keys(round_, session_id, party, seed, CorrectionWords(decoded.left[0], decoded.right[0]))
+        words, [corrections] = (
+            CorrectionWords(decoded.left[0], decoded.right[0]),
+            slot_checks(round_, session_id, data).corrections,
+        )
+        return encode_keys(round_, session_id, party, seed, words, corrections)
     if kind == Kind.ANSWER:
         return encode_answer(round_, session_id, party, decoded)
     if kind == Kind.UPDATE:

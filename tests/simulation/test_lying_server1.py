@@ -34,13 +34,15 @@ async def refused_in(pair: Pair, state: RoundState) -> None:
     assert record.state is state
 
 
-@pytest.mark.parametrize("change", ["twice", "unsorted", "stranger"])
+@pytest.mark.parametrize("change", ["twice", "unsorted", "stranger", "a stranger rejected", "both"])
 async def test_a_list_that_is_none_is_not_sealed(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = HttpPeer.prepare
 
-    async def prepare(self: HttpPeer, *given: Any) -> list[bytes]:
-        names = await honest(self, *given)
-        return {"twice": [names[0], *names], "unsorted": names[::-1], "stranger": [*names, b"\xff" * 16]}[change]
+    async def prepare(self: HttpPeer, *given: Any) -> tuple[list[bytes], list[bytes]]:
+        names, rejected = await honest(self, *given)
+        lists = {"twice": [names[0], *names], "unsorted": names[::-1], "stranger": [*names, b"\xff" * 16]}
+        lies = {"a stranger rejected": (names, [b"\xff" * 16]), "both": (names, names)}
+        return lies.get(change) or (lists[change], rejected)
 
     async with a_pair() as pair:
         await ready_to_seal(pair)

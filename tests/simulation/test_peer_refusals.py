@@ -94,7 +94,7 @@ async def test_a_list_below_the_minimum_is_refused() -> None:
     async with a_pair() as pair:
         path, names = await a_round(pair)
         few = Offer(sessions=(await offer(pair)).sessions[:1])
-        assert (await call(pair, f"{path}/prepare", few)).json() == {"sessions": names[:1]}
+        assert (await call(pair, f"{path}/prepare", few)).json() == {"sessions": names[:1], "rejected": []}
         assert_problem(await call(pair, f"{path}/commit", SessionList(sessions=names[:1])), *REFUSED)
         assert (await current(pair)).sealed_sessions is None
 
@@ -113,7 +113,7 @@ async def test_a_second_list_is_refused_and_so_is_a_second_offer() -> None:
     async with a_pair() as pair:
         path, names = await sealed(pair)
         few = Offer(sessions=(await offer(pair)).sessions[:2])
-        assert (await call(pair, f"{path}/prepare", few)).json() == {"sessions": names}
+        assert (await call(pair, f"{path}/prepare", few)).json() == {"sessions": names, "rejected": []}
         assert_problem(await call(pair, f"{path}/commit", SessionList(sessions=names[:2])), *REFUSED)
         again = await call(pair, f"{path}/commit", SessionList(sessions=names))
         assert again.json() == digest_of(names).model_dump()
@@ -129,8 +129,10 @@ async def test_a_list_is_not_sealed_before_it_was_compared() -> None:
 async def test_a_session_with_another_public_part_is_not_offered() -> None:
     async with a_pair() as pair:
         path, names = await a_round(pair)
-        await a_device(pair, 7, twist=UPDATE).take_part()
-        assert (await call(pair, f"{path}/prepare", await offer(pair))).json() == {"sessions": names}
+        twisted = a_device(pair, 7, twist=UPDATE)
+        await twisted.take_part()
+        expected = {"sessions": names, "rejected": [twisted.name.hex()]}
+        assert (await call(pair, f"{path}/prepare", await offer(pair))).json() == expected
 
 
 @pytest.mark.parametrize("prepared", [False, True])
@@ -244,7 +246,9 @@ async def test_a_round_of_another_task_is_not_opened() -> None:
 async def announce(pair: Pair, spec: RoundSpec) -> httpx.Response:
     times = {"opened_at": 0.0, "join_until": 1.0, "upload_until": 2.0}
     shares = await pair.parties[0].ledger.shares_by_kind(pair.task.task_id)
-    return await call(pair, "announce", Announcement(round=spec.encode().decode(), shares=shares, **times))
+    key = bytes(16).hex()
+    message = Announcement(round=spec.encode().decode(), shares=shares, check_key=key, **times)
+    return await call(pair, "announce", message)
 
 
 async def publish(pair: Pair, path: str, model: Model, **changes: object) -> httpx.Response:

@@ -27,7 +27,7 @@ def skip_the_comparison(patch: Patch) -> None:
     """Server 1 calls all sessions equal that both have."""
     honest = Responder.prepare
 
-    async def prepare(self: Responder, round_id: bytes, offered: Digests) -> list[bytes]:
+    async def prepare(self: Responder, round_id: bytes, offered: Digests) -> tuple[list[bytes], list[bytes]]:
         held = await self._ledger.session_summaries(round_id)
         equal = {one.session_id: (one.keys_public_digest or b"", one.update_public_digest or b"") for one in held}
         return await honest(self, round_id, {name: equal.get(name, offered[name]) for name in offered})
@@ -87,14 +87,14 @@ def abort_on_one_side(patch: Patch) -> None:
 def share_anew(patch: Patch) -> None:
     """A server's answer depends on when it is asked."""
     calls = 0
-    honest = Evaluation.answer
+    honest = Evaluation.accept
 
-    def answer(self: Evaluation, batch: list[KeysMessage]) -> list[bytes]:
+    def accept(self: Evaluation, batch: list[KeysMessage], check_key: bytes) -> list[tuple[bytes, bytes]]:
         nonlocal calls
         calls += 1
-        return [one[:-1] + bytes([calls % 256]) for one in honest(self, batch)]
+        return [(one[:-1] + bytes([calls % 256]), alike) for one, alike in honest(self, batch, check_key)]
 
-    patch.setattr(Evaluation, "answer", answer)
+    patch.setattr(Evaluation, "accept", accept)
 
 
 def a_name(number: int) -> bytes:

@@ -46,14 +46,14 @@ async def announcements(pair: Pair) -> list[Announcement]:
     now, shares = pair.clock.now, await pair.parties[0].ledger.shares_by_kind(pair.task.task_id)
     times = {"opened_at": now, "join_until": now + 10, "upload_until": now + 20}
     texts = [replace(spec, number=number).encode().decode() for number in (5, 6, 7)]
-    return [Announcement(round=text, shares=shares, **times) for text in texts]
+    return [Announcement(round=text, shares=shares, check_key=bytes(16).hex(), **times) for text in texts]
 
 
 async def sealed_over_nobody(pair: Pair, number: int) -> bytes:
     """Bring a round to where its share can be asked for, in server 1's ledger alone, and return its id."""
     ledger, now = pair.parties[1].ledger, pair.clock.now
     spec = RoundSpec(task=pair.task, number=number, model_version=0, model_digest=bytes(32))
-    await ledger.create_round(
+    await pair.parties[1].open_round(
         NewRound(
             round_id=spec.digest,
             task_id=pair.task.task_id,

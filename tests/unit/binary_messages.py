@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.unit.sessions import direct, make_round, make_task, random_blocks, random_ring, rng_of
 
-from secemb_shared.dpf import CorrectionWords, RingArray
+from secemb_shared.dpf import HASH_BYTES, Blocks, CorrectionWords, RingArray
 from secemb_shared.messages import (
     Kind,
     RoundSpec,
@@ -48,6 +48,11 @@ def random_words(task: TaskSpec, seed: int = 0) -> CorrectionWords:
     return CorrectionWords(random_blocks(rng, geometry.depth, geometry.slots), bits)
 
 
+def random_corrections(task: TaskSpec, seed: int = 0) -> Blocks:
+    """Return corrections of leaf hashes, (slots, 48)."""
+    return random_blocks(rng_of(seed), 3 * task.geometry.slots).reshape(task.geometry.slots, HASH_BYTES)
+
+
 def random_rows(task: TaskSpec, extra: int = 0) -> RingArray:
     bits = 32 if extra else task.ring_bits
     return random_ring(rng_of(1), (task.geometry.slots, task.row_width + extra), bits)
@@ -74,7 +79,7 @@ class Format:
 
 
 def make_keys(round_: RoundSpec, session_id: bytes, party: int) -> bytes:
-    return encode_keys(round_, session_id, party, SEED, random_words(round_.task))
+    return encode_keys(round_, session_id, party, SEED, random_words(round_.task), random_corrections(round_.task))
 
 
 def make_answer(round_: RoundSpec, session_id: bytes, party: int) -> bytes:

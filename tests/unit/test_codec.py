@@ -18,6 +18,7 @@ from tests.unit.binary_messages import (
     make_keys,
     make_sum_share,
     make_update,
+    random_corrections,
     random_rows,
     random_words,
 )
@@ -25,6 +26,7 @@ from tests.unit.sessions import direct, make_round, make_task, random_ring, rng_
 
 from secemb_shared.dpf import expand_roots
 from secemb_shared.errors import LengthError
+from secemb_shared.labels import Purpose
 from secemb_shared.messages import (
     Sizes,
     TaskSpec,
@@ -38,6 +40,7 @@ from secemb_shared.messages import (
     public_keys_digest,
     public_update_digest,
 )
+from secemb_shared.messages.codec import slot_checks
 from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, SURVEY, TRAIN
 
 
@@ -53,7 +56,9 @@ def test_lengths_are_those_the_task_fixes(task: TaskSpec, party: int) -> None:
 
 def test_lengths_are_those_of_the_formula() -> None:
     """Slots 12, depth 3, width 5, dense 3, 32 bits."""
-    assert Sizes.of(make_task()) == Sizes(24 + 16 + 3 * 12 * 16 + 5, 24 + 12 * 6 * 4, (24 + 12 * 20 + 12, 24 + 12 * 20))
+    assert Sizes.of(make_task()) == Sizes(
+        24 + 16 + 3 * 12 * 16 + 5 + 12 * 48, 24 + 12 * 6 * 4, (24 + 12 * 20 + 12, 24 + 12 * 20)
+    )
 
 
 @EACH_TASK
@@ -114,14 +119,18 @@ def test_the_sum_share_of_a_training_round_has_no_numbers() -> None:
 def test_the_bytes_of_a_keys_message_stand_where_the_text_says() -> None:
     round_, words = make_round(make_task()), random_words(make_task())
     data = make_keys(round_, SESSION, 1)
-    assert data[:8] == b"secemb\x01\x01"
+    assert data[:8] == b"secemb\x02\x01"
     assert data[24:40] == SEED
     assert data[40 : 40 + 576] == b"".join(
         words.left[level, slot].tobytes() for level in range(3) for slot in range(12)
     )
     bits = [data[616 + index // 8] >> index % 8 & 1 for index in range(36)]
     assert bits == words.right.reshape(-1).tolist()
-    assert data[-1] >> 4 == 0
+    assert data[620] >> 4 == 0
+    assert data[621:] == random_corrections(make_task()).tobytes()
+    checks = slot_checks(round_, SESSION, data)
+    assert np.array_equal(checks.corrections[0], random_corrections(make_task()))
+    assert checks.leaf_keys.tobytes() == round_.label(SESSION).key(Purpose.LEAF_HASH)
 
 
 def test_numbers_are_little_endian() -> None:

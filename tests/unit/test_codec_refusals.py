@@ -14,11 +14,13 @@ from tests.unit.binary_messages import (
     Format,
     dense_of,
     make_keys,
+    random_corrections,
     random_rows,
     random_words,
 )
 from tests.unit.sessions import make_round, make_task, random_ring, rng_of
 
+from secemb_shared.dpf import HASH_BYTES
 from secemb_shared.errors import BindingError, EncodingError, KindError, LengthError, SpecError, VersionError
 from secemb_shared.messages import (
     Kind,
@@ -133,7 +135,7 @@ def test_no_two_envelopes_are_alike() -> None:
 def test_bits_after_the_last_control_bit_must_be_zero(bit: int) -> None:
     round_ = make_round(make_task())
     data = bytearray(make_keys(round_, SESSION, 0))
-    data[-1] |= 1 << bit
+    data[620] |= 1 << bit
     with pytest.raises(EncodingError):
         decode_keys(round_, SESSION, 0, bytes(data))
 
@@ -142,7 +144,8 @@ def test_where_no_bits_are_left_over_every_last_byte_is_good() -> None:
     round_ = make_round(TASKS["no padding bits"])
     data = make_keys(round_, SESSION, 0)
     for last in (0, 0x80, 0xFF):
-        decode_keys(round_, SESSION, 0, data[:-1] + bytes([last]))
+        at = len(data) - round_.task.geometry.slots * HASH_BYTES - 1
+        decode_keys(round_, SESSION, 0, data[:at] + bytes([last]) + data[at + 1 :])
 
 
 def test_shares_for_the_wrong_party_are_not_encoded() -> None:
@@ -180,7 +183,7 @@ def test_a_sum_share_of_another_ring_or_shape_is_not_encoded(shape: int | tuple[
 def test_a_seed_of_another_length_is_not_encoded(seed: bytes) -> None:
     round_ = make_round(make_task())
     with pytest.raises(SpecError):
-        encode_keys(round_, SESSION, 0, seed, random_words(round_.task))
+        encode_keys(round_, SESSION, 0, seed, random_words(round_.task), random_corrections(round_.task))
     with pytest.raises(SpecError):
         encode_sum_share(round_, SESSION, 1, seed)
 

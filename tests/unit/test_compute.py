@@ -12,12 +12,13 @@ from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.evaluation import Evaluation, KeysMessage, SessionBodies, Share
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.errors import SecEmbError, SessionError
-from secemb_shared.messages import codec, public_keys_digest
+from secemb_shared.messages import codec
 
 pytestmark = pytest.mark.asyncio
 
 ROUND = make_round(make_task())
 TABLE = bit_table(ROUND.task)
+CHECK_KEY = b"a secret of both"
 
 
 @pytest.fixture
@@ -45,13 +46,13 @@ def keys_of(sessions: list[SessionBodies]) -> list[KeysMessage]:
 async def test_the_engine_answers_and_adds_as_the_arithmetic_does(workers: Workers) -> None:
     engine: Compute = ThreadCompute(1, workers)
     bare, sessions = Evaluation.prepare(ROUND, 1, TABLE), uploads()
-    prepared = await engine.prepare(ROUND, TABLE)
+    prepared = await engine.prepare(ROUND, TABLE, CHECK_KEY)
     accepted = await prepared.accept(keys_of(sessions))
     assert prepared.spec == ROUND
     assert [one.answer for one in accepted] == bare.answer(keys_of(sessions))
     assert await prepared.answer(keys_of(sessions)) == bare.answer(keys_of(sessions))
     assert [one.body_digest for one in accepted] == [hashlib.sha256(one.keys).digest() for one in sessions]
-    assert [one.public_digest for one in accepted] == [public_keys_digest(one.keys) for one in sessions]
+    assert [one.public_digest for one in accepted] == [alike for _, alike in bare.accept(keys_of(sessions), CHECK_KEY)]
     expected, total = Share.empty(ROUND), prepared.sum()
     bare.add(sessions, expected)
     await total.add(sessions[:2])
@@ -60,14 +61,14 @@ async def test_the_engine_answers_and_adds_as_the_arithmetic_does(workers: Worke
 
 
 async def test_sums_of_one_round_do_not_mix(workers: Workers) -> None:
-    prepared, sessions = await ThreadCompute(1, workers).prepare(ROUND, TABLE), uploads()
+    prepared, sessions = await ThreadCompute(1, workers).prepare(ROUND, TABLE, CHECK_KEY), uploads()
     first, second = prepared.sum(), prepared.sum()
     await first.add(sessions)
     assert await second.share() == Share.empty(ROUND).encode()
 
 
 async def test_a_share_is_returned_once(workers: Workers) -> None:
-    total = (await ThreadCompute(1, workers).prepare(ROUND, TABLE)).sum()
+    total = (await ThreadCompute(1, workers).prepare(ROUND, TABLE, CHECK_KEY)).sum()
     await total.share()
     with pytest.raises(SessionError):
         await total.share()
@@ -85,12 +86,12 @@ async def test_a_keys_message_is_decoded_once(workers: Workers, monkeypatch: pyt
 
     monkeypatch.setattr("secemb_party.evaluation.decode_keys", count)
     sessions = uploads()
-    await (await ThreadCompute(1, workers).prepare(ROUND, TABLE)).accept(keys_of(sessions))
+    await (await ThreadCompute(1, workers).prepare(ROUND, TABLE, CHECK_KEY)).accept(keys_of(sessions))
     assert decoded == [one.session_id for one in sessions]
 
 
 async def test_a_message_of_another_session_refuses_its_batch(workers: Workers) -> None:
-    prepared, (first, second) = await ThreadCompute(1, workers).prepare(ROUND, TABLE), uploads(2)
+    prepared, (first, second) = await ThreadCompute(1, workers).prepare(ROUND, TABLE, CHECK_KEY), uploads(2)
     with pytest.raises(SecEmbError):
         await prepared.answer([*keys_of([first]), KeysMessage(first.session_id, second.keys)])
 
@@ -103,7 +104,7 @@ async def test_kernel_time_is_measured_by_operation(workers: Workers) -> None:
         seen.append(operation)
         yield
 
-    prepared, sessions = await ThreadCompute(1, workers, measure=measure).prepare(ROUND, TABLE), uploads(1)
+    prepared, sessions = await ThreadCompute(1, workers, measure=measure).prepare(ROUND, TABLE, CHECK_KEY), uploads(1)
     await prepared.answer(keys_of(sessions))
     total = prepared.sum()
     await total.add(sessions)

@@ -70,7 +70,7 @@ def test_the_same_place_and_purpose_derive_the_same() -> None:
 
 def test_a_derivation_is_the_hash_of_place_purpose_and_secret() -> None:
     """Byte by byte as the specification has it; the length keeps name and secret apart."""
-    place = b"secemb/1" + bytes(range(32)) + (5).to_bytes(8, "little") + bytes(range(16))
+    place = b"secemb/2" + bytes(range(32)) + (5).to_bytes(8, "little") + bytes(range(16))
     expected = hashlib.sha256(place + b"\x0cstream/dense" + SECRET).digest()
     assert LABEL.derive(Purpose.DENSE_SHARE, SECRET) == expected
 

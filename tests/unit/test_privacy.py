@@ -24,6 +24,7 @@ from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.paths import control_bits
 from secemb_shared.layout import PADDING
 from secemb_shared.messages import RoundSpec, decode_keys, decode_update, encode_keys
+from secemb_shared.messages.codec import slot_checks
 from secemb_shared.randomness import Indices, RandomBytes
 
 Bits = npt.NDArray[np.uint8]
@@ -268,7 +269,8 @@ def padding_without_words(round_: RoundSpec, items: Indices, random_bytes: Rando
     held = decode_keys(round_, session.session_id, 0, session.keys[0])
     real = session._placement.items != PADDING
     words = CorrectionWords(held.left[0] * real[:, None], held.right[0] * real)
-    keys = [encode_keys(round_, session.session_id, party, session._seeds[party], words) for party in (0, 1)]
+    [checks] = slot_checks(round_, session.session_id, session.keys[0]).corrections
+    keys = [encode_keys(round_, session.session_id, party, session._seeds[party], words, checks) for party in (0, 1)]
     update = session.write(items, *largest_updates(round_, items))
     return Sent(session.session_id, (keys[0], keys[1]), (update, update))
 

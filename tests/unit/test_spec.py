@@ -102,7 +102,7 @@ def test_a_task_is_sorted_json_without_spaces() -> None:
         b'{"bias_decay":"0","bias_rate":"0.05","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
         b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"highest":"","initial_scale":"0.05","items":23,'
         b'"join_seconds":60,"loss":"squared","lowest":"","min_cohort":2,"name":"films","optimiser":"adam","privacy":{},'
-        b'"protocol":"secemb/1","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'
+        b'"protocol":"secemb/2","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'
         b'"row_width":5,"schedule":"cosine","seed":0,"spread":"1","tables":3,"upload_seconds":600}'
     )
     assert TASK.encode() == expected
@@ -111,7 +111,7 @@ def test_a_task_is_sorted_json_without_spaces() -> None:
 
 def test_a_round_names_its_task_by_the_digest() -> None:
     expected = (
-        f'{{"kind":"train","model_digest":"{bytes(range(32)).hex()}","model_version":3,"protocol":"secemb/1",'
+        f'{{"kind":"train","model_digest":"{bytes(range(32)).hex()}","model_version":3,"protocol":"secemb/2",'
         f'"round":7,"task":"{TASK.task_id.hex()}"}}'
     ).encode()
     assert ROUND.encode() == expected

@@ -10,7 +10,7 @@ from secemb_lab.party_round import PartyRound
 from secemb_lab.vectors.document import Replay, each, plain
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import row_access, secure_sum
-from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots
+from secemb_shared.dpf import Backend, PathSecret, RingArray, SessionKeys, expand_roots, leaf_corrections
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
 from secemb_shared.layout import Placement
@@ -83,7 +83,8 @@ class Round:
         words, *ends = self.backend.generate(
             SessionKeys.of(label), roots[0], roots[1], placement.leaves, geometry.depth
         )
-        keys = [encode_keys(self.round, session_id, party, seeds[party], words) for party in (0, 1)]
+        corrections = leaf_corrections(label, placement.leaves, (ends[0], ends[1]), self.backend)
+        keys = [encode_keys(self.round, session_id, party, seeds[party], words, corrections) for party in (0, 1)]
         assert [message.hex() for message in keys] == case["keys"]
         assert {public_keys_digest(message).hex() for message in keys} == {case["keys_digest"]}
         payload = np.stack([elements(row, ring) for row in case["payload"]])

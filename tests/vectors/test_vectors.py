@@ -95,7 +95,7 @@ def test_every_part_of_every_file_has_a_check() -> None:
     }
     of_refusals = {("negative", part) for part in ("accepted", "holds", "refused", "slot_items", "slot_leaves")}
     assert parts == CHECKS.keys() | of_refusals
-    assert {document(name.removesuffix(".json"))["protocol"] for name in FILES} == {"secemb/1"}
+    assert {document(name.removesuffix(".json"))["protocol"] for name in FILES} == {"secemb/2"}
 
 
 @pytest.mark.parametrize(("name", "part"), CHECKS)

@@ -13,11 +13,14 @@ from secemb_shared.dpf import (
     LeafTable,
     RingArray,
     SessionKeys,
+    SlotChecks,
     convert_eval,
     expand_roots,
+    fingerprint_keys,
+    leaf_corrections,
     path_eval,
 )
-from secemb_shared.labels import Label
+from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Geometry
 from secemb_shared.prg import Blocks
 from secemb_shared.ring import Ring
@@ -64,12 +67,27 @@ class Trees:
 def check_paths(case: Case, backend: Backend) -> None:
     trees = Trees(case, backend)
     trees.check()
+    _check_leaves(trees, case)
     nodes = [trees.nodes(party) for party in (0, 1)]
     if "nodes" in case:
         assert [[each(slot) for slot in party] for party in nodes] == case["nodes"]
     else:
         digests = [[hashlib.sha256(slot.tobytes()).hexdigest() for slot in party] for party in nodes]
         assert digests == case["nodes_sha256"]
+
+
+def _check_leaves(trees: Trees, case: Case) -> None:
+    assert trees.label.key(Purpose.LEAF_HASH).hex() == case["leaf_key"]
+    ends = blocks(case["ends"][0]), blocks(case["ends"][1])
+    corrections = leaf_corrections(trees.label, trees.alpha, ends, trees.backend)
+    assert each(corrections) == case["corrections"]
+    keys = fingerprint_keys(Label(trees.label.task_id, trees.label.number), raw(case["check_key"]))
+    assert each(keys) == case["fingerprint_keys"]
+    checks = SlotChecks.of(trees.label, corrections)
+    for party in (0, 1):
+        found = trees.backend.fingerprint(trees.held(party), 1 << trees.depth, checks, keys)
+        assert found.tobytes().hex() == case["fingerprints"][party]
+    assert case["fingerprints"][0] == case["fingerprints"][1]
 
 
 def check_convert(case: Case, backend: Backend) -> None:

@@ -62,7 +62,7 @@ class NoCompute:
 
     batch = BATCH
 
-    async def prepare(self, spec: RoundSpec, rows: Rows) -> UncomputedRound:
+    async def prepare(self, spec: RoundSpec, rows: Rows, check_key: bytes) -> UncomputedRound:
         """Prepare nothing."""
         return UncomputedRound(spec)
 
@@ -90,7 +90,7 @@ class AgreeingPeer:
         self._answer()
         return Steered(pause=None, aborted=None)
 
-    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int], check_key: bytes) -> bool:
         """Accept a round."""
         self._answer()
         self._rounds = {record.round_id: RoundSpec.decode(record.spec, self._task)}
@@ -101,10 +101,10 @@ class AgreeingPeer:
         self._answer()
         return (await self._ledger.counts(round_id)).updates
 
-    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
-        """Return all complete sessions."""
+    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> tuple[list[bytes], list[bytes]]:
+        """Return all complete sessions, and reject none."""
         self._answer()
-        return sorted(one.session_id for one in held if one.complete)
+        return sorted(one.session_id for one in held if one.complete), []
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Return the digest of the list."""

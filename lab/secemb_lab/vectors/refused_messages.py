@@ -10,6 +10,7 @@ from secemb_lab.vectors.document import Json, Recorder, Replay, Source
 from secemb_lab.vectors.relays import Server1
 from secemb_lab.vectors.specifications import direct
 from secemb_sdk.round.session import DeviceSession
+from secemb_shared.dpf import HASH_BYTES
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.messages import Kind, RoundSpec, decode_answer, encode_answer, encode_sum_share
@@ -100,8 +101,9 @@ def refused(good: GoodRound) -> Iterator[Json]:
 
 
 def _spare_bits(place: _Place, data: bytes) -> Iterator[Json]:
-    yield _case("first bit behind the last", place, changed(data, -1, data[-1] | 0x02), "EncodingError")
-    yield _case("last bit behind the last", place, changed(data, -1, data[-1] | 0x80), "EncodingError")
+    at = len(data) - 3 * HASH_BYTES - 1  # three slots
+    yield _case("first bit behind the last", place, changed(data, at, data[at] | 0x02), "EncodingError")
+    yield _case("last bit behind the last", place, changed(data, at, data[at] | 0x80), "EncodingError")
     cut = changed(data, -1, data[-1] | 0x80)[:-1]
     yield _case("length is checked before bits", place, cut, "LengthError")
 
@@ -135,14 +137,15 @@ def headers(data: bytes) -> Iterator[tuple[str, bytes, str]]:
     yield "magic in capitals", b"SECEMB" + data[6:], "EncodingError"
     yield "magic with one bit changed", changed(data, 5, data[5] ^ 1), "EncodingError"
     yield "version 0", changed(data, 6, 0), "VersionError"
-    yield "version 2", changed(data, 6, 2), "VersionError"
+    yield "version 1", changed(data, 6, 1), "VersionError"
+    yield "version 3", changed(data, 6, 3), "VersionError"
     yield "another kind", changed(data, 7, other_kind), "KindError"
     yield "kind 0", changed(data, 7, 0), "KindError"
     yield "kind 255", changed(data, 7, 255), "KindError"
     yield "first bit of the binding changed", changed(data, 8, data[8] ^ 1), "BindingError"
     yield "last bit of the binding changed", changed(data, 23, data[23] ^ 0x80), "BindingError"
-    yield "magic is checked before version", b"\0" + changed(data, 6, 2)[1:], "EncodingError"
-    yield "version is checked before kind", changed(changed(data, 6, 2), 7, other_kind), "VersionError"
+    yield "magic is checked before version", b"\0" + changed(data, 6, 3)[1:], "EncodingError"
+    yield "version is checked before kind", changed(changed(data, 6, 3), 7, other_kind), "VersionError"
     yield "kind is checked before binding", changed(changed(data, 7, other_kind), 8, data[8] ^ 1), "KindError"
     yield "length is checked before magic", bytes(len(data) - 1), "LengthError"
 

@@ -105,7 +105,7 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
         for name, wrong in _CHANGED_LINES.items()
     ),
     ("privacy with a line without epsilon", {"privacy": {**_PRIVACY, "survey": _without(_LINE, "epsilon")}}),
-    ("another protocol", {"protocol": "secemb/2"}),
+    ("another protocol", {"protocol": "secemb/1"}),
     ("an unknown field", {"colour": 1}),
     ("an unknown field that sorts last", {"zero": 0}),
 ]
@@ -198,7 +198,7 @@ def refused_rounds(round_: RoundSpec) -> Iterator[Json]:
         rest = {name: value for name, value in fields.items() if name != missing}
         yield _case(f"without {missing}", "round", _text(rest), "SpecError")
     yield _case("a task instead", "round", round_.task.encode().decode("ascii"), "SpecError")
-    yield from _not_canonical("round", _text(fields), '"round":8', '"protocol":"secemb/1"')
+    yield from _not_canonical("round", _text(fields), '"round":8', '"protocol":"secemb/2"')
 
 
 def _not_canonical(decoder: str, good: str, number: str, text: str) -> Iterator[Json]:

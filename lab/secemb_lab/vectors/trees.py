@@ -5,10 +5,19 @@ import hashlib
 import numpy as np
 
 from secemb_lab.vectors.document import Json, Source, each, plain
-from secemb_shared.dpf import HeldKeys, SessionKeys, convert_eval, expand_roots, path_eval
+from secemb_shared.dpf import (
+    HeldKeys,
+    SessionKeys,
+    SlotChecks,
+    convert_eval,
+    expand_roots,
+    fingerprint_keys,
+    leaf_corrections,
+    path_eval,
+)
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.dpf.paths import CorrectionWords, control_bits
-from secemb_shared.labels import Label
+from secemb_shared.labels import Label, Purpose
 from secemb_shared.prg import Blocks
 from secemb_shared.randomness import Indices
 from secemb_shared.ring import Ring
@@ -25,7 +34,7 @@ class _Paths:
         self.roots = [expand_roots(label, seed, alpha.size, Portable()) for seed in seeds]
         generated = Portable().generate(self.keys, self.roots[0], self.roots[1], alpha, depth)
         self.words: CorrectionWords = generated[0]
-        self.ends = generated[1:]
+        self.ends = generated[1], generated[2]
 
     def held(self, party: int) -> HeldKeys:
         """Return what one party has."""
@@ -50,6 +59,20 @@ class _Paths:
             "alpha": self.alpha.tolist(),
         }
 
+    def checks(self, secret: bytes) -> Json:
+        """Return what shows that the trees of a slot differ in one leaf: both parties find the same fingerprint."""
+        corrections = leaf_corrections(self.label, self.alpha, self.ends, Portable())
+        keys = fingerprint_keys(Label(self.label.task_id, self.label.number), secret)
+        checks = SlotChecks.of(self.label, corrections)
+        found = [Portable().fingerprint(self.held(party), 1 << self.depth, checks, keys) for party in (0, 1)]
+        return {
+            "leaf_key": self.label.key(Purpose.LEAF_HASH).hex(),
+            "corrections": each(corrections),
+            "check_key": secret.hex(),
+            "fingerprint_keys": each(keys),
+            "fingerprints": [one.tobytes().hex() for one in found],
+        }
+
     def outputs(self) -> Json:
         """Return the correction words, level by level, and both parties' nodes at the leaves `alpha`."""
         return {
@@ -69,10 +92,11 @@ def paths() -> Json:
 def _path_case(source: Source, depth: int, alpha: Indices) -> Json:
     trees = _Paths(source.label(depth), (source(16), source(16)), alpha, depth)
     nodes = [trees.nodes(party) for party in (0, 1)]
+    case = {**trees.inputs(), **trees.outputs(), **trees.checks(source(16))}
     if depth < _WRITTEN_OUT:
-        return {**trees.inputs(), **trees.outputs(), "nodes": [[each(slot) for slot in party] for party in nodes]}
+        return {**case, "nodes": [[each(slot) for slot in party] for party in nodes]}
     digests = [[hashlib.sha256(slot.tobytes()).hexdigest() for slot in party] for party in nodes]
-    return {**trees.inputs(), **trees.outputs(), "nodes_sha256": digests}
+    return {**case, "nodes_sha256": digests}
 
 
 def convert() -> Json:

@@ -18,6 +18,7 @@ from secemb_lab.vectors import (
     trees,
 )
 from secemb_lab.vectors.document import Json, text
+from secemb_shared.labels import PROTOCOL
 
 __all__ = ["build", "write"]
 
@@ -79,4 +80,4 @@ def write(directory: Path) -> list[str]:
 
 
 def _document(name: str) -> Json:
-    return {"protocol": "secemb/1", **_BUILDERS[name]()}
+    return {"protocol": PROTOCOL.decode(), **_BUILDERS[name]()}

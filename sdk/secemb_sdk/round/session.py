@@ -8,7 +8,7 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secemb_shared import holds, row_access, secure_sum
-from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots
+from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots, leaf_corrections
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
@@ -166,8 +166,10 @@ class DeviceSession:
         words, leaf0, leaf1 = self._backend.generate(
             SessionKeys.of(label), roots[0], roots[1], self._placement.leaves, geometry.depth
         )
+        corrections = leaf_corrections(label, self._placement.leaves, (leaf0, leaf1), self._backend)
         messages = [
-            encode_keys(self.round, self.session_id, party, seed, words) for party, seed in enumerate(self._seeds)
+            encode_keys(self.round, self.session_id, party, seed, words, corrections)
+            for party, seed in enumerate(self._seeds)
         ]
         return (messages[0], messages[1]), PathSecret(leaf0, leaf1)
 

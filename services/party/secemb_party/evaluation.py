@@ -11,13 +11,20 @@ import numpy as np
 
 from secemb_party.errors import BudgetSpentError
 from secemb_shared import row_access, secure_sum
-from secemb_shared.dpf import Backend, HeldKeys, RingArray, default_backend
+from secemb_shared.dpf import Backend, HeldKeys, RingArray, SlotChecks, default_backend, fingerprint_keys
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import LengthError
-from secemb_shared.labels import Purpose
+from secemb_shared.labels import Label, Purpose
 from secemb_shared.messages import RoundSpec, decode_keys, decode_sum_share, decode_update, encode_answer
 from secemb_shared.messages.canonical import digest
-from secemb_shared.messages.codec import Sizes, master_seed, public_update_digest, sum_share_bytes
+from secemb_shared.messages.codec import (
+    Sizes,
+    master_seed,
+    public_keys_digest,
+    public_update_digest,
+    slot_checks,
+    sum_share_bytes,
+)
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.privacy import add_noise
 from secemb_shared.randomness import RandomBytes, secure_bytes
@@ -118,13 +125,35 @@ class Evaluation:
 
     def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
         """Return the ANSWER to each KEYS message: the same for the same bytes, always."""
-        return [answer for some in _batches(batch) for answer in self._answer(some)]
+        return [answer for some in _batches(batch) for answer in self._answer(some, self._held_of(some))]
 
-    def _answer(self, batch: Sequence[KeysMessage]) -> Iterator[bytes]:
-        held = HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])
+    def accept(self, batch: Sequence[KeysMessage], check_key: bytes) -> list[tuple[bytes, bytes]]:
+        """Return the ANSWER to each KEYS message, and a digest that both parties must find alike.
+
+        The digest covers the public part and, where updates follow, a fingerprint of all leaves: it is equal if in each
+        slot the two parties' trees differ in one leaf at most. `check_key` is a secret of the two servers.
+        """
+        found: list[tuple[bytes, bytes]] = []
+        for some in _batches(batch):
+            held = self._held_of(some)
+            prints = self._fingerprints(some, held, check_key) if self.round.kind == TRAIN else [b""] * len(some)
+            alike = (digest(public_keys_digest(keys.body) + one) for keys, one in zip(some, prints, strict=True))
+            found += zip(self._answer(some, held), alike, strict=True)
+        return found
+
+    def _answer(self, batch: Sequence[KeysMessage], held: HeldKeys) -> Iterator[bytes]:
         words = row_access.answer(self.round, held, self.tagged, self._backend)
         for keys, found in zip(batch, words, strict=True):
             yield encode_answer(self.round, keys.session_id, self.party, found)
+
+    def _fingerprints(self, batch: Sequence[KeysMessage], held: HeldKeys, check_key: bytes) -> list[bytes]:
+        checks = SlotChecks.together([slot_checks(self.round, keys.session_id, keys.body) for keys in batch])
+        keys = fingerprint_keys(Label(self.round.task.task_id, self.round.number), check_key)
+        leaves = self.round.task.geometry.leaves
+        return [bytes(one) for one in self._backend.fingerprint(held, leaves, checks, keys)]
+
+    def _held_of(self, batch: Sequence[KeysMessage]) -> HeldKeys:
+        return HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])
 
     def add(self, sessions: Sequence[SessionBodies], share: Share) -> None:
         """Add these sessions to the share in place."""

@@ -28,6 +28,7 @@ class Announcement(PeerMessage):
     join_until: Moment
     upload_until: Moment
     shares: Shares  # that server 0 ever computed: server 1 has as many, unless one of the ledgers was restored
+    check_key: Hex16  # secret: what the servers check this round's sessions with
 
 
 class Announced(PeerMessage):
@@ -49,8 +50,19 @@ class Offer(PeerMessage):
         }
 
 
+class Prepared(PeerMessage):
+    """The sessions that both sides hold complete and alike, and those that they hold complete and not alike."""
+
+    sessions: list[Hex16]
+    rejected: list[Hex16]
+
+    def names(self) -> tuple[list[bytes], list[bytes]]:
+        """Return the session ids of both lists."""
+        return [bytes.fromhex(one) for one in self.sessions], [bytes.fromhex(one) for one in self.rejected]
+
+
 class SessionList(PeerMessage):
-    """The sessions that both sides hold complete, or that the sum is over."""
+    """The sessions that the sum is over."""
 
     sessions: list[Hex16]
 

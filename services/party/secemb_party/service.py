@@ -6,7 +6,7 @@ decision is made in one of the ledger's transactions, so that a crash loses noth
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -31,9 +31,11 @@ from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
 from secemb_party.room import Space
 from secemb_party.storage import Model, first_model
+from secemb_shared.dpf import CHECK_KEY_BYTES
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
+from secemb_shared.randomness import secure_bytes
 
 _TOLD = 50  # aborted rounds that devices are told of
 # What devices may hear of the reason for an abort. Operators write theirs for each other.
@@ -145,8 +147,15 @@ class Party:
         await self.ledger.publish_version(self.task.task_id, version, now)
         self.metrics.model_version(version, now)
 
-    async def open_round(self, new: NewRound) -> RoundRecord:
-        """Record a round and return it as it is now: it may have been opened before."""
+    async def open_round(self, new: NewRound, check_key: bytes | None = None) -> RoundRecord:
+        """Record a round and return it as it is now: it may have been opened before.
+
+        The key for its checks is drawn by server 0 and told to server 1 alone: a device that knew it could make keys
+        that pass and should not.
+        """
+        drawn = check_key or secure_bytes(CHECK_KEY_BYTES)
+        if await self.ledger.remember(_check_key(new.round_id), drawn, self.clock()) != drawn and check_key is not None:
+            raise LedgerConflictError("this round was opened with another key for its checks")
         record = await self.ledger.create_round(new)
         self._show(record)
         if record.round_id != self._opened:  # server 0 may announce it again
@@ -219,6 +228,12 @@ class Party:
             "unfinished": sessions.keys - sessions.updates,  # read rows, and sent no update
             "one_sided": sessions.updates - counted,  # complete here, but not on the other server, or different there
         }
+
+    def note_rejected(self, record: RoundRecord, sessions: Sequence[bytes]) -> None:
+        """Note sessions that are complete on both servers and do not pass their checks: they do not count."""
+        if sessions:
+            self.metrics.round_sessions("rejected", len(sessions))
+            get_logger().warning("sessions rejected", round=record.number, rejected=len(sessions))
 
     def refusals(self) -> dict[str, int]:
         """Return how often each kind of request was refused since a round last ended here, or since the start."""
@@ -319,12 +334,23 @@ class Party:
         """Return what is prepared once for all sessions of a round."""
         return await self._prepared.get(round_id, lambda: self._prepare(round_id))
 
+    async def check_key(self, round_id: bytes) -> bytes:
+        """Return the key that the two servers check a round's sessions with."""
+        key = await self.ledger.recall(_check_key(round_id))
+        if key is None:
+            raise UnknownRoundError("this server has no key for the checks of that round; join the current one")
+        return key
+
     async def _prepare(self, round_id: bytes) -> PreparedRound:
         record, spec = await self.round(round_id)
         if record.ended and record.model_version not in self.models.versions():
             raise RoundClosedError("this round has ended; join the current one")
         model = await self.workers.run(lambda: self.models.load(spec.model_version))
-        return await self._compute.prepare(spec, model.rows)
+        return await self._compute.prepare(spec, model.rows, await self.check_key(round_id))
+
+
+def _check_key(round_id: bytes) -> str:
+    return f"check-key:{round_id.hex()}"
 
 
 def tell_round(record: RoundRecord, what: str, **facts: int) -> None:

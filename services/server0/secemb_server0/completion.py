@@ -51,12 +51,13 @@ class Completion:
         return None
 
     async def _seal(self, record: RoundRecord) -> RoundRecord:
-        """Agree with server 1 on the sessions that count: complete on both servers, with equal public parts."""
+        """Agree with server 1 on the sessions that count: complete on both servers, and alike."""
         held = await self._ledger.session_summaries(record.round_id)
-        both = await self._peer.prepare(record.round_id, held)
+        both, rejected = await self._peer.prepare(record.round_id, held)
         complete = {one.session_id for one in held if one.complete}
-        if not set(both) <= complete or sorted(set(both)) != both:
+        if not {*both, *rejected} <= complete or sorted(set(both)) != both or not set(both).isdisjoint(rejected):
             raise PeerRefusedError("server 1 lists sessions that are not complete here, or out of order")
+        self._party.note_rejected(record, rejected)
         if len(both) < self._task.min_cohort:
             return await self.abort(record, "too few sessions on both sides")
         digest = await self._peer.commit(record.round_id, both)

@@ -313,7 +313,8 @@ class Leader:
         if self._told == told:
             return None
         try:
-            ended = await self._peer.announce(record, await self._ledger.shares_by_kind(self._task.task_id))
+            shares = await self._ledger.shares_by_kind(self._task.task_id)
+            ended = await self._peer.announce(record, shares, await self._party.check_key(record.round_id))
         except PeerSpentError:
             self._spent_there.add(record.kind)
             self.door.close()  # server 1 may have known the round before and lost its ledger

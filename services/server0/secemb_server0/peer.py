@@ -29,6 +29,7 @@ from secemb_party.peer_messages import (
     Offer,
     Pause,
     PeerMessage,
+    Prepared,
     Progress,
     Published,
     RolledBack,
@@ -62,8 +63,8 @@ class Peer(Protocol):
     async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
         """Tell server 1 where this server stands; return where server 1 stands."""
 
-    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
-        """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int], check_key: bytes) -> bool:
+        """Tell server 1 that a round is open, how many shares of each kind this server has computed, and a secret.
 
         Return whether the round has ended there already.
         """
@@ -71,8 +72,8 @@ class Peer(Protocol):
     async def progress(self, round_id: bytes) -> int:
         """Return how many updates server 1 has."""
 
-    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
-        """Stop uploads at server 1 and return the sessions that both hold complete."""
+    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> tuple[list[bytes], list[bytes]]:
+        """Stop uploads at server 1; return the sessions that count, and those complete on both sides and rejected."""
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list; return its digest as server 1 computed it."""
@@ -119,8 +120,8 @@ class HttpPeer:
         here = Steering(pause=pause, round=round_id.hex() if round_id is not None else None, waiting=waiting)
         return _read(Steered, await self._post("/peer/v1/steering", here, timeout=_STANDING_SECONDS))
 
-    async def announce(self, record: RoundRecord, shares: Mapping[str, int]) -> bool:
-        """Tell server 1 that a round is open, and how many shares of each kind this server has computed.
+    async def announce(self, record: RoundRecord, shares: Mapping[str, int], check_key: bytes) -> bool:
+        """Tell server 1 that a round is open, how many shares of each kind this server has computed, and a secret.
 
         Return whether the round has ended there already.
         """
@@ -130,6 +131,7 @@ class HttpPeer:
             join_until=record.join_until,
             upload_until=record.upload_until,
             shares=dict(shares),
+            check_key=check_key.hex(),
         )
         return _read(Announced, await self._post("/peer/v1/announce", message)).ended
 
@@ -137,10 +139,10 @@ class HttpPeer:
         """Return how many updates server 1 has."""
         return _read(Progress, await self._call("GET", f"/peer/v1/rounds/{round_id.hex()}/progress")).updates
 
-    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> list[bytes]:
-        """Stop uploads at server 1 and return the sessions that both hold complete."""
+    async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> tuple[list[bytes], list[bytes]]:
+        """Stop uploads at server 1; return the sessions that count, and those complete on both sides and rejected."""
         offer = Offer(sessions=[_triple(one) for one in held if one.complete])
-        return _read(SessionList, await self._post(f"/peer/v1/rounds/{round_id.hex()}/prepare", offer)).names()
+        return _read(Prepared, await self._post(f"/peer/v1/rounds/{round_id.hex()}/prepare", offer)).names()
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list; return its digest as server 1 computed it."""

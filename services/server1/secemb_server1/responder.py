@@ -65,7 +65,7 @@ class Responder:
                 await self._check_shares(announcement.shares)
             else:
                 _check_aborted(known)
-            await self._party.open_round(new)
+            await self._party.open_round(new, bytes.fromhex(announcement.check_key))
             await self._party.postpone(spec.digest, Window(announcement.join_until, announcement.upload_until))
         return spec.digest
 
@@ -110,8 +110,11 @@ class Responder:
         _check_aborted(record)
         return (await self._ledger.counts(record.round_id)).updates
 
-    async def prepare(self, round_id: bytes, offered: Digests) -> list[bytes]:
-        """Accept nothing new from now on; return the sessions complete on both servers with equal public parts."""
+    async def prepare(self, round_id: bytes, offered: Digests) -> tuple[list[bytes], list[bytes]]:
+        """Accept nothing new from now on; return the sessions that count, and the rejected ones.
+
+        A rejected session is complete on both servers, but its public parts or the fingerprints of its keys differ.
+        """
         record, _ = await self._party.round(round_id)
         _check_aborted(record)
         if record.state is RoundState.OPEN:
@@ -122,8 +125,10 @@ class Responder:
             if one.complete
         }
         both = sorted(name for name, digests in offered.items() if held.get(name) == digests)
+        rejected = sorted(name for name, digests in offered.items() if held.get(name, digests) != digests)
+        self._party.note_rejected(record, rejected)
         stored = await self._ledger.remember(f"prepared:{round_id.hex()}", b"".join(both), self._party.clock())
-        return [stored[at : at + 16] for at in range(0, len(stored), 16)]
+        return [stored[at : at + 16] for at in range(0, len(stored), 16)], rejected
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list of sessions that the sum is over; return its digest."""

@@ -40,6 +40,7 @@ from secemb_party.peer_messages import (
     ListDigest,
     Offer,
     PeerMessage,
+    Prepared,
     Progress,
     Published,
     RolledBack,
@@ -141,10 +142,10 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         return Progress(updates=await responder.progress(bytes.fromhex(round)))
 
     @router.post("/rounds/{round}/prepare", openapi_extra=_describe(Offer))
-    async def prepare(round: RoundHex, offer: Annotated[Offer, _message(Offer, party)]) -> SessionList:
-        """Stop uploads; return the sessions that are complete on both servers with equal public parts."""
-        both = await responder.prepare(bytes.fromhex(round), offer.digests())
-        return SessionList(sessions=[name.hex() for name in both])
+    async def prepare(round: RoundHex, offer: Annotated[Offer, _message(Offer, party)]) -> Prepared:
+        """Stop uploads; return the sessions that are complete on both servers and alike, and the rejected ones."""
+        both, rejected = await responder.prepare(bytes.fromhex(round), offer.digests())
+        return Prepared(sessions=[name.hex() for name in both], rejected=[name.hex() for name in rejected])
 
     @router.post("/rounds/{round}/commit", openapi_extra=_describe(SessionList))
     async def commit(round: RoundHex, sessions: Annotated[SessionList, _message(SessionList, party)]) -> ListDigest:

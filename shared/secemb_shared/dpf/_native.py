@@ -5,11 +5,13 @@ This file lays arrays out and splits work; sizes and alignment are checked again
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from secemb_shared.dpf.backend import PROJECTIONS, LeafTable, Words32
+from secemb_shared.dpf.checks import HASH_BYTES, SlotChecks
 from secemb_shared.dpf.paths import CorrectionWords, HeldKeys, SessionKeys
 from secemb_shared.layout import Geometry
 from secemb_shared.prg import BLOCK, Blocks, RingArray
@@ -23,6 +25,7 @@ except ImportError:  # no compiler when it was installed, or no AES instructions
 _CHUNK_LEAVES = 256  # CHUNK_LEAVES in dpf_types.h: parts of a tree begin at its multiples
 
 Part = tuple[int, int, int, int]  # slots from, to; leaves from, to
+Piece = TypeVar("Piece")
 
 
 def native_available() -> bool:
@@ -190,7 +193,27 @@ class Native:
         _kernel.row_tags(key, np.ascontiguousarray(rows), np.ascontiguousarray(items), rows.shape[1], tags)
         return tags
 
-    def _run(self, work: Callable[[Part], None], parts: list[Part]) -> None:
+    def leaf_hashes(self, key: bytes, nodes: Blocks, leaves: Indices) -> Blocks:
+        """Return the hash of each node at its leaf."""
+        hashes = np.empty((leaves.size, HASH_BYTES), dtype=np.uint8)
+        _kernel.leaf_hashes(key, np.ascontiguousarray(nodes), np.ascontiguousarray(leaves, dtype=np.int64), hashes)
+        return hashes
+
+    def fingerprint(self, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
+        """Return one block for each session, over all leaves of all its slots."""
+        sessions, plain = _sessions(held), np.ascontiguousarray
+        checked = plain(checks.leaf_keys), plain(checks.corrections), plain(keys)
+        parts: list[Part] = [(*slots, 0, leaves) for slots in _spread(0, held.slots, self._threads, 4)]
+        prints = np.zeros((len(parts), held.sessions, BLOCK), dtype=np.uint8)
+
+        def work(numbered: tuple[int, Part]) -> None:
+            _kernel.fingerprint(sessions, leaves, numbered[1], checked, prints[numbered[0]])
+
+        self._run(work, list(enumerate(parts)))
+        combined: Blocks = np.bitwise_xor.reduce(prints, axis=0)
+        return combined
+
+    def _run(self, work: Callable[[Piece], None], parts: list[Piece]) -> None:
         if self._pool is None or len(parts) == 1:
             for part in parts:
                 work(part)

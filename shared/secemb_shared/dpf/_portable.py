@@ -10,6 +10,7 @@ import numpy as np
 from secemb_shared import prg
 from secemb_shared.dpf import paths
 from secemb_shared.dpf.backend import PROJECTIONS, LeafTable, Words32
+from secemb_shared.dpf.checks import HASH_BYTES, SlotChecks, corrected, leaf_hash, leaf_prints
 from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys, control_bits
 from secemb_shared.prg import BLOCK, Blocks, RingArray, hash_blocks
 from secemb_shared.randomness import Indices
@@ -143,8 +144,33 @@ class Portable:
         for session, slot, nodes in self._trees(held, leaves, words.shape[-1] * words.itemsize):
             yield session, slot, convert_eval(bytes(held.keys[session, 2]), held.party, nodes, words[session, slot])
 
+    def leaf_hashes(self, key: bytes, nodes: Blocks, leaves: Indices) -> Blocks:
+        """Return the hash of each node at its leaf."""
+        hashes = np.empty((leaves.size, HASH_BYTES), dtype=np.uint8)
+        for leaf in np.unique(leaves):
+            here = leaves == leaf
+            hashes[here] = leaf_hash(key, nodes[here], int(leaf))
+        return hashes
+
+    def fingerprint(self, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
+        """Return one block for each session, over all leaves of all its slots."""
+        prints = np.zeros((held.sessions, BLOCK), dtype=np.uint8)
+        for session, first, trees in self._parts(held, leaves, HASH_BYTES):
+            key, some = bytes(checks.leaf_keys[session]), slice(first, first + trees.shape[1])
+            for leaf, nodes in enumerate(trees):
+                hashes = leaf_hash(key, nodes, leaf)
+                values = corrected(hashes, control_bits(nodes), checks.corrections[session, some])
+                prints[session] ^= leaf_prints(keys, values, first_slot=first, leaf=leaf)
+        return prints
+
     def _trees(self, held: HeldKeys, leaves: int, leaf_bytes: int) -> Iterator[tuple[int, int, Blocks]]:
-        """Yield (session, slot, nodes of its leaves), expanding as many slots at a time as memory allows."""
+        """Yield (session, slot, nodes of its leaves)."""
+        for session, first, nodes in self._parts(held, leaves, leaf_bytes):
+            for index in range(nodes.shape[1]):
+                yield session, first + index, nodes[:, index]
+
+    def _parts(self, held: HeldKeys, leaves: int, leaf_bytes: int) -> Iterator[tuple[int, int, Blocks]]:
+        """Yield (session, first slot, nodes), (leaves, slots, 16): as many slots at a time as memory allows."""
         at_once = max(1, _WORKING_BYTES // (leaves * leaf_bytes))
         for session in range(held.sessions):
             for first in range(0, held.slots, at_once):
@@ -156,6 +182,4 @@ class Portable:
                     held.left[session : session + 1, :, some],
                     held.right[session : session + 1, :, some],
                 )
-                nodes = self.expand(part, leaves)
-                for index in range(nodes.shape[1]):
-                    yield session, first + index, nodes[:, index]
+                yield session, first, self.expand(part, leaves)

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from secemb_shared.dpf.checks import SlotChecks
 from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.layout import Geometry
@@ -85,6 +86,12 @@ class Backend(Protocol):
     def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
         """Return the 32-bit tag of each row of `rows` (n, width)."""
 
+    def leaf_hashes(self, key: bytes, nodes: Blocks, leaves: Indices) -> Blocks:
+        """Return the hash of each node at its leaf: (n, 48)."""
+
+    def fingerprint(self, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
+        """Return one block for each session, over the first `leaves` leaves of all its slots: (sessions, 16)."""
+
 
 @cache
 def default_backend() -> Backend:
@@ -102,3 +109,11 @@ def expand_roots(label: Label, seed: bytes, slots: int, backend: Backend | None 
     roots = words.astype("<u8", copy=False).view(np.uint8)
     roots[:, 0] &= SEED_BITS[0]
     return roots
+
+
+def leaf_corrections(
+    label: Label, alpha: Indices, nodes: tuple[Blocks, Blocks], backend: Backend | None = None
+) -> Blocks:
+    """Return what makes the leaf hashes of both parties' nodes at `alpha` equal: H(α, n₀) ⊕ H(α, n₁), (slots, 48)."""
+    chosen, key = backend or default_backend(), label.key(Purpose.LEAF_HASH)
+    return chosen.leaf_hashes(key, nodes[0], alpha) ^ chosen.leaf_hashes(key, nodes[1], alpha)

@@ -4,7 +4,7 @@ Each begins with an envelope of 24 bytes, which says what it is and what it was 
 
     offset  bytes
     0       6     "secemb"
-    6       1     protocol version, 1
+    6       1     protocol version, 2
     7       1     kind
     8       16    binding: of the round's specification, the session, the kind and the party
 
@@ -13,6 +13,7 @@ The receiver knows the round, so it knows the whole envelope and the exact lengt
 KEYS to party b       16                      master seed of party b        (private)
                       depth · slots · 16      left correction words         (public, the same for both)
                       ceil(depth · slots / 8) right control bits            (public)
+                      slots · 48              corrections of the leaf hashes (public)
 ANSWER from party b   slots · (width + 1) · 4 rows and their tags, XOR-shared
 UPDATE to party b     slots · width · element correction words              (public)
                       dense · element         explicit dense share          (party 0 only, private)
@@ -27,7 +28,17 @@ from enum import IntEnum
 
 import numpy as np
 
-from secemb_shared.dpf import Backend, CorrectionWords, HeldKeys, RingArray, SessionKeys, expand_roots
+from secemb_shared.dpf import (
+    HASH_BYTES,
+    Backend,
+    Blocks,
+    CorrectionWords,
+    HeldKeys,
+    RingArray,
+    SessionKeys,
+    SlotChecks,
+    expand_roots,
+)
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import BindingError, EncodingError, KindError, LengthError, SpecError, VersionError
 from secemb_shared.labels import Purpose
@@ -40,7 +51,7 @@ _SEALED = 136  # key id and box behind each relayed message of a training round:
 _MARKS = 32  # receipt and confirmation behind a relayed answer
 EXPLICIT_PARTY = 0  # gets the explicit share of a secure sum; the other expands a seed
 MAGIC = b"secemb"
-VERSION = 1
+VERSION = 2
 ENVELOPE_BYTES = 24
 
 
@@ -144,14 +155,17 @@ def unpack_words(data: memoryview, depth: int, slots: int) -> CorrectionWords:
 
 
 def _public_keys_bytes(task: TaskSpec) -> int:
-    return packed_bytes(task.geometry.depth, task.geometry.slots)
+    return packed_bytes(task.geometry.depth, task.geometry.slots) + task.geometry.slots * HASH_BYTES
 
 
-def encode_keys(round_: RoundSpec, session_id: bytes, party: int, seed: bytes, words: CorrectionWords) -> bytes:
-    """Return the KEYS message for one party."""
+def encode_keys(
+    round_: RoundSpec, session_id: bytes, party: int, seed: bytes, words: CorrectionWords, corrections: Blocks
+) -> bytes:
+    """Return the KEYS message for one party; `corrections` are those of the leaf hashes, (slots, 48)."""
     if len(seed) != SEED_BYTES:
         raise SpecError("a master seed is 16 bytes")
-    return envelope(round_, session_id, Kind.KEYS, party) + seed + pack_words(words)
+    head = envelope(round_, session_id, Kind.KEYS, party)
+    return b"".join((head, seed, pack_words(words), np.ascontiguousarray(corrections).data))
 
 
 def decode_keys(
@@ -161,7 +175,8 @@ def decode_keys(
     geometry, label = round_.task.geometry, round_.label(session_id)
     expected = envelope(round_, session_id, Kind.KEYS, party)
     body = open_envelope(data, expected, SEED_BYTES + _public_keys_bytes(round_.task))
-    words = unpack_words(body[SEED_BYTES:], geometry.depth, geometry.slots)
+    packed = packed_bytes(geometry.depth, geometry.slots)
+    words = unpack_words(body[SEED_BYTES : SEED_BYTES + packed], geometry.depth, geometry.slots)
     roots = expand_roots(label, bytes(body[:SEED_BYTES]), geometry.slots, backend)
     return HeldKeys.of(party, SessionKeys.of(label), roots, words)
 
@@ -169,6 +184,13 @@ def decode_keys(
 def master_seed(data: bytes) -> bytes:
     """Return the seed in a KEYS message that `decode_keys` has accepted."""
     return data[ENVELOPE_BYTES : ENVELOPE_BYTES + SEED_BYTES]
+
+
+def slot_checks(round_: RoundSpec, session_id: bytes, data: bytes) -> SlotChecks:
+    """Return what leaves are checked with, from a KEYS message that `decode_keys` has accepted."""
+    slots = round_.task.geometry.slots
+    tail = np.frombuffer(data, np.uint8, offset=len(data) - slots * HASH_BYTES)
+    return SlotChecks.of(round_.label(session_id), tail.reshape(slots, HASH_BYTES))
 
 
 def public_keys_digest(data: bytes) -> bytes:

@@ -21,7 +21,7 @@ class Accepted:
 
     answer: bytes
     body_digest: bytes  # SHA-256 of the whole KEYS message
-    public_digest: bytes  # SHA-256 of its public part, which both servers must have received alike
+    public_digest: bytes  # of its public part and of what was found in it: the same on both servers, or it is rejected
 
 
 class RoundSum(Protocol):
@@ -58,5 +58,5 @@ class Compute(Protocol):
     def batch(self) -> int:
         """Return how many sessions to add with one call."""
 
-    async def prepare(self, spec: RoundSpec, rows: Rows) -> PreparedRound:
-        """Prepare a round for the model that it reads."""
+    async def prepare(self, spec: RoundSpec, rows: Rows, check_key: bytes) -> PreparedRound:
+        """Prepare a round for the model that it reads; `check_key` is the two servers' secret for its checks."""

@@ -15,7 +15,7 @@ from secemb_party.compute.interface import Accepted
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, blur
 from secemb_shared.dpf import Backend
 from secemb_shared.errors import SessionError
-from secemb_shared.messages import RoundSpec, public_keys_digest
+from secemb_shared.messages import RoundSpec
 from secemb_shared.row_access import Rows
 
 Result = TypeVar("Result")
@@ -51,10 +51,10 @@ class ThreadCompute:
         self._party, self.workers, self._backend = party, workers, backend
         self._measure = measure or (lambda _operation: nullcontext())
 
-    async def prepare(self, spec: RoundSpec, rows: Rows) -> "ThreadRound":
+    async def prepare(self, spec: RoundSpec, rows: Rows, check_key: bytes) -> "ThreadRound":
         """Tag the model's rows and deal the items: a fraction of a second, once a round."""
         work = partial(Evaluation.prepare, spec, self._party, rows, self._backend)
-        return ThreadRound(self, await self.run("prepare", work))
+        return ThreadRound(self, await self.run("prepare", work), check_key)
 
     async def run(self, operation: str, work: Callable[[], Result]) -> Result:
         """Run the kernel in a worker thread and measure its time."""
@@ -69,8 +69,8 @@ class ThreadCompute:
 class ThreadRound:
     """One prepared round."""
 
-    def __init__(self, compute: ThreadCompute, evaluation: Evaluation) -> None:
-        self._compute, self.evaluation = compute, evaluation
+    def __init__(self, compute: ThreadCompute, evaluation: Evaluation, check_key: bytes) -> None:
+        self._compute, self.evaluation, self._check_key = compute, evaluation, check_key
 
     @property
     def spec(self) -> RoundSpec:
@@ -86,10 +86,10 @@ class ThreadRound:
         return await self._compute.run("answer", partial(self._accept, batch))
 
     def _accept(self, batch: Sequence[KeysMessage]) -> list[Accepted]:
-        answers = self.evaluation.answer(batch)
+        found = self.evaluation.accept(batch, self._check_key)
         return [
-            Accepted(answer, hashlib.sha256(keys.body).digest(), public_keys_digest(keys.body))
-            for answer, keys in zip(answers, batch, strict=True)
+            Accepted(answer, hashlib.sha256(keys.body).digest(), alike)
+            for keys, (answer, alike) in zip(batch, found, strict=True)
         ]
 
     def sum(self) -> "ThreadSum":
