@@ -19,6 +19,7 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 SHARED_ITEM = 0  # every device writes to this row, and to one of its own
 KEYS, UPDATE = "keys", "update"
+WORDS = "words"  # a twist: correction words that belong to no point function, the same for both servers
 Sent = tuple[int, str, bytes]  # to which server, which message, its bytes
 
 
@@ -44,7 +45,7 @@ class Device:
     name: bytes  # its session
     token: str | None = None
     power: int = 0
-    twist: str | None = None  # the message whose public part differs between the servers
+    twist: str | None = None  # the message whose public part differs between the servers, or WORDS
     ticket: str = ""
     upload_until: float = 0.0
     session: DeviceSession | None = None
@@ -63,7 +64,7 @@ class Device:
 
     @property
     def honest(self) -> bool:
-        """Return whether both servers get the same public parts."""
+        """Return whether both servers get the same public parts, of keys that write one row a slot."""
         return self.twist is None
 
     @property
@@ -117,6 +118,8 @@ class Device:
                 pair = self.session.write(self.items(), rows[self.items()], dense)
             if self.twist == what:
                 pair = (pair[0], flipped(pair[1], ENVELOPE_BYTES + SEED_BYTES))
+            if self.twist == WORDS and what == KEYS:
+                pair = (flipped(pair[0], ENVELOPE_BYTES + SEED_BYTES), flipped(pair[1], ENVELOPE_BYTES + SEED_BYTES))
             self.bodies[what] = pair
         return self.bodies[what][role]
 

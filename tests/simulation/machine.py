@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
-from tests.devices.scripted import KEYS, UPDATE, Device, flipped
+from tests.devices.scripted import KEYS, UPDATE, WORDS, Device, flipped
 from tests.simulation.invariants import Invariants
 from tests.simulation.pair import Pair, new_folder
 
@@ -30,7 +30,7 @@ from secemb_server0.conductor import Wait
 ROLES = st.sampled_from([(0, 1), (1, 0), (0,), (1,)])
 ROLE = st.sampled_from([0, 1])
 WHAT = st.sampled_from([KEYS, UPDATE])
-TWISTS = st.sampled_from([None, None, None, KEYS, UPDATE])
+TWISTS = st.sampled_from([None, None, None, KEYS, UPDATE, WORDS])
 ORDER = Order("admin", "so the machine wills")
 SETTLED = {200, 403, 410}  # what an acknowledged message may get later: the same again, or too late
 
@@ -278,7 +278,7 @@ class Rounds(RuleBasedStateMachine):
     def check_rows(self, device: Device) -> None:
         """A device reads the rows of the version that its round names."""
         answers = [device.answers.get((role, KEYS)) for role in (0, 1)]
-        if answers[0] is None or answers[1] is None or device.twist == KEYS or device.session is None:
+        if answers[0] is None or answers[1] is None or device.twist in (KEYS, WORDS) or device.session is None:
             return
         items, rows = device.session.read((answers[0], answers[1]))
         version = device.spec.model_version

@@ -1,15 +1,17 @@
 """Rounds that go wrong in one known way each, and how they end."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from tests.devices.scripted import KEYS, UPDATE, a_device, flipped
+from tests.devices.scripted import KEYS, UPDATE, WORDS, a_device, flipped
 from tests.integration.databases import keys_body
 from tests.simulation.pair import TICKET_KEY, a_pair
 from tests.simulation.round_states import assert_published, filled, last, results, self_reports
 
 from secemb_party.errors import PeerRefusedError
+from secemb_party.evaluation import Evaluation, KeysMessage
 from secemb_party.ledger import RoundState
 from secemb_party.tickets import CLOCK_TOLERANCE, issue_ticket
 from secemb_sdk.round.upload import survey
@@ -86,13 +88,30 @@ async def test_a_session_between_the_two_servers_is_waited_for(first: int) -> No
         await assert_published(pair, [*devices, late])
 
 
-@pytest.mark.parametrize("what", [KEYS, UPDATE])
-async def test_a_session_with_different_public_parts_is_left_out(what: str) -> None:
+@pytest.mark.parametrize("what", [KEYS, UPDATE, WORDS])
+async def test_a_session_that_does_not_pass_its_checks_is_rejected(what: str) -> None:
     async with a_pair() as pair:
         devices = await filled(pair)
         await a_device(pair, 7, twist=what).take_part()
         await pair.finish()
         await assert_published(pair, devices)
+        for party in pair.parties.values():
+            assert "secemb_sessions_rejected_total 1.0" in party.metrics.render().decode()
+
+
+async def test_without_the_fingerprint_one_session_would_write_to_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check switched off: the sum is then not that of the honest devices."""
+
+    def trusting(self: Evaluation, batch: Sequence[KeysMessage], held: object, check_key: bytes) -> list[bytes]:
+        return [b""] * len(batch)
+
+    monkeypatch.setattr(Evaluation, "_fingerprints", trusting)
+    async with a_pair() as pair:
+        devices = await filled(pair)
+        await a_device(pair, 7, twist=WORDS).take_part()
+        await pair.finish()
+        with pytest.raises(AssertionError):
+            await assert_published(pair, devices)
 
 
 async def test_a_round_that_only_looks_full_to_server_0_is_aborted_while_it_is_sealed() -> None:

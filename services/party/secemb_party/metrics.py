@@ -87,6 +87,7 @@ class Metrics:
         self._fates = self._counter(
             "secemb_round_sessions", "Sessions of sealed and aborted rounds, by outcome", "fate"
         )
+        self._rejected = self._counter("secemb_sessions_rejected", "Sessions that did not pass a check of both servers")
         self._bytes = self._counter("secemb_bytes", "Bytes of bodies", "direction")
 
     def _register_rounds(self) -> None:
@@ -226,6 +227,10 @@ class Metrics:
     def round_sessions(self, fate: str, count: int) -> None:
         """Count the sessions of a round that were `counted`, `left-out` of its sum, or lost with an `aborted` round."""
         self._fates.labels(_word(fate)).inc(count)
+
+    def sessions_rejected(self, count: int) -> None:
+        """Count sessions that were complete on both servers and did not pass their checks."""
+        self._rejected.inc(count)
 
     def round_ended(self, outcome: str) -> None:
         """Count a round that was `published` or `aborted`."""

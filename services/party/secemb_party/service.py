@@ -232,7 +232,7 @@ class Party:
     def note_rejected(self, record: RoundRecord, sessions: Sequence[bytes]) -> None:
         """Note sessions that are complete on both servers and do not pass their checks: they do not count."""
         if sessions:
-            self.metrics.round_sessions("rejected", len(sessions))
+            self.metrics.sessions_rejected(len(sessions))
             get_logger().warning("sessions rejected", round=record.number, rejected=len(sessions))
 
     def refusals(self) -> dict[str, int]:
