@@ -10,6 +10,7 @@ from tests.e2e.commands import json_of, run
 from tests.integration.small_runs import SMALL
 
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.measures import Mark
 from secemb_tools import simulate
 from secemb_tools.errors import RunError
 from secemb_tools.simulation import rounds
@@ -54,8 +55,8 @@ def test_a_run_that_was_cut_short_goes_on_with_its_own_task(tmp_path: Path) -> N
 def test_a_run_that_stopped_early_goes_on_from_its_best_version_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Row, "mark", property(lambda row: None if row.rmse is None else float(row.round)))  # worse
-    early = simulate(**SMALL | {"rounds": 20, "patience": 2}, runs=tmp_path, name="one")
+    monkeypatch.setattr(Row, "mark", property(lambda row: None if row.rmse is None else Mark(row.round)))  # worse
+    early = simulate(**SMALL | {"rounds": 20, "patience": 2, "schedule": "constant"}, runs=tmp_path, name="one")
     assert (early.stopped, early.ended) == (True, "stopped early")
     assert early.trained < 20
     best, last = early.model.version, early.rows[-1].version

@@ -4,6 +4,7 @@ import csv
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ from tests.integration.small_runs import SMALL
 
 from secemb_party.accountant import Terms, epsilon
 from secemb_party.errors import AccountantMissingError, WeightsError
-from secemb_party.storage import Shape
+from secemb_party.storage import Model, Shape
 from secemb_party.storage.weights import read_weights
+from secemb_server0.optimiser import Optimiser
+from secemb_server0.reconstruct import move_model
 from secemb_shared.errors import CatalogueError
 from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.measures import Mark
 from secemb_tools import simulate
 from secemb_tools.datasets.catalogue import read_catalogue
 from secemb_tools.errors import DatasetError, RunError
-from secemb_tools.simulation import view
+from secemb_tools.simulation import engine, view
 from secemb_tools.simulation.comparison import compare_runs, list_runs
 from secemb_tools.simulation.engine import Row
 from secemb_tools.simulation.rounds import PLAIN
@@ -190,15 +194,29 @@ def test_the_list_has_the_interactions_and_the_interval_of_each_figure(tmp_path:
     assert f"{chosen.final['model']['interactions']:,} held-out items" in shown
 
 
-def test_a_run_does_not_stop_while_it_still_improves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_does_not_stop_while_it_still_settles(monkeypatch: pytest.MonkeyPatch) -> None:
     options: dict[str, Any] = {"devices": 100, "items": 150, "cohort": 20, "rounds": 100, "seed": 2, "way": PLAIN}
-    stopping, whole = simulate(**options), simulate(**options, patience=0)
-    single = property(lambda row: None if row.rmse is None else row.rmse - row.figures["biases_rmse"])
-    monkeypatch.setattr(Row, "mark", single)  # planted: one cohort decides, by its distance from the model's own biases
+    options["patience"] = 2
+    whole = simulate(**options)
+    assert whole.ended == "all rounds"
+    certain = property(lambda row: (mark := Mark.of(row.window)) and Mark(mark.value, mark.value, mark.value))
+    monkeypatch.setattr(Row, "mark", certain)  # planted: no figure is ever wrong
     hasty = simulate(**options)
-    ends = [(found.final or {})["model"]["rmse"]["value"] for found in (whole, stopping, hasty)]
-    assert ends[1] < 1.01 * ends[0]
-    assert ends[2] > 1.05 * ends[0]
+    assert hasty.ended == "stopped early"
+    ends = [(found.final or {})["model"]["rmse"]["value"] for found in (whole, hasty)]
+    assert ends[1] > 1.005 * ends[0]
+
+
+def test_a_run_that_gets_worse_stops_and_keeps_its_best_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spoil(optimiser: Optimiser, task: TaskSpec, model: Model, *rest: Any) -> Model:
+        moved = move_model(optimiser, task, model, *rest)
+        return moved if moved.version <= 30 else replace(moved, rows=moved.rows[::-1].copy())
+
+    monkeypatch.setattr(engine, "move_model", spoil)  # planted: from round 30 on items get the rows of others
+    found = simulate(devices=100, items=150, cohort=40, rounds=100, seed=2, way=PLAIN)
+    assert found.ended == "stopped early"
+    assert found.trained < 100
+    assert found.model.version <= 30 < found.rows[-1].version
 
 
 def test_a_run_without_ratings_shows_its_rankings(
@@ -267,7 +285,7 @@ def test_nobody_is_told_to_train_longer_where_rounds_cost_budget_or_did_not_help
     for more, words in (
         ({"rounds": 5, "epsilon": 2.0}, "more rounds would cost budget"),
         ({"rounds": 5}, "train longer"),
-        ({"rounds": 200, "patience": 1}, "more rounds did not help"),
+        ({"rounds": 200, "patience": 1, "schedule": "constant"}, "more rounds did not help"),
     ):
         show_run(simulate(data=data, **options | more))
         shown = " ".join(capsys.readouterr().out.split())

@@ -13,6 +13,7 @@ from secemb_party.storage import Model
 from secemb_sdk.models import PrivateState
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.measures import Mark, find_stall
 from secemb_tools import simulate
 from secemb_tools.datasets import RatingSet, Split, split
 from secemb_tools.simulation import rounds
@@ -211,8 +212,11 @@ def evaluated(*numbers: int, **window: float) -> Row:
 def test_progress_is_judged_by_a_whole_window_and_not_by_one_evaluation() -> None:
     assert evaluated(5, rmse=0.1, mean_rmse=1.0).mark is None
     assert evaluated(5, 11, 17, 23, rmse=0.1, mean_rmse=1.0).mark is None
-    assert evaluated(5, 11, 17, 23, 29, rmse=0.9, mean_rmse=1.0).mark == 0.9
-    assert evaluated(5, 11, 17, 23, 29, ndcg=0.25).mark == -0.25
+    assert evaluated(5, 11, 17, 23, 29, rmse=0.9, mean_rmse=1.0).mark == Mark(0.9)
+    assert evaluated(5, 11, 17, 23, 29, ndcg=0.25).mark == Mark(-0.25)
+    found = evaluated(5, 11, 17, 23, 29, rmse=0.9, rmse_low=0.8, rmse_high=1.0, mean_rmse=2.0).mark
+    assert found == Mark(0.45, 0.4, 0.5)
+    assert evaluated(5, 11, 17, 23, 29, ndcg=0.25, ndcg_low=0.2, ndcg_high=0.5).mark == Mark(-0.25, -0.5, -0.2)
 
 
 def test_biases_that_improve_with_the_model_do_not_hide_its_progress() -> None:
@@ -220,7 +224,18 @@ def test_biases_that_improve_with_the_model_do_not_hide_its_progress() -> None:
     after_ = evaluated(2, 3, 4, 5, 6, rmse=0.90, mean_rmse=1.1, biases_rmse=0.93).mark
     assert before is not None
     assert after_ is not None
-    assert after_ < before
+    assert after_.value < before.value
+
+
+def test_training_stalls_where_the_best_is_old_and_while_rates_fall_only_beyond_doubt() -> None:
+    marks = [Mark(value, value - 0.02, value + 0.02) for value in (0.99, 0.92, 0.93, 0.94, 0.95)]
+    assert find_stall(marks, patience=3, settles=False) == 1
+    assert find_stall(marks, patience=4, settles=False) is None
+    assert find_stall(marks, patience=0, settles=False) is None
+    assert find_stall(marks, patience=3, settles=True) is None, "0.93 may be the truth of both"
+    assert find_stall([*marks, Mark(0.97, 0.95, 0.99)], patience=3, settles=True) == 1
+    assert find_stall([*marks, Mark(0.97)], patience=3, settles=True) is None, "one device has no interval"
+    assert find_stall([], patience=3, settles=False) is None
 
 
 @pytest.mark.parametrize(

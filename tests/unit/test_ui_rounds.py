@@ -107,26 +107,29 @@ async def test_a_survey_is_called_surveyed() -> None:
         assert "Their mean rating is 1.00, with a standard deviation of 0.00" in page
 
 
-async def told_of_progress(*errors: float, begins: int = 0) -> str:
+async def told_of_progress(*errors: float, begins: int = 0, schedule: str = "constant") -> str:
     """Return the quality page after evaluations with these errors; the window starts anew after a rollback."""
-    async with a_pair() as pair:
+    async with a_pair(schedule=schedule) as pair:
         for place, rmse in enumerate(errors):
             rounds = list(range(max(0 if place < begins else begins, place - 4), place + 1))
             window = {"rounds": rounds, "predictions": 50.0, "rmse": rmse, "mean_rmse": 1.0, "biases_rmse": 1.0}
-            window["mae"] = rmse
+            window |= {"mae": rmse, "rmse_low": rmse - 0.03, "rmse_high": rmse + 0.03}
             await pair.parties[0].ledger.append_event("result", {"round": place, "window": window}, 1.0)
         return await read(Desk(pair), 0, "/ui/quality")
 
 
 async def test_the_page_says_when_more_rounds_no_longer_help() -> None:
     found = await told_of_progress(0.1, 0.99, 0.98, 0.97, 0.96, 0.91, 0.92, 0.93, 0.92, 0.92)
-    assert "No evaluation has been better since that of round 5" in found, "an incomplete window says nothing"
-    assert "were RMSE 0.910: more rounds may not help" in found
-    silent = "No evaluation has been better"
+    assert "The model was better in the evaluation of round 5" in found, "an incomplete window says nothing"
+    assert "where five together had RMSE 0.910, and four or more since were worse" in found
+    silent = "The model was better"
     assert silent not in await told_of_progress(0.99, 0.98, 0.97, 0.96, 0.95, 0.91, 0.92, 0.93, 0.92)
     assert silent not in await told_of_progress(*(1 - place / 100 for place in range(20)))
     after_a_rollback = [0.9] * 3 + [0.1] * 3 + [0.99 - place / 100 for place in range(9)]
     assert silent not in await told_of_progress(*after_a_rollback, begins=6)
+    settling = [0.99, 0.98, 0.97, 0.96, 0.96, 0.91, 0.92, 0.93, 0.92]
+    assert silent not in await told_of_progress(*settling, 0.95, schedule="cosine"), "that may be chance"
+    assert silent in await told_of_progress(*settling, 0.98, schedule="cosine")
 
 
 async def test_the_times_of_a_round_stand_under_their_heads() -> None:

@@ -10,6 +10,7 @@ All numbers are zero or more: where the unit of privacy is a record, the noise r
 follows from them.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any, Self
@@ -20,7 +21,7 @@ import numpy.typing as npt
 FIRST_PLACES = 10  # k of the hit rate, recall and NDCG
 MOST_STRANGERS = 100
 WINDOW = 5  # evaluations that the fleet's figures are from, the newest ones
-PATIENCE = 4  # evaluations without a better window after which more rounds are not expected to help
+PATIENCE = 4  # evaluations without a better window after which more rounds may not help
 
 
 def count_strangers(capacity: int) -> int:
@@ -28,18 +29,44 @@ def count_strangers(capacity: int) -> int:
     return min(MOST_STRANGERS, capacity // 3)
 
 
-def mark_of(window: Mapping[str, Any]) -> float | None:
-    """Return how good the model is by the figures of a window, less is better; None where it is not whole.
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How good the model is by the figures of a window, less is better, with the ends of its interval."""
 
-    Other people measure each time, so that only a whole window of evaluations tells progress from chance. The spread of
-    its ratings takes out how hard they are to predict. Biases would not: those that devices compare with are the
-    model's own, and improve with it.
+    value: float
+    low: float = -math.inf
+    high: float = math.inf
+
+    @classmethod
+    def of(cls, window: Mapping[str, Any]) -> Self | None:
+        """Return the mark of a window; None where it is not whole.
+
+        Other people measure each time, so that only a whole window of evaluations tells progress from chance. The
+        spread of its ratings takes out how hard they are to predict. Biases would not: those that devices compare with
+        are the model's own, and improve with it.
+        """
+        if len(window.get("rounds", ())) < WINDOW:
+            return None
+        if "rmse" in window:
+            name, unit = "rmse", window["mean_rmse"]
+        else:
+            name, unit = "ndcg", -1.0
+        if name not in window or not unit:
+            return None
+        ends = [window[end] / unit for end in (f"{name}_low", f"{name}_high") if end in window]
+        return cls(window[name] / unit, *sorted(ends))
+
+
+def find_stall(marks: Sequence[Mark], *, patience: int, settles: bool) -> int | None:
+    """Return the place of the best mark if it is this many evaluations old and more rounds would not help, or None.
+
+    Where rates fall to nothing a model settles in its last rounds, and is better for it though evaluations of other
+    people no longer tell. There the newest must be worse beyond doubt: the two intervals have nothing in common.
     """
-    if len(window.get("rounds", ())) < WINDOW:
+    best = min(range(len(marks)), key=lambda place: marks[place].value, default=0)
+    if not 0 < patience < len(marks) - best:
         return None
-    if "rmse" in window:
-        return float(window["rmse"] / window["mean_rmse"]) if window["mean_rmse"] else None
-    return -float(window["ndcg"]) if "ndcg" in window else None
+    return best if not settles or marks[-1].low > marks[best].high else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

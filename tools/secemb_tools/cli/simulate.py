@@ -160,7 +160,7 @@ def simulate(
     evaluate_every: Annotated[int, typer.Option(min=2, help="Evaluate every this many rounds.")] = 6,
     patience: Annotated[
         int,
-        typer.Option(min=0, help="Stop after this many evaluations without progress, once there are five; 0: never."),
+        typer.Option(min=0, help="Stop if the best five evaluations are this many evaluations old; 0: never."),
     ] = 4,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole run; default: no noise.")] = None,
     delta: Annotated[float | None, typer.Option(help="The δ of that budget; default: 0.0001.")] = None,

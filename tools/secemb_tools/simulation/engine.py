@@ -25,7 +25,7 @@ from secemb_sdk.models.update import fit_private
 from secemb_server0.figures import pool
 from secemb_server0.reconstruct import make_optimiser, move_model, read_result, read_sums
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.measures import mark_of
+from secemb_shared.messages.measures import Mark
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import RatingSet
@@ -67,9 +67,9 @@ class Row:
         return self.figures.get("ndcg")
 
     @property
-    def mark(self) -> float | None:
-        """Return how good the model is, less is better; None where it was not measured."""
-        return mark_of(self.window)
+    def mark(self) -> Mark | None:
+        """Return how good the model is; None where it was not measured."""
+        return Mark.of(self.window)
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as plain data."""
@@ -133,8 +133,8 @@ class Engine:
             digest=self.model.digest.hex(),
             **found,
         )
-        if row.mark is not None and (self.best is None or row.mark < self.best[0]):
-            self.best = row.mark, self.model
+        if (mark := row.mark) is not None and (self.best is None or mark.value < self.best[0]):
+            self.best = mark.value, self.model
         return row
 
     def return_to_best(self) -> None:

@@ -12,6 +12,7 @@ from secemb_party.storage import Model
 from secemb_sdk import Recommendation
 from secemb_sdk.errors import UnknownModelError
 from secemb_sdk.home.files import write_file
+from secemb_shared.messages.measures import find_stall
 from secemb_shared.messages.spec import SQUARED, TRAIN
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import RunError
@@ -91,11 +92,11 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Tell whether the last evaluations were no better than one before: more rounds would not help."""
+        """Tell whether the last evaluations were worse than one before: more rounds would not help."""
         begin = self.continued[-1].until if self.continued else 0
         marks = [mark for row in self.rows[begin:] if (mark := row.mark) is not None]
-        best, patience = marks.index(min(marks)) if marks else 0, self.scenario.patience
-        return 0 < patience < len(marks) - best
+        settles = self.scenario.recipe.schedule == "cosine"
+        return find_stall(marks, patience=self.scenario.patience, settles=settles) is not None
 
     @property
     def rmse(self) -> float | None:

@@ -72,7 +72,7 @@ class RunProgress:
 INTERRUPTED = 130
 _ENDED = {
     ALL_ROUNDS: "all rounds have trained",
-    EARLY: "stopped early: the last evaluations were no better than one before",
+    EARLY: "stopped early: the last evaluations were worse than one before",
     CUT: "interrupted, or still running: run the same `secemb simulate` again to resume it",
 }
 

@@ -11,7 +11,7 @@ from secemb_party.service import Party
 from secemb_party.ui.server_facts import Surroundings
 from secemb_party.ui.views.measurements import Figures, Throughput
 from secemb_party.ui.views.rounds import facts_of, results_by_round, round_facts
-from secemb_shared.messages.measures import PATIENCE, WINDOW, mark_of
+from secemb_shared.messages.measures import PATIENCE, WINDOW, Mark, find_stall
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 KINDS = (TRAIN, SURVEY, EVALUATE)
@@ -19,20 +19,20 @@ PAGE = 25
 ACTIONS = 50
 
 
-def find_better(evaluations: Sequence[Event]) -> Event | None:
-    """Return the evaluation whose window was the best if none has been better for a while, or None.
+def find_better(evaluations: Sequence[Event], *, settles: bool) -> Event | None:
+    """Return the evaluation whose window was the best, if it was a while ago and more rounds would not help; or None.
 
     A rollback starts a new window, and what was measured before is of a model that is gone.
     """
-    marks: list[tuple[float, int]] = []
-    for place, event in enumerate(evaluations):
+    measured: list[tuple[Event, Mark]] = []
+    for event in evaluations:
         window = event.data["window"]
         if len(window["rounds"]) == 1:
-            marks.clear()
-        if (mark := mark_of(window)) is not None:
-            marks.append((mark, place))
-    best = min(marks, default=None)
-    return None if best is None or marks[-1][1] - best[1] < PATIENCE else evaluations[best[1]]
+            measured.clear()
+        if (mark := Mark.of(window)) is not None:
+            measured.append((event, mark))
+    best = find_stall([mark for _, mark in measured], patience=PATIENCE, settles=settles)
+    return None if best is None else measured[best][0]
 
 
 class Overview:
@@ -111,7 +111,7 @@ class Overview:
         evaluations = [event for event in results if "mean_items" not in event.data]
         return {
             "results": evaluations,
-            "better": find_better(evaluations),
+            "better": find_better(evaluations, settles=self._party.task.schedule == "cosine"),
             "survey": surveys[-1] if surveys else None,
             "capacity": self._party.task.capacity,
             "noise": self._party.task.privacy is not None,
