@@ -34,6 +34,11 @@ class Purpose(Enum):
     ANSWER_MASK = "stream/mask"
     RELAY_RECEIPT = "relay/receipt"
     RELAY_DENSE = "relay/dense"
+    NORM_COMMIT = "norm/commit"
+    NORM_CHALLENGE = "norm/challenge"
+    NORM_JOINT = "norm/joint"
+    NORM_SHARE = "stream/norm"
+    NORM_POINT = "norm/point"
 
 
 @cache

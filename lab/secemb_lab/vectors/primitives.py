@@ -16,22 +16,32 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 _LARGEST_NUMBER = 2**53 - 1
 _SEEDED = {Purpose.ROOTS: 16, Purpose.DENSE_SHARE: 16, Purpose.SUM_SHARE: 16, Purpose.BINDING: 34, Purpose.LAYOUT: 1}
 _HELD = {Purpose.ANSWER_MASK: 32, Purpose.UPLOAD_MAC: 64, Purpose.RELAY_RECEIPT: 64, Purpose.RELAY_DENSE: 64}
+_NORM = {
+    Purpose.NORM_COMMIT: 29,
+    Purpose.NORM_CHALLENGE: 128,
+    Purpose.NORM_JOINT: 64,
+    Purpose.NORM_SHARE: 16,
+    Purpose.NORM_POINT: 32,
+}
 
 
 def labels() -> Json:
     """Derivations for every purpose, in sessions and outside of them."""
     source = Source("labels")
     places = [source.label(0), source.label(7), source.label(_LARGEST_NUMBER), Label(source(32), 258, NO_SESSION)]
-    direct = [purpose for purpose in Purpose if purpose not in _HELD]
+    direct = [purpose for purpose in Purpose if purpose not in _HELD | _NORM]
     return {
         "cases": [
-            _derivation(place, purpose, source) for some in (direct, _HELD) for place in places for purpose in some
+            _derivation(place, purpose, source)
+            for some in (direct, _HELD, _NORM)
+            for place in places
+            for purpose in some
         ]
     }
 
 
 def _derivation(place: Label, purpose: Purpose, source: Source) -> Json:
-    context = source((_SEEDED | _HELD).get(purpose, 0))
+    context = source((_SEEDED | _HELD | _NORM).get(purpose, 0))
     return {
         "task_id": place.task_id.hex(),
         "number": place.number,
