@@ -159,6 +159,17 @@ def test_a_solved_private_part_is_the_best_for_these_rows(model: Model) -> None:
         assert replace(at, private=solved + direction).gradients(model).loss > found.loss
 
 
+@pytest.mark.parametrize("name", ["ncf", "fm", "deepfm"])
+def test_a_private_part_is_solved_by_formula_as_by_autograd(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = MODELS[name]
+    assert isinstance(model, RatingModel)
+    at = point(model, count=30)
+    by_formula = model.fit_private(at.rows, at.dense, at.private, at.ratings)
+    monkeypatch.setattr(type(model), "_linearise", RatingModel._linearise)
+    by_autograd = model.fit_private(at.rows, at.dense, at.private, at.ratings)
+    assert np.allclose(by_formula, by_autograd, rtol=1e-3, atol=1e-4)
+
+
 def test_a_device_that_was_never_in_a_round_is_as_good_as_any_other() -> None:
     model = MODELS["mf, by hand"]
     at, other = point(model, seed=1), point(model, seed=2)

@@ -53,27 +53,29 @@ class NeuralCollaborativeFiltering(RecordRatingModel):
 
     def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
         """Return the predicted ratings."""
-        _, hidden = self._layers(rows, dense, private)
-        found = torch.cat([rows[:, : self._dimension] * private["vector"], hidden], dim=1) @ dense["output"]
-        return found + rows[:, -1] + private["bias"]
-
-    def _layers(self, rows: Tensor, dense: Tensors, private: Tensors) -> tuple[Tensor, Tensor]:
-        """Return what both layers of the network put out."""
         inputs = rows[:, self._dimension : -1]
         both = torch.cat([private["input"].expand_as(inputs), inputs], dim=1)
         first = torch.relu(both @ dense["first"] + dense["first_bias"])
-        return first, torch.relu(first @ dense["second"] + dense["second_bias"])
+        second = torch.relu(first @ dense["second"] + dense["second_bias"])
+        found = torch.cat([rows[:, : self._dimension] * private["vector"], second], dim=1) @ dense["output"]
+        return found + rows[:, -1] + private["bias"]
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
-        """Return the same by formula: back through the layers, where a unit is active."""
-        table, parts = torch.tensor(rows), self.named(torch.tensor(dense), torch.tensor(private))
-        first, second = self._layers(table, *parts)
-        out_vector, out_network = torch.split(parts[0]["output"], [self._dimension, second.shape[1]])
-        by_first = ((second > 0) * out_network) @ parts[0]["second"].T
-        by_input = ((first > 0) * by_first) @ parts[0]["first"][: self._dimension].T
-        by_vector, ones = table[:, : self._dimension] * out_vector, torch.ones(len(rows), 1)
-        scores: Floats = self.predict(table, *parts, torch.tensor(items)).numpy()
-        return scores, torch.cat([by_vector, by_input, ones], dim=1).numpy()
+        """Return the same by formula: back through the layers, where a unit is active.
+
+        Not in torch: the arrays of one device are so small that its calls take longer than the arithmetic.
+        """
+        shared, own = self.named_arrays(dense, private)
+        vectors, inputs, biases = np.split(rows, [self._dimension, 2 * self._dimension], axis=1)
+        of_person, of_item = np.split(shared["first"], 2)
+        of_vectors, of_hidden = np.split(shared["output"], [self._dimension])
+        first = np.maximum(inputs @ of_item + (own["input"] @ of_person + shared["first_bias"]), 0)
+        second = np.maximum(first @ shared["second"] + shared["second_bias"], 0)
+        found = np.concatenate([vectors * own["vector"], second], axis=1)
+        scores: Floats = found @ shared["output"] + biases[:, 0] + own["bias"]
+        by_first = ((second > 0) * of_hidden) @ shared["second"].T
+        by_input = ((first > 0) * by_first) @ of_person.T
+        return scores, np.concatenate([vectors * of_vectors, by_input, np.ones_like(biases)], axis=1)
 
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error, from the output back to the inputs."""

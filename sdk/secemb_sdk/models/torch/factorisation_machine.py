@@ -8,7 +8,7 @@ from secemb_sdk.models.factorisation import SCALE
 from secemb_sdk.models.interface import FeatureLookup, Features, Floats, Ratings
 from secemb_sdk.models.ridge import Penalties
 from secemb_sdk.models.torch.base import Shapes, Tensors
-from secemb_sdk.models.torch.rating import Arrays, RecordRatingModel, Slopes, multiply, outer
+from secemb_sdk.models.torch.rating import Arrays, Product, RecordRatingModel, Slopes, multiply, outer
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 
@@ -64,10 +64,10 @@ class FactorisationMachine(RecordRatingModel):
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
         """Return the same by formula: the slope by the person's vector is the sum of all other vectors."""
-        parts = self.named(torch.tensor(dense), torch.tensor(private))
-        others = self._look_up(items).astype(np.float32) @ parts[0]["vectors"].numpy() + rows[:, :-1]
-        scores: Floats = self.predict(torch.tensor(rows), *parts, torch.tensor(items)).numpy()
-        return scores, np.concatenate([others, np.ones((len(rows), 1), np.float32)], axis=1)
+        parts = self.named_arrays(dense, private)
+        scores, total = self._score(rows, *parts, self._look_up(items), product=np.matmul)
+        others = total - parts[1]["vector"]
+        return scores[:, 0], np.concatenate([others, np.ones((len(rows), 1), np.float32)], axis=1)
 
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error.
@@ -86,12 +86,14 @@ class FactorisationMachine(RecordRatingModel):
         by_vectors[rating, feature] = slopes[rating] * (total[rating] - dense["vectors"][feature])
         return [slopes * (total - rows[:, :-1]), slopes], [by_vectors, slopes * known, slopes]
 
-    def _score(self, rows: Floats, dense: Arrays, private: Arrays, known: Features) -> tuple[Floats, Floats]:
+    def _score(
+        self, rows: Floats, dense: Arrays, private: Arrays, known: Features, *, product: Product = multiply
+    ) -> tuple[Floats, Floats]:
         """Return the predicted ratings (n, 1) and the sums of active vectors (n, dimension), each row by itself."""
         set_, vectors, own = known.astype(np.float32), rows[:, :-1], private["vector"]
-        linear = multiply(set_, dense["weights"][:, np.newaxis]) + rows[:, -1:]
-        total = multiply(set_, dense["vectors"]) + vectors + own
-        squares = multiply(set_, np.square(dense["vectors"])) + np.square(vectors) + np.square(own)
+        linear = product(set_, dense["weights"][:, np.newaxis]) + rows[:, -1:]
+        total = product(set_, dense["vectors"]) + vectors + own
+        squares = product(set_, np.square(dense["vectors"])) + np.square(vectors) + np.square(own)
         pairs = (np.square(total) - squares).sum(axis=1, keepdims=True) / 2
         return linear + (dense["bias"] + private["bias"]) + pairs, total
 
@@ -130,6 +132,7 @@ class DeepFactorisationMachine(FactorisationMachine):
         by_second = (second > 0) * (1 + parts[0]["second_scale"]) * parts[0]["output"]
         by_first = (first > 0) * (1 + parts[0]["first_scale"]) * (by_second @ parts[0]["second"].T)
         slopes[:, :-1] += (by_first @ parts[0]["first"][0].T).numpy()
+        scores += (second @ parts[0]["output"] + parts[0]["output_bias"]).numpy()
         return scores, slopes
 
     def _first_layer(self, rows: Tensor, dense: Tensors, private: Tensors, set_: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ others; those of the person and of the dense part count once per device. Biases 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from math import prod
 
@@ -29,6 +29,7 @@ from secemb_shared.messages.spec import BPR, SQUARED
 from secemb_shared.randomness import Indices
 
 Arrays = Mapping[str, Floats]
+Product = Callable[[Floats, Floats], Floats]  # of two matrices
 Slopes = tuple[Sequence[Floats], Sequence[Floats]]  # by the parts of a row and of the dense part; each is (n, …)
 
 
@@ -135,10 +136,13 @@ class RecordRatingModel(RatingModel):
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error."""
 
+    def named_arrays(self, dense: Floats, private: Floats) -> tuple[Arrays, Arrays]:
+        """Return the dense and the private part cut into their named arrays: `named` without torch."""
+        return _cut(dense, self._dense), _cut(private, self._private)
+
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
         """Return the gradients of each rating's own loss: by its row and by the dense part."""
-        parts = _cut(dense, self._dense), _cut(private, self._private)
-        by_row, by_dense = self.record_slopes(rows, *parts, ratings)
+        by_row, by_dense = self.record_slopes(rows, *self.named_arrays(dense, private), ratings)
         of_row = 2 * self._penalties.rating * rows
         of_row[:, -1] = 0  # a bias is the server's to hold
         return _join(by_row, of_row), _join(by_dense, 2 * self._dense_penalty * dense)
