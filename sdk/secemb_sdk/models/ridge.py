@@ -1,5 +1,6 @@
 """The best private part for the rows that a device has just read, where the score is linear in it: ridge regression."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +61,7 @@ def _leave_one_out(inputs: Floats, targets: Floats, diagonal: Floats) -> tuple[D
     wide = inputs.astype(np.float64)
     inverse = np.linalg.inv(_normal(wide, diagonal)).astype(np.float64)
     found: Doubles = inverse @ (wide.T @ targets)
-    leverages = np.einsum("ij,ij->i", np.einsum("ij,jk->ik", wide, inverse), wide)  # no threads, as in `_gram`
+    leverages = np.concatenate([np.einsum("ij,ij->i", block @ inverse, block) for block in _blocks(wide)])
     left: Doubles = (targets - wide @ found) / np.maximum(1 - leverages, _TINY)
     return found, left
 
@@ -72,8 +73,13 @@ def _normal(wide: Doubles, diagonal: Floats) -> Doubles:
 
 
 def _gram(inputs: Doubles) -> Doubles:
-    """Return inputs.T · inputs, in blocks: for a long product BLAS would wake threads, at ten times the cost."""
+    """Return inputs.T · inputs."""
+    width = inputs.shape[1]
+    return sum((block.T @ block for block in _blocks(inputs)), start=np.zeros((width, width)))
+
+
+def _blocks(inputs: Doubles) -> Iterator[Doubles]:
+    """Yield some rows after the other: for a long product BLAS would wake threads, at ten times the cost."""
     count, width = inputs.shape
     rows = max(1, _UNTHREADED // max(1, width * width))
-    blocks = (inputs[first : first + rows] for first in range(0, count, rows))
-    return sum((block.T @ block for block in blocks), start=np.zeros((width, width)))
+    return (inputs[first : first + rows] for first in range(0, max(1, count), rows))
