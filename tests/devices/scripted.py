@@ -20,6 +20,7 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 SHARED_ITEM = 0  # every device writes to this row, and to one of its own
 KEYS, UPDATE = "keys", "update"
 WORDS = "words"  # a twist: correction words that belong to no point function, the same for both servers
+SUM_BYTES = 4  # of an element of the tasks here
 Sent = tuple[int, str, bytes]  # to which server, which message, its bytes
 
 
@@ -46,6 +47,7 @@ class Device:
     token: str | None = None
     power: int = 0
     twist: str | None = None  # the message whose public part differs between the servers, or WORDS
+    wild: bool = False  # its update adds half of the ring somewhere: no sum with it is possible
     ticket: str = ""
     upload_until: float = 0.0
     session: DeviceSession | None = None
@@ -116,6 +118,8 @@ class Device:
             else:
                 rows, dense = self.update()
                 pair = self.session.write(self.items(), rows[self.items()], dense)
+            if self.wild and what == UPDATE:
+                pair = (with_half(pair[0]), with_half(pair[1]))
             if self.twist == what:
                 pair = (pair[0], flipped(pair[1], ENVELOPE_BYTES + SEED_BYTES))
             if self.twist == WORDS and what == KEYS:
@@ -166,6 +170,12 @@ class Device:
                 answer = await self.put(role, what)
                 assert answer is not None
                 assert answer.status_code == 200, answer.text
+
+
+def with_half(update: bytes) -> bytes:
+    """Return an update whose first correction word is larger by half of the ring, for both servers alike."""
+    at = ENVELOPE_BYTES + SUM_BYTES - 1
+    return update[:at] + bytes([update[at] ^ 0x80]) + update[at + 1 :]
 
 
 def flipped(data: bytes, at: int) -> bytes:

@@ -8,6 +8,7 @@ from tests.e2e.commands import json_of, refused, run
 from tests.e2e.place import Place
 from tests.unit.loopback import answer, serving
 
+from secemb_party.storage.model_files import state_name
 from secemb_tools.local.process import Service
 
 
@@ -62,7 +63,7 @@ def test_what_the_other_server_sends_is_not_trusted(place: Place) -> None:
 
 def test_an_optimiser_whose_state_does_not_fit_starts_over_and_it_is_recorded(place: Place) -> None:
     server = place.pair.servers[0]
-    state = model_file(server).with_name("optimiser.safetensors")
+    state = model_file(server).with_name(state_name(0))
     for words in ((), ("--json",)):
         state.write_bytes(b"not a state")
         assert "secemb model reset-optimiser" in run("check", server.folder, "--offline", code=1)

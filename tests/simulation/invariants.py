@@ -104,6 +104,12 @@ class Invariants:
         if record.share_digest is not None:
             share = self.shares.setdefault((role, record.round_id), record.share_digest)
             _require(share == record.share_digest, "a server has two shares of one round")
+        wild = {device.name for device in self._of(record) if device.wild} & set(record.sealed_sessions or ())
+        if record.state is RoundState.DISCARDED:
+            _require(bool(wild), f"round {record.number} was discarded although its sum is possible")
+            _require(record.next_version is None, f"round {record.number} was discarded and made a version")
+        elif record.state in (RoundState.RECONSTRUCTED, RoundState.PUBLISHED):
+            _require(not wild, f"round {record.number} counts although its sum is impossible")
         if record.round_id in self.acknowledged_aborts:
             _require(record.sealed_sessions is None, "a round was sealed after an operator had aborted it")
         if record.state is RoundState.ABORTED:

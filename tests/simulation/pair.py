@@ -39,6 +39,7 @@ from secemb_party.storage.copies import open_catalogue
 from secemb_server0.app import Server0, create_server0
 from secemb_server0.conductor import Decision, Idle, Paused, Wait
 from secemb_server0.leader import always_train
+from secemb_server0.panel import Panel
 from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient
 from secemb_server0.relay import Limits
@@ -74,6 +75,7 @@ def a_task(**changes: object) -> TaskSpec:
         "join_seconds": 10,
         "upload_seconds": 30,
         "optimiser": "sgd",
+        "guard": "0",
         "row_rate": "1",
         "bias_rate": "1",
         "dense_rate": "1",
@@ -106,6 +108,8 @@ class Pair:
     patience: Patience = PATIENCE
     relay_limits: Limits = AT_ONCE
     catalogue: Path | None = None
+    panel: Panel | None = None
+    keep_versions: int = 3
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
     parties: dict[int, Party] = field(default_factory=dict)
     damaged: bool = False  # a test has changed the files of a server
@@ -145,6 +149,7 @@ class Pair:
             choose_kind=self.choose_kind,
             relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
             relay_limits=self.relay_limits,
+            panel=self.panel,
         )
 
     async def enrol(self, token: str, *, expires_at: float | None = None) -> None:
@@ -293,6 +298,7 @@ class Pair:
             catalogue=open_catalogue(self.task, self.catalogue) if self.catalogue is not None else None,
             clock=self.clock,
             steady=self.clock,
+            keep_versions=self.keep_versions,
         )
         party = Party(parts)
         await party.start()
@@ -313,6 +319,8 @@ async def a_pair(
     patience: Patience = PATIENCE,
     relay_limits: Limits = AT_ONCE,
     catalogue: bytes | None = None,
+    panel: Panel | None = None,
+    keep_versions: int = 3,
     **task: object,
 ) -> AsyncIterator[Pair]:
     """Run a pair of servers in a folder of their own."""
@@ -328,6 +336,8 @@ async def a_pair(
         patience=patience,
         relay_limits=relay_limits,
         catalogue=folder / FILE if catalogue is not None else None,
+        panel=panel,
+        keep_versions=keep_versions,
     )
     try:
         yield await pair.start()

@@ -11,6 +11,7 @@ from tests.simulation.test_rollback import run_rounds, take_part, wish
 
 from secemb_party.errors import LedgerConflictError, StateError
 from secemb_party.inventory import AGE, MODEL, OPTIMISER, SHARE
+from secemb_party.storage.model_files import state_name
 from secemb_server0.conductor import Open
 from secemb_server0.reconstruct import fresh_state
 
@@ -47,11 +48,12 @@ def add_model(pair: Pair, folder: Path) -> None:
 
 
 def lose_state(pair: Pair, folder: Path) -> None:
-    (files(pair, folder) / "optimiser.safetensors").unlink()
+    for path in files(pair, folder).glob("*.optimiser.safetensors"):
+        path.unlink()
 
 
 def cut_state(pair: Pair, folder: Path) -> None:
-    (files(pair, folder) / "optimiser.safetensors").write_bytes(b"{}")
+    (files(pair, folder) / state_name(3)).write_bytes(b"{}")
 
 
 def older_state(pair: Pair, folder: Path) -> None:
@@ -141,7 +143,7 @@ async def test_a_new_ledger_does_not_start_over_with_an_old_model() -> None:
 async def test_no_step_is_taken_without_the_optimisers_state_until_it_starts_over(optimiser: str) -> None:
     async with a_pair(optimiser=optimiser) as pair:
         await run_rounds(pair, 2)
-        (files(pair, pair.folder / "server0") / "optimiser.safetensors").unlink()
+        (files(pair, pair.folder / "server0") / state_name(2)).unlink()
         with pytest.raises(StateError, match="reset-optimiser"):
             await run_rounds(pair, 1)
         store = pair.parties[0].models

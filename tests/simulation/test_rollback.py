@@ -17,6 +17,7 @@ from secemb_party.errors import PeerRefusedError, RollbackRefusedError
 from secemb_party.ledger import Rollback
 from secemb_party.operators import Order
 from secemb_party.storage import Model, ModelFiles
+from secemb_party.storage.model_files import state_name
 from secemb_server0.conductor import Idle, Open, RollBack
 from secemb_server0.peer import HttpPeer
 
@@ -81,6 +82,25 @@ async def test_an_old_version_is_published_anew_under_the_next_number(optimiser:
         assert (await published(pair, 0)).version == 4
         if optimiser == "sgd":
             await assert_goes_on(pair)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("kept", [True, False])
+async def test_the_optimiser_goes_on_from_its_state_at_that_version(kept: bool) -> None:
+    """Adam takes the same step again from the same numbers, if it remembers the same; otherwise it starts over."""
+    async with a_pair(optimiser="adam", schedule="cosine", rounds=10, guard="8", keep_versions=50) as pair:
+        await run_rounds(pair, 5)
+        models = pair.parties[0].models
+        assert isinstance(models, ModelFiles)
+        if not kept:
+            (models.folder / state_name(1)).unlink()
+        await wish(pair, 1, 5)
+        assert await pair.step() == RollBack(1)
+        state = models.load_state()
+        assert state is not None
+        assert (state.version, state.steps) == (6, 1 if kept else 0)
+        await run_rounds(pair, 1)
+        assert np.array_equal(models.load(7).rows, models.load(2).rows) is kept
 
 
 @pytest.mark.asyncio
@@ -166,12 +186,12 @@ async def test_the_same_wish_again_changes_nothing_and_another_one_is_refused() 
 @pytest.mark.asyncio
 async def test_only_an_older_version_that_is_kept_can_be_wanted() -> None:
     async with a_pair() as pair:
-        await run_rounds(pair, 4)
-        for source in (4, 5):
+        await run_rounds(pair, 6)
+        for source in (6, 7):
             with pytest.raises(RollbackRefusedError, match="older version"):
-                await wish(pair, source, 4)
+                await wish(pair, source, 6)
         with pytest.raises(RollbackRefusedError, match="no longer kept"):
-            await wish(pair, 0, 4)
+            await wish(pair, 1, 6)
 
 
 @pytest.mark.asyncio

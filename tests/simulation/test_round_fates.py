@@ -9,7 +9,7 @@ from tests.devices.phone import Phone, a_phone, contributed
 from tests.devices.scripted import a_device
 from tests.simulation.pair import RELAYED, Pair, a_pair
 
-from secemb_party.service import EndedRounds
+from secemb_party.ended_rounds import EndedRounds
 from secemb_sdk import Contributed, Ended, NotNow
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.steps import Answer, Request

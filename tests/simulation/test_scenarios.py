@@ -211,7 +211,7 @@ async def test_a_survey_says_how_many_items_devices_have() -> None:
 
 
 async def test_an_evaluation_says_how_good_the_model_is_for_the_fleet() -> None:
-    async with a_pair(choose_kind=lambda _: EVALUATE) as pair:
+    async with a_pair(choose_kind=lambda _: EVALUATE, capacity=24) as pair:
         devices = [
             EvaluationSums(predictions=4.0, squared=4.0, absolute=2.0, rankings=1.0, hits=1.0, ndcg=0.5),
             EvaluationSums(predictions=4.0, squared=14.0, absolute=6.0, rankings=1.0),
@@ -227,7 +227,7 @@ async def test_an_evaluation_says_how_good_the_model_is_for_the_fleet() -> None:
 
 
 async def test_the_figures_of_the_fleet_come_from_a_window_of_evaluations() -> None:
-    async with a_pair(choose_kind=lambda number: SURVEY if number == 1 else EVALUATE, rounds=20) as pair:
+    async with a_pair(choose_kind=lambda number: SURVEY if number == 1 else EVALUATE, rounds=20, capacity=24) as pair:
         squares = [100.0, 1.0, 2.0, 3.0, 4.0, 5.0]
         for number, squared in enumerate(squares):
             if number == 1:

@@ -53,9 +53,13 @@ def an_operator(name: str, token: str, role: str) -> Operator:
 async def a_desk(**task: Any) -> AsyncIterator[Desk]:
     """Run a pair of servers that have had one round of two devices."""
     async with a_pair(**task) as pair:
+        if not pair.open_enrolment:
+            for power in range(2):
+                await pair.enrol(f"first {power}")
         await pair.step()
         for power in range(2):
-            await a_device(pair, power).take_part()
+            token = None if pair.open_enrolment else f"first {power}"
+            await a_device(pair, power, token=token).take_part()
         await pair.finish()
         yield Desk(pair)
 

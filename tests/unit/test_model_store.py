@@ -215,13 +215,28 @@ def test_the_file_is_on_the_disk_before_its_name_and_the_name_before_save_return
 # Pruning.
 
 
-def test_the_last_three_are_kept_and_what_is_protected(store: ModelFiles) -> None:
+def test_the_newest_are_kept_with_their_states_and_older_ones_are_thinned(store: ModelFiles) -> None:
     for version in range(8):
         store.save(model(version))
-    assert store.prune(protect={1, 7, 99}) == [0, 2, 3, 4]
-    assert store.versions() == [1, 5, 6, 7]
-    assert store.prune() == [1]
-    assert store.prune() == []
+        store.save_state(state(version, seed=version))
+    assert store.prune(keep=2, protect={1, 7, 99}) == [3]
+    assert store.versions() == [0, 1, 2, 4, 5, 6, 7]
+    for version in range(8):
+        kept = store.load_state(version)
+        assert (kept is None) == (version == 3)
+        assert kept is None or kept.digest == state(version, seed=version).digest
+    assert store.prune(keep=2) == [1]
+    assert store.prune(keep=2) == []
+
+
+def test_versions_take_half_of_the_room_and_the_newest_three_stay_whatever_they_take(store: ModelFiles) -> None:
+    for version in range(8):
+        store.save(model(version))
+    each = file_of(store, 0).stat().st_size
+    assert store.prune(free=8 * each) == []
+    assert store.prune(free=7 * each) != []
+    assert store.versions()[-3:] == [5, 6, 7]
+    store.prune(free=0)
     assert store.versions() == [5, 6, 7]
 
 

@@ -11,6 +11,7 @@ from secemb_party.errors import (
     ModelFileError,
 )
 from secemb_party.storage import ModelFiles, OptimiserState
+from secemb_party.storage.model_files import state_name
 
 
 def test_a_state_is_loaded_as_it_was_saved(store: ModelFiles) -> None:
@@ -45,7 +46,7 @@ def test_a_state_is_saved_after_its_model_and_in_its_task(store: ModelFiles) -> 
 def test_no_altered_byte_is_taken_for_another_state(store: ModelFiles) -> None:
     store.save(model(1))
     store.save_state(state(1))
-    path = store.folder / "optimiser.safetensors"
+    path = store.folder / state_name(1)
     data = path.read_bytes()
     messages = []
     for position in range(len(data)):
@@ -66,6 +67,6 @@ def test_no_altered_byte_is_taken_for_another_state(store: ModelFiles) -> None:
 
 def test_a_model_in_the_place_of_a_state_is_noticed(store: ModelFiles) -> None:
     store.save(model(1))
-    (store.folder / "optimiser.safetensors").write_bytes(file_of(store, 1).read_bytes())
+    (store.folder / state_name(1)).write_bytes(file_of(store, 1).read_bytes())
     with pytest.raises(ForeignFileError):
         store.load_state()

@@ -46,6 +46,7 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "centre": "-3.5",
     "spread": "2.5",
     "lowest": "-10",
+    "guard": "3",
     "highest": "10.5",
     "catalogue": "cd" * 32,
     "relay_key": "ab" * 32,
@@ -100,7 +101,7 @@ NOT_DECIMALS_AND_NOT_ASCII = ["1\n", "\n1", "0.5\n", "\u0661", "0.\u0665", "\uff
 def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
         b'{"bias_decay":"0","bias_rate":"0.05","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
-        b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"highest":"","initial_scale":"0.05","items":23,'
+        b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"guard":"8","highest":"","initial_scale":"0.05","items":23,'
         b'"join_seconds":60,"loss":"squared","lowest":"","min_cohort":2,"name":"films","optimiser":"adam","privacy":{},'
         b'"protocol":"secemb/2","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'
         b'"row_width":5,"schedule":"cosine","seed":0,"spread":"1","tables":3,"upload_seconds":600}'

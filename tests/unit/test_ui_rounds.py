@@ -83,7 +83,7 @@ def line_of(text: str, number: int, kind: str) -> str:
 
 
 async def test_an_evaluation_is_called_evaluated_and_has_its_error_at_server_0_alone() -> None:
-    async with a_pair(choose_kind=lambda number: EVALUATE if number == 1 else "train") as pair:
+    async with a_pair(choose_kind=lambda number: EVALUATE if number == 1 else "train", capacity=24) as pair:
         desk = Desk(pair)
         await finish_round(pair)
         await finish_round(pair, EvaluationSums(predictions=4.0, squared=1.0).numbers().tolist())

@@ -11,6 +11,7 @@ from secemb_shared.messages.canonical import signed_decimal
 from secemb_shared.messages.spec import SMALLEST_COHORT, SQUARED
 
 RING_BITS = 32
+GUARD = 8.0  # times what is usual for a row: honest rows are hardly ever beyond it
 SESSIONS = 5  # of a person in a task: rounds beyond that gain little
 _MOST_SESSIONS = 8  # where items are rare
 _UPDATES = 100  # of an item in a task, on average: what its bias needs to settle

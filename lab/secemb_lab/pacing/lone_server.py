@@ -126,6 +126,10 @@ class AgreeingPeer:
         self._answer()
         return self._published(model)
 
+    async def discard(self, round_id: bytes, reason: str) -> None:
+        """Forget the sum."""
+        self._answer()
+
     async def abort(self, round_id: bytes, reason: str) -> None:
         """Forget the round."""
         self._answer()

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from secemb_sdk.models import Floats, Ratings
 from secemb_sdk.models.scale import Scale
 from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.messages.measures import count_strangers
+from secemb_shared.messages.measures import count_strangers, most_held_out
 from secemb_shared.messages.spec import EVALUATE, SQUARED, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes, draw_below, sample
 
@@ -113,9 +113,14 @@ def to_fit(task: TaskSpec, ratings: Mapping[int, float], known: Container[int], 
 
 
 def _known(task: TaskSpec, ratings: Mapping[int, float]) -> dict[int, float]:
-    """Return the ratings of items in the catalogue, as models see them."""
+    """Return the ratings of items in the catalogue, as models see them; one beyond the scale counts as its end."""
     scale = Scale.of(task)
-    return {item: scale.standardise(rating) for item, rating in ratings.items() if item < task.items}
+    lowest, highest = scale.standardise(scale.lowest), scale.standardise(scale.highest)
+    return {
+        item: min(max(scale.standardise(rating), lowest), highest)
+        for item, rating in ratings.items()
+        if item < task.items
+    }
 
 
 def _select_to_measure(
@@ -124,7 +129,7 @@ def _select_to_measure(
     capacity = round_.task.capacity
     count = count_strangers(capacity)
     chosen = np.array([item for item in known if item in hold_out], dtype=np.int64)
-    held = sample(chosen, max(1, capacity // 2 - count), random_bytes)
+    held = sample(chosen, most_held_out(capacity), random_bytes)
     if not held.size:
         return Selection.of({}, unknown)
     strangers = _strangers(round_.task.items, count, known, random_bytes)

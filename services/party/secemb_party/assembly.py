@@ -57,6 +57,7 @@ async def open_party(settings: Settings) -> Party:
         catalogue=catalogue,
         metrics=metrics,
         keep_rounds=settings.rounds.keep_bodies_rounds,
+        keep_versions=settings.storage.keep_versions,
         keep_seconds=settings.rounds.keep_rows_days * 86_400.0,
         keep_tasks=settings.rounds.keep_tasks,
         reserve=settings.storage.min_free_bytes,

@@ -1,6 +1,6 @@
 """What a task may still have: training rounds up to its number of them, and rounds within its privacy budget."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from secemb_party.accountant import MOST_ROUNDS, Terms, epsilon, epsilon_known, rounds_within
 from secemb_party.compute.threads import Workers
@@ -15,10 +15,19 @@ from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, TRAIN
 def may_open(kind: str, *, rounds: int, trained: int, after: str | None) -> bool:
     """Tell whether a round of a kind may follow one of kind `after`, once `trained` of `rounds` have been trained.
 
-    Only training rounds whose sum was opened count: no survey, no evaluation, and no aborted round. One evaluation may
-    follow the last training round.
+    Only training rounds whose sum was opened and used count: no survey, no evaluation, and no round that was aborted or
+    discarded. One evaluation may follow the last training round.
     """
     return trained < rounds or (kind == EVALUATE and after == TRAIN)
+
+
+def count_trained(task: TaskSpec, *, shares: int, discarded: int) -> int:
+    """Return how many of a task's training rounds were had, given how many sums were opened and then discarded.
+
+    A discarded round may be had again. There are no more such rounds than the task has rounds: server 0 alone sees
+    sums, and must not be able to open as many as it likes by calling them impossible.
+    """
+    return shares - min(discarded, task.rounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,11 +119,17 @@ class Spending:
         if not self._lines:
             return []
         shares = await self._ledger.shares_by_kind(self._task.task_id)
+        discarded = await self._ledger.discarded_by_kind(self._task.task_id)
         last = await self._ledger.last_round(self._task.task_id)
-        trained = shares.get(TRAIN, 0)
+        trained = count_trained(self._task, shares=shares.get(TRAIN, 0), discarded=discarded.get(TRAIN, 0))
         ahead = {kind: _rounds_ahead(self._task, trained, last, kind) for kind in self._lines}
+        # A sum that was opened has its cost, whatever became of it: a discarded round is one more.
+        lines = {
+            kind: replace(line, most=min(MOST_ROUNDS, line.most + discarded.get(kind, 0)))
+            for kind, line in self._lines.items()
+        }
         found = await self._workers.run(
-            lambda: [spent(line, shares.get(kind, 0), ahead=ahead[kind]) for kind, line in self._lines.items()]
+            lambda: [spent(line, shares.get(kind, 0), ahead=ahead[kind]) for kind, line in lines.items()]
         )
         for one in found:
             self._metrics.privacy(

@@ -5,7 +5,6 @@ Names follow Prometheus: base units, `_total` for counters, `_timestamp_seconds`
 """
 
 import platform
-import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,8 @@ from typing import Any, Literal
 import prometheus_client as prometheus
 from prometheus_client import Counter, Gauge, Histogram
 
+from secemb_party.metric_labels import template, word
+from secemb_party.safeguard_metrics import SafeguardMetrics
 from secemb_shared.dpf._native import native_available
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
@@ -47,8 +48,6 @@ RESTING = ("idle", "waiting", "paused", "peer-paused", "finished")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _PHASE_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
-_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
-_TEMPLATE = re.compile(r"unmatched|/|(/([a-z][a-z0-9_.-]{0,30}|\{[a-z_:]+\}))+")
 _METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
 
@@ -71,6 +70,7 @@ class Metrics:
         self._register_rounds()
         self._register_surroundings()
         self._register_privacy()
+        self.safeguards = SafeguardMetrics(self._registry)
 
     def _register_requests(self) -> None:
         self._requests = self._histogram(
@@ -85,7 +85,7 @@ class Metrics:
         )
         self._sessions = self._counter("secemb_sessions", "Sessions that reached a phase", "phase", "transport")
         self._fates = self._counter(
-            "secemb_round_sessions", "Sessions of sealed and aborted rounds, by outcome", "fate"
+            "secemb_round_sessions", "Sessions of sealed, aborted and discarded rounds, by outcome", "fate"
         )
         self._rejected = self._counter("secemb_sessions_rejected", "Sessions that did not pass a check of both servers")
         self._bytes = self._counter("secemb_bytes", "Bytes of bodies", "direction")
@@ -155,7 +155,7 @@ class Metrics:
 
     def request(self, *, route: str, method: str, status: int, seconds: float) -> None:
         """Count an answered request; `route` is its template."""
-        labels = _template(route), method if method in _METHODS else "other", str(status)
+        labels = template(route), method if method in _METHODS else "other", str(status)
         self._labelled(self._requests, *labels).observe(seconds)
 
     def expect_problems(self, slugs: Iterable[str]) -> None:
@@ -163,11 +163,11 @@ class Metrics:
         for slug in slugs:
             self._expected.add(slug)
             for by in ("self", "peer"):
-                self._refusals.labels(_word(slug), by)
+                self._refusals.labels(word(slug), by)
 
     def refused(self, slug: str) -> None:
         """Count a problem document sent."""
-        self._refusals.labels(_word(slug), "self").inc()
+        self._refusals.labels(word(slug), "self").inc()
         self._refused[slug] += 1
 
     def refused_by_peer(self, slug: str) -> None:
@@ -182,13 +182,13 @@ class Metrics:
 
     def join(self, outcome: str, *, retry_after: float | None = None) -> None:
         """Count a request to join, by its outcome, and when the device was told to come back."""
-        self._labelled(self._joins, _word(outcome)).inc()
+        self._labelled(self._joins, word(outcome)).inc()
         if retry_after is not None:
             self._retry.observe(retry_after)
 
     def session(self, phase: str, count: int = 1, *, transport: Transport = "direct") -> None:
         """Count sessions that reached a phase, `keys` or `update`, by their transport."""
-        self._labelled(self._sessions, _word(phase), transport).inc(count)
+        self._labelled(self._sessions, word(phase), transport).inc(count)
 
     def moved(self, *, received: int, sent: int) -> None:
         """Count the bytes of bodies."""
@@ -222,19 +222,27 @@ class Metrics:
 
     def round_phase(self, phase: str, seconds: float) -> None:
         """Record how long a round was in a phase."""
-        self._phases.labels(_word(phase)).observe(seconds)
+        self._phases.labels(word(phase)).observe(seconds)
 
     def round_sessions(self, fate: str, count: int) -> None:
-        """Count the sessions of a round that were `counted`, `left-out` of its sum, or lost with an `aborted` round."""
-        self._fates.labels(_word(fate)).inc(count)
+        """Count the sessions of a round that were `counted`, `left-out` of its sum, `aborted` or `discarded` with it.
+
+        What is discarded with its sum was counted before.
+        """
+        self._fates.labels(word(fate)).inc(count)
 
     def sessions_rejected(self, count: int) -> None:
         """Count sessions that were complete on both servers and did not pass their checks."""
         self._rejected.inc(count)
 
+    def expect_rounds(self, outcomes: Iterable[str]) -> None:
+        """Show these outcomes from the start: an alert notices the first one only after a zero."""
+        for outcome in outcomes:
+            self._rounds.labels(word(outcome))
+
     def round_ended(self, outcome: str) -> None:
-        """Count a round that was `published` or `aborted`."""
-        self._rounds.labels(_word(outcome)).inc()
+        """Count a round that was `published`, `aborted` or `discarded`."""
+        self._rounds.labels(word(outcome)).inc()
 
     def model_version(self, version: int, published_at: float) -> None:
         """Record the version that devices see, and when it was published."""
@@ -253,14 +261,14 @@ class Metrics:
         """Record the fleet's figures; one that is no longer known is taken away."""
         self._quality.clear()
         for name, value in figures.items():
-            self._quality.labels(_word(name)).set(value)
+            self._quality.labels(word(name)).set(value)
 
     def privacy(self, kind: str, *, epsilon: float, epsilon_known: float, remaining: int, ahead: int) -> None:
         """Record where the budget of a kind of round stands."""
-        self._epsilon.labels(_word(kind)).set(epsilon)
-        self._epsilon_known.labels(_word(kind)).set(epsilon_known)
-        self._rounds_left.labels(_word(kind)).set(remaining)
-        self._rounds_ahead.labels(_word(kind)).set(ahead)
+        self._epsilon.labels(word(kind)).set(epsilon)
+        self._epsilon_known.labels(word(kind)).set(epsilon_known)
+        self._rounds_left.labels(word(kind)).set(remaining)
+        self._rounds_ahead.labels(word(kind)).set(ahead)
 
     # What a server depends on.
 
@@ -271,7 +279,7 @@ class Metrics:
         try:
             yield
         finally:
-            self._labelled(self._kernel, _word(operation)).observe(thread_time() - start)
+            self._labelled(self._kernel, word(operation)).observe(thread_time() - start)
 
     @contextmanager
     def ledger(self, operation: str) -> Iterator[None]:
@@ -285,7 +293,7 @@ class Metrics:
 
     def peer_call(self, route: str, outcome: str, seconds: float) -> None:
         """Record a call to the peer: `announce`, `seal`, `share`, `publish`; `ok`, `refused`, `unreachable`."""
-        self._peer_calls.labels(_word(route), _word(outcome)).observe(seconds)
+        self._peer_calls.labels(word(route), word(outcome)).observe(seconds)
 
     def heard_peer(self, now: float) -> None:
         """Record that the peer has called or answered."""
@@ -334,17 +342,3 @@ class Metrics:
     def render(self) -> bytes:
         """Return everything as Prometheus text."""
         return prometheus.generate_latest(self._registry)
-
-
-@cache  # labels are our own words: few, and always the same
-def _word(label: str) -> str:
-    if not _WORD.fullmatch(label):
-        raise ValueError("a label is a short word in lower case: ids and values do not belong in metrics")
-    return label
-
-
-@cache
-def _template(route: str) -> str:
-    if not _TEMPLATE.fullmatch(route):
-        raise ValueError("a route is counted by its template, not by the path of a request")
-    return route

@@ -13,7 +13,7 @@ from secemb_party.compute import Compute
 from secemb_party.compute.threads import Workers
 from secemb_party.ledger import Ledger
 from secemb_party.metrics import Metrics
-from secemb_party.room import Memory
+from secemb_party.room import VERSIONS, Memory
 from secemb_party.storage import ModelStore, ShareStore
 from secemb_party.storage.copies import Body
 from secemb_shared.messages import TaskSpec
@@ -43,6 +43,7 @@ class Parts:
     clock: Clock = time.time
     steady: Clock = time.monotonic  # for lengths of time: nobody can set it
     keep_rounds: int = 3
+    keep_versions: int = VERSIONS  # of the model, the newest; older ones are thinned
     keep_seconds: float = math.inf  # how long sessions' rows are kept after their round
     keep_tasks: int | None = None  # how many earlier tasks keep their files; None: all
     tracing: "Tracing | None" = None

@@ -84,7 +84,7 @@ class ListDigest(PeerMessage):
 
 
 class AbortReason(PeerMessage):
-    """Why a round ends without a sum."""
+    """Why a round ends without a sum, or without its sum being used."""
 
     reason: Words
 

@@ -1,4 +1,4 @@
-"""Room for what devices send: on the disk, and in memory."""
+"""Room for what devices send and for versions of the model: on the disk, and in memory."""
 
 import shutil
 import time
@@ -10,6 +10,7 @@ from secemb_party.errors import BusyError, StorageFullError
 
 _FRESH_SECONDS = 1.0  # every request to join asks
 MEMORY = 64 << 20  # bytes
+VERSIONS = 50  # of the model, the newest, that are kept where the disk allows
 
 
 class Space:

@@ -6,14 +6,14 @@ decision is made in one of the ledger's transactions, so that a crash loses noth
 
 import asyncio
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from secemb_party.async_cache import AsyncCache
-from secemb_party.budget import Spending
+from secemb_party.budget import Spending, count_trained
 from secemb_party.compute import PreparedRound
 from secemb_party.control import Control
+from secemb_party.ended_rounds import EndedRounds, read_ended
 from secemb_party.errors import (
     LedgerConflictError,
     LedgerTakenError,
@@ -31,16 +31,13 @@ from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
 from secemb_party.room import Space
 from secemb_party.storage import Model, first_model
+from secemb_party.storage.retention import FEWEST
 from secemb_shared.dpf import CHECK_KEY_BYTES
 from secemb_shared.errors import SessionError
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import secure_bytes
 
-_TOLD = 50  # aborted rounds that devices are told of
-# What devices may hear of the reason for an abort. Operators write theirs for each other.
-_PUBLIC_REASONS = ("too few", "a rollback was requested", "the privacy budget", "it has ended on server 1")
-_OTHER_REASON = "the operators ended it"
 _KEPT_ROUNDS = 2  # the round that is open, and the one before it; each holds a copy of the table
 
 
@@ -55,15 +52,6 @@ class Check(NamedTuple):
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndedRounds:
-    """How rounds ended, as every device is told: all from `since` to `until` were published but the aborted ones."""
-
-    since: int
-    until: int  # -1: none has ended
-    aborted: Mapping[int, str]  # number of a round: why
-
-
 class Party:
     """One server's memory and arithmetic for one task."""
 
@@ -76,6 +64,7 @@ class Party:
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
         self.catalogue, self.tracing = parts.catalogue, parts.tracing
         self._keep_seconds, self._keep_tasks = parts.keep_seconds, parts.keep_tasks
+        self._keep_versions = parts.keep_versions
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
         self._opened = b""  # the round that the log last told of
@@ -86,6 +75,7 @@ class Party:
         self.intake = Intake(parts, self.prepared, self.space)
         self.inventory = Inventory(parts)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
+        self.protect: Callable[[], Awaitable[Collection[int]]] = _nothing  # versions that stay however old they are
         self.control = Control(parts, abort=self._abort, changed=self._show_last)
 
     async def start(self) -> None:
@@ -98,6 +88,7 @@ class Party:
         else:
             self.metrics.model_version(published.version, published.published_at or published.recorded_at)
         self.metrics.round_deadline(self.task.upload_seconds)
+        self.metrics.expect_rounds(sorted(ENDED))
         await self.control.start()
         await self.inventory.take()
 
@@ -214,7 +205,12 @@ class Party:
         self.metrics.task_phase(phase, number=number, since=since)
 
     async def _count_sessions(self, record: RoundRecord) -> dict[str, int]:
-        """Count what became of the sessions of a round that has just been sealed or aborted; return it for the log."""
+        """Count what became of the sessions of a round that has just been sealed or aborted; return it for the log.
+
+        Those of a discarded round were counted when it was sealed, and are counted again.
+        """
+        if record.state is RoundState.DISCARDED:
+            self.metrics.round_sessions("discarded", len(record.sealed_sessions or ()))
         if record.state not in (RoundState.SEALED, RoundState.ABORTED):
             return {}
         counted, sessions = len(record.sealed_sessions or ()), await self.ledger.counts(record.round_id)
@@ -248,8 +244,9 @@ class Party:
         unknown = {one for one in self._shares.rounds() if await self.ledger.round(one) is None}
         await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept} | unknown))
         wanted = await self.ledger.open_rollback(self.task.task_id)
-        protected = [wanted.source] if wanted is not None else []
-        await self.workers.run(lambda: self.models.prune(keep=3, protect=protected))
+        protected = [*([wanted.source] if wanted is not None else []), *await self.protect()]
+        keep, free = self._keep_versions, self.space.free()
+        await self.workers.run(lambda: self.models.prune(keep=keep, protect=protected, free=free))
 
     async def forget_old(self) -> int:
         """Remove some rows of sessions that are kept no longer, and files of old tasks; return how many rows.
@@ -271,18 +268,14 @@ class Party:
         return record, RoundSpec.decode(record.spec, self.task)
 
     async def trained(self) -> int:
-        """Return how many training rounds have had their sum opened: the task has `rounds` of them."""
-        return (await self.ledger.shares_by_kind(self.task.task_id)).get(TRAIN, 0)
+        """Return how many training rounds have had their sum opened and used: the task has `rounds` of them."""
+        shares = await self.ledger.shares_by_kind(self.task.task_id)
+        discarded = await self.ledger.discarded_by_kind(self.task.task_id)
+        return count_trained(self.task, shares=shares.get(TRAIN, 0), discarded=discarded.get(TRAIN, 0))
 
     async def ended_rounds(self) -> EndedRounds:
         """Return how the task's rounds have ended."""
-        last = await self.ledger.last_round(self.task.task_id)
-        aborted = await self.ledger.rounds(self.task.task_id, limit=_TOLD, state=RoundState.ABORTED)
-        return EndedRounds(
-            since=aborted[-1].number if len(aborted) == _TOLD else 0,
-            until=-1 if last is None else last.number if last.ended else last.number - 1,
-            aborted={one.number: _public(one.reason or "") for one in aborted},
-        )
+        return await read_ended(self.ledger, self.task.task_id)
 
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: it is computed once, stored, and never changes."""
@@ -343,7 +336,7 @@ class Party:
 
     async def _prepare(self, round_id: bytes) -> PreparedRound:
         record, spec = await self.round(round_id)
-        if record.ended and record.model_version not in self.models.versions():
+        if record.ended and record.model_version not in self.models.versions()[-FEWEST:]:
             raise RoundClosedError("this round has ended; join the current one")
         model = await self.workers.run(lambda: self.models.load(spec.model_version))
         return await self._compute.prepare(spec, model.rows, await self.check_key(round_id))
@@ -351,6 +344,10 @@ class Party:
 
 def _check_key(round_id: bytes) -> str:
     return f"check-key:{round_id.hex()}"
+
+
+async def _nothing() -> Collection[int]:
+    return ()
 
 
 def tell_round(record: RoundRecord, what: str, **facts: int) -> None:
@@ -361,7 +358,3 @@ def tell_round(record: RoundRecord, what: str, **facts: int) -> None:
     if record.reason is not None:
         told["reason"] = record.reason
     get_logger().info(f"round {what}", **told)
-
-
-def _public(reason: str) -> str:
-    return reason if reason.startswith(_PUBLIC_REASONS) else _OTHER_REASON

@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 
 from secemb_party.errors import SettingsError
 from secemb_party.logs import Format, Level
-from secemb_party.room import MEMORY
+from secemb_party.room import MEMORY, VERSIONS
 from secemb_party.setting_types import (
     CollectorUrl,
     DatabaseUrl,
@@ -128,10 +128,20 @@ class Rounds(Section):
     keep_tasks: Annotated[int, Field(ge=0)] | None = None
 
 
+class Panel(Section):
+    """Devices whose evaluations the operator of server 0 believes; without a file there is no panel."""
+
+    file: PublicFile | None = None
+    every: Annotated[int, Field(ge=2)] = 20
+    margin: Annotated[float, Field(gt=0, lt=1)] = 0.05
+    roll_back: bool = False
+
+
 class Storage(Section):
-    """Room on the disk with `data_dir`."""
+    """Room on the disk with `data_dir`, and how many versions of the model may take it."""
 
     min_free_bytes: Annotated[int, Field(ge=0)] = 1 << 28
+    keep_versions: Annotated[int, Field(ge=1, le=100_000)] = VERSIONS
 
 
 class Tracing(Section):
@@ -164,7 +174,16 @@ _NEEDED = {
 }
 _FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": "this setting is required"}
 _ONLY_FOR: dict[int, tuple[str, ...]] = {
-    0: ("devices.open_enrolment", "rounds.evaluate_every", "rounds.survey_first", "rounds.joins_per_second"),
+    0: (
+        "devices.open_enrolment",
+        "rounds.evaluate_every",
+        "rounds.survey_first",
+        "rounds.joins_per_second",
+        "panel.file",
+        "panel.every",
+        "panel.margin",
+        "panel.roll_back",
+    ),
     1: ("relay.identity_file",),
 }
 
@@ -183,6 +202,7 @@ class Settings(Section):
     operator: Operator = Operator()
     metrics: Metrics = Metrics()
     rounds: Rounds = Rounds()
+    panel: Panel = Panel()
     storage: Storage = Storage()
     logs: Logs = Logs()
     tracing: Tracing = Tracing()
@@ -199,6 +219,8 @@ class Settings(Section):
             faults.append(
                 "rounds.evaluate_every: 1 leaves no round to train in; set 2 or more, or 0 for no evaluations"
             )
+        if self.panel.file is not None and self.devices.open_enrolment:
+            faults.append("panel.file: with devices.open_enrolment no device has a name; remove one of the two")
         if faults:
             raise ValueError("\n".join(faults))
         return self

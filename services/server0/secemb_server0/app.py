@@ -41,6 +41,7 @@ from secemb_server0.enrolment_routes import enrolment_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
 from secemb_server0.leader import ChooseKind, Leader, always_train
 from secemb_server0.pace import JOINS_PER_SECOND, Pace
+from secemb_server0.panel import Panel, watch_names
 from secemb_server0.peer import HttpPeer, HttpRelayLine, Peer, RelayLine
 from secemb_server0.peer_transport import PeerClient, PeerTransport
 from secemb_server0.relay import Limits, Relay, RelayedSessions
@@ -81,9 +82,10 @@ def create_server0(
     relay_line: RelayLine | None = None,
     relay_limits: Limits | None = None,
     joins_per_second: float = JOINS_PER_SECOND,
+    panel: Panel | None = None,
 ) -> Server0:
     """Return server 0 made of these parts; with a relay line, it relays if the task allows that."""
-    leader = Leader(party, peer, choose_kind=choose_kind)
+    leader = Leader(party, peer, choose_kind=choose_kind, panel=panel)
     issuer = TicketIssuer(party, leader, ticket_key, open_enrolment=open_enrolment, pace=Pace(joins_per_second))
     line = relay_line if party.task.relays else None
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
@@ -142,6 +144,7 @@ async def run(settings: Settings) -> None:
                 surroundings=Surroundings.of(settings),
                 relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
                 joins_per_second=settings.rounds.joins_per_second,
+                panel=panel_of(settings),
             )
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
             beside = [
@@ -174,6 +177,14 @@ def kinds_of(settings: Settings) -> ChooseKind:
         return EVALUATE if rounds.evaluate_every and (number + 1) % rounds.evaluate_every == 0 else TRAIN
 
     return choose
+
+
+def panel_of(settings: Settings) -> Panel | None:
+    """Return the trusted panel, or None where there is none."""
+    panel = settings.panel
+    if panel.file is None:
+        return None
+    return Panel(watch_names(panel.file), every=panel.every, margin=panel.margin, roll_back=panel.roll_back)
 
 
 def peer_client(settings: Settings, tracing: "Tracing | None" = None) -> httpx.AsyncClient:

@@ -9,8 +9,12 @@ from secemb_party.ledger import RoundRecord, RoundState
 from secemb_party.peer_messages import list_digest
 from secemb_party.service import Party
 from secemb_server0.figures import describe_window
+from secemb_server0.panel import EVENT as PANEL_EVENT
+from secemb_server0.panel import Panel, is_for_panel
 from secemb_server0.peer import Peer
-from secemb_server0.reconstruct import add_shares, next_model, read_result, read_sums
+from secemb_server0.plausibility import IMPOSSIBLE, find_impossible, measure_update
+from secemb_server0.reconstruct import add_shares, read_result, read_sums, take_step
+from secemb_server0.rollback import Rollbacks
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 
@@ -18,8 +22,9 @@ from secemb_shared.messages.spec import EVALUATE, TRAIN
 class Completion:
     """The steps of a round after its last upload. Each is durable, and repeating one does no harm."""
 
-    def __init__(self, party: Party, peer: Peer) -> None:
+    def __init__(self, party: Party, peer: Peer, rollbacks: Rollbacks, panel: Panel | None = None) -> None:
         self._party, self._peer, self._ledger, self._task = party, peer, party.ledger, party.task
+        self._rollbacks, self._panel = rollbacks, panel
 
     async def close(self, record: RoundRecord) -> RoundRecord:
         """Accept nothing new from now on: it could no longer count."""
@@ -73,21 +78,25 @@ class Completion:
         )
 
     async def _reconstruct(self, record: RoundRecord) -> RoundRecord:
-        """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation."""
+        """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation.
+
+        A sum that cannot be is not used.
+        """
         _, spec = await self._party.round(record.round_id)
         total, peer_share = await self._open_sum(record, spec)
         sessions, version = len(record.sealed_sessions or ()), None
+        reason = await self._find_impossible(spec, total, sessions)
+        if reason is not None:
+            return await self._discard(record, f"{IMPOSSIBLE}: {reason}", peer_share)
         if spec.kind == TRAIN:
             store = self._party.models
-            model = await self._party.workers.run(lambda: next_model(store, spec, total, sessions))
+            model, limited = await self._party.workers.run(lambda: take_step(store, spec, total, sessions))
+            if limited is not None:
+                self._party.metrics.safeguards.limited(limited / self._task.items)
             version = model.version
             await self._ledger.record_version(self._task.task_id, version, model.digest, self._party.clock())
         else:
-            told: dict[str, Any] = {"round": spec.number, **read_result(spec, total, sessions)}
-            if spec.kind == EVALUATE:
-                told |= await describe_window(self._ledger, self._task, spec.number, read_sums(total))
-                self._party.metrics.quality({name: one for name, one in told["window"].items() if name != "rounds"})
-            await self._ledger.append_event("result", told, self._party.clock())
+            await self._note_result(record, spec, total, sessions)
         return await self._party.advance(
             record.round_id,
             RoundState.SHARED,
@@ -96,6 +105,42 @@ class Completion:
             remarks={"peer_share": peer_share},
             next_version=version,
         )
+
+    async def _note_result(self, record: RoundRecord, spec: RoundSpec, total: Share, sessions: int) -> None:
+        """Record what a survey or an evaluation has found, and what follows from it."""
+        found, now = read_result(spec, total, sessions), self._party.clock()
+        told: dict[str, Any] = {"round": spec.number, **found}
+        if spec.kind == EVALUATE and await is_for_panel(self._ledger, record.round_id):
+            # Apart from the fleet's figures: the same devices would count twice in them.
+            await self._ledger.append_event(PANEL_EVENT, {**told, "version": spec.model_version}, now)
+            self._party.metrics.safeguards.panel_quality(found)
+            if self._panel is not None:
+                await self._panel.conclude(self._party, self._rollbacks, seen=spec.model_version)
+            return
+        if spec.kind == EVALUATE:
+            told |= await describe_window(self._ledger, self._task, spec.number, read_sums(total))
+            self._party.metrics.quality({name: one for name, one in told["window"].items() if name != "rounds"})
+        await self._ledger.append_event("result", told, now)
+
+    async def _find_impossible(self, spec: RoundSpec, total: Share, sessions: int) -> str | None:
+        """Return why honest devices cannot have added up this sum, or None; the same sum gets the same answer."""
+        if spec.kind != TRAIN:
+            return find_impossible(spec, read_sums(total), sessions)
+        sizes = await self._party.workers.run(lambda: measure_update(spec, total, sessions))
+        for size in sizes:
+            self._party.metrics.safeguards.sum_size(size.part, norm=size.norm, fullness=size.fullness)
+        broken = [size.part for size in sizes if size.impossible]
+        return f"{' and '.join(broken)} beyond what the sessions can add" if broken else None
+
+    async def _discard(self, record: RoundRecord, reason: str, peer_share: str) -> RoundRecord:
+        """End a round whose sum is not used, at server 1 first; a repeated step finds the same sum and reason."""
+        await self._peer.discard(record.round_id, reason)
+        remarks, now = {"peer_share": peer_share}, self._party.clock()
+        ended = await self._party.advance(
+            record.round_id, RoundState.SHARED, RoundState.DISCARDED, now, remarks=remarks, reason=reason
+        )
+        await self._party.tidy()
+        return ended
 
     async def _open_sum(self, record: RoundRecord, spec: RoundSpec) -> tuple[Share, str]:
         """Return the plain sum and the digest of server 1's share; the shares themselves are large, and end here."""

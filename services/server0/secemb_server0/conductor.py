@@ -24,6 +24,7 @@ from secemb_party.ledger import RoundState
 from secemb_shared.messages.spec import TRAIN
 
 CLOSING_PATIENCE = 86_400.0  # seconds that the last evaluation waits for devices: no later round needs its figures
+PANEL_PATIENCE = 600.0  # seconds that an evaluation by the panel waits for its devices: all others wait meanwhile
 STRAGGLER_SECONDS = 0.5  # between two questions to server 1 about sessions that it does not hold yet
 
 
@@ -49,6 +50,7 @@ class Facts:
     affordable: bool = True  # the privacy budget has room for the next round
     patient: bool = True  # a round waits for devices; false where they toss a coin for each round
     closing: bool = False  # the open round is an evaluation, and no training round can follow
+    panel: bool = False  # only devices of the trusted panel may join the open round
     paused: bool = False  # an operator lets no round begin
     draining: bool = False  # and no session join the open one
     close: bool = False  # the operator wants the open round sealed now
@@ -157,6 +159,8 @@ def _idle(facts: Facts, now: float) -> Decision:
         return Paused()
     if facts.closing and now >= facts.upload_until + CLOSING_PATIENCE:
         return Abort("too few devices came to the last evaluation within a day")
+    if facts.panel and now >= facts.upload_until + PANEL_PATIENCE:
+        return Abort("too few devices of the panel came in time")
     return Idle()
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from secemb_party.errors import OptimiserError, StateError
 from secemb_party.storage import Floats, Model
+from secemb_server0.guard import Guard
 from secemb_server0.optimiser import Doubles, Gradient, Optimiser, Pace, Rates, blocks
 
 _SMALLEST_EPS = 1e-12
@@ -24,8 +25,8 @@ class Momentum(Optimiser):
     kind = "momentum"
     beta: ClassVar[float] = 0.9
 
-    def __init__(self, rates: Rates) -> None:
-        super().__init__(rates)
+    def __init__(self, rates: Rates, *, guard: Guard | None = None) -> None:
+        super().__init__(rates, guard=guard)
         self._moments: dict[str, Floats] = {}
 
     def _check(self, model: Model, gradient: Gradient) -> None:
@@ -38,7 +39,7 @@ class Momentum(Optimiser):
         scratch = np.empty((2, min(pace.rates.size, old.size)), dtype=np.float32)
         for block in blocks(old.size, pace.rates.size):
             g, other = scratch[:, : old[block].size]
-            np.copyto(g, slopes[block], casting="same_kind")
+            pace.take(slopes, block, g)
             pace.add_decay(g, old[block], other)
             if moments is not None:
                 m = moments.reshape(-1)[block]
@@ -76,8 +77,15 @@ class Adam(Optimiser):
 
     kind = "adam"
 
-    def __init__(self, rates: Rates, *, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8) -> None:
-        super().__init__(rates)
+    def __init__(
+        self,
+        rates: Rates,
+        *,
+        guard: Guard | None = None,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        super().__init__(rates, guard=guard)
         if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1 and _SMALLEST_EPS <= eps <= 1):
             raise OptimiserError(f"betas must be numbers from 0 to below 1, eps from {_SMALLEST_EPS} to 1")
         self._betas, self._eps = betas, eps
@@ -99,7 +107,7 @@ class Adam(Optimiser):
         for block in blocks(old.size, pace.rates.size):
             m, v = first[block], second[block]
             g, quotient = scratch[:, : m.size]
-            np.copyto(g, slopes[block], casting="same_kind")
+            pace.take(slopes, block, g)
             pace.add_decay(g, old[block], quotient)
             self._blend(m, v, g, quotient)
             if steps % _SWEEP == 0:

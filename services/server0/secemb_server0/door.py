@@ -69,6 +69,11 @@ class Door:
         """Tell whether this is the round that devices may join."""
         return self.record is not None and self.record.round_id == round_id
 
+    @property
+    def for_panel(self) -> bool:
+        """Tell whether only the trusted panel may join the round."""
+        return self._facts is not None and self._facts.panel
+
     def lets_in(self, session_id: bytes, now: float) -> bool:
         """Tell whether a session may join now, or may ask again because it has joined before."""
         return self._facts is not None and (joinable(self._facts, now) or session_id in self._sessions)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from secemb_party.ended_rounds import EndedRounds
 from secemb_party.errors import (
     PeerRefusedError,
     PeerUnavailableError,
@@ -18,7 +19,7 @@ from secemb_party.errors import (
 )
 from secemb_party.ledger import Admission, RoundRecord, RoundState, TokenState, Window
 from secemb_party.parts import Clock
-from secemb_party.service import EndedRounds, Party
+from secemb_party.service import Party
 from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
 from secemb_server0.leader import Leader
 from secemb_server0.pace import Pace
@@ -122,7 +123,9 @@ class TicketIssuer:
         record = door.record
         if record is None or not door.lets_in(session_id, self._party.steady()):
             return self._not_now(now)
-        device = await self._device(token, session_id)
+        device = await self._device(token, session_id, for_panel=door.for_panel)
+        if device is None:
+            return self._not_now(now)
         window = Window(now + task.join_seconds, now + task.upload_seconds)
         admission = await self._party.ledger.admit(
             record.round_id, session_id, device=device, limit=task.cohort, now=now, window=window
@@ -163,9 +166,14 @@ class TicketIssuer:
         self._party.intake.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
         return JoinTicket(record.spec.decode(), ticket, record.upload_until)
 
-    async def _device(self, token: str | None, session_id: bytes) -> bytes:
-        """Return the name under which this device is known: the hash of its first token."""
+    async def _device(self, token: str | None, session_id: bytes, *, for_panel: bool = False) -> bytes | None:
+        """Return the name under which this device is known: the hash of its first token.
+
+        None, if only the trusted panel may join and it is not in it.
+        """
         if self._open:
+            if for_panel:
+                return None  # nobody is known
             return hashlib.sha256(b"open" + session_id).digest()
         hashed = hashlib.sha256((token or "").encode()).digest()
         known = await self._party.ledger.token(hashed)
@@ -176,4 +184,7 @@ class TicketIssuer:
                 raise TokenExpiredError("this enrolment token has expired; open the device's home with its next one")
             case TokenState.REVOKED:
                 raise TokenRevokedError("this enrolment token was revoked; ask the operator of server 0")
+        panel = self._leader.panel
+        if for_panel and (panel is None or known.name not in panel.names()):
+            return None
         return known.device

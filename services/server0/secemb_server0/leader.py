@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from secemb_party.control import abort_reason
+from secemb_party.ended_rounds import EndedRounds
 from secemb_party.errors import (
     LedgerUnavailableError,
     PeerAbortedError,
@@ -18,7 +19,7 @@ from secemb_party.errors import (
 from secemb_party.ledger import NewRound, Rollback, RoundRecord, RoundState, What
 from secemb_party.operators import Order
 from secemb_party.peer_messages import Pause
-from secemb_party.service import EndedRounds, Party
+from secemb_party.service import Party
 from secemb_server0.completion import Completion
 from secemb_server0.conductor import (
     Abort,
@@ -38,6 +39,7 @@ from secemb_server0.conductor import (
 )
 from secemb_server0.door import Door, RoundTimer
 from secemb_server0.pace import REMEMBERED, Forecast
+from secemb_server0.panel import Panel, is_for_panel
 from secemb_server0.peer import Peer
 from secemb_server0.rollback import Rollbacks
 from secemb_shared.messages import RoundSpec
@@ -56,11 +58,13 @@ def always_train(_: int) -> str:
 class Leader:
     """Opens, seals and ends the rounds of one task."""
 
-    def __init__(self, party: Party, peer: Peer, *, choose_kind: ChooseKind = always_train) -> None:
-        self._party, self._peer, self._choose_kind = party, peer, choose_kind
+    def __init__(
+        self, party: Party, peer: Peer, *, choose_kind: ChooseKind = always_train, panel: Panel | None = None
+    ) -> None:
+        self._party, self._peer, self._choose_kind, self.panel = party, peer, choose_kind, panel
         self._ledger, self._task = party.ledger, party.task
-        self._completion = Completion(party, peer)
         self.rollbacks = Rollbacks(party, peer)
+        self._completion = Completion(party, peer, self.rollbacks, panel)
         self.timer = RoundTimer(party.task, clock=party.clock, steady=party.steady)
         self.door, self.forecast = Door(), Forecast(party.task)
         self._last: RoundRecord | None = None  # the latest round as in the ledger; None: read it
@@ -74,6 +78,8 @@ class Leader:
         self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
         self._aborted_there: tuple[bytes, str] | None = None  # a round that server 1's operator has ended, and why
         party.control.wake = self._steered
+        if panel is not None:
+            party.protect = lambda: panel.protected(party)
 
     async def roll_back(self, source: int, seen: int, order: Order) -> Rollback:
         """Request the numbers of an older version in place of the one that was seen; the next step carries it out."""
@@ -239,6 +245,7 @@ class Leader:
             admitted=counts.admitted,
             complete=counts.updates,
             closing=last.kind == EVALUATE and not await self._trains_on(),
+            panel=last.kind == EVALUATE and await is_for_panel(self._ledger, last.round_id),
             close=told is not None and told.what is What.CLOSE,
             abort=abort,
         )
@@ -263,6 +270,8 @@ class Leader:
             kind=kind,
         )
         now = self._party.clock()
+        if self.panel is not None and kind == EVALUATE and self.panel.is_due(number):
+            await self.panel.choose(self._ledger, spec.digest, now)  # before anybody can join
         # Otherwise the first session sets the deadlines.
         join, upload = (0, 0) if self._patient else (self._task.join_seconds, self._task.upload_seconds)
         record = await self._party.open_round(
@@ -288,10 +297,12 @@ class Leader:
 
     async def _next_kind(self, last: RoundRecord | None) -> str:
         """Return the kind of the next round: training if the privacy budget has no room for a survey or evaluation."""
-        if last is not None and last.kind == SURVEY and last.state is RoundState.ABORTED:
+        if last is not None and last.kind == SURVEY and last.state is not RoundState.PUBLISHED:
             chosen = SURVEY  # what it asks for is still unknown
         else:
-            chosen = self._choose_kind(0 if last is None else last.number + 1)
+            number = 0 if last is None else last.number + 1
+            due = self.panel is not None and self.panel.is_due(number)
+            chosen = EVALUATE if due else self._choose_kind(number)
         return chosen if await self._affords(chosen) else TRAIN
 
     async def _affords(self, kind: str) -> bool:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from secemb_party.errors import GradientError, OptimiserError, StateError
 from secemb_party.storage import Floats, Model, OptimiserState
+from secemb_server0.guard import Guard, row_lengths, whole_length
 from secemb_shared.dpf import RingArray
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
@@ -29,7 +30,7 @@ Doubles = npt.NDArray[np.float64]
 _BLOCK = 1 << 14  # numbers worked on together: 64 kB an array, so that what lies between two operations stays in cache
 _UNTHREADED = 1 << 13  # numbers of a product that BLAS computes in the calling thread
 _LARGEST_RATE = 1e6
-_LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits float32
+LARGEST_NORM = 2.0**63  # no ring holds more, and its square still fits float32
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False, eq=False)
@@ -96,6 +97,19 @@ class Pace:
 
     rates: Floats  # (block,)
     decays: Floats | None  # (block,), or None where nothing decays
+    factors: Floats | None = None  # of the guard, one for each row; a single one for the dense part; None: all are 1
+    width: int = 1  # numbers of a row
+
+    def take(self, slopes: Doubles, block: slice, g: Floats) -> None:
+        """Copy a block of a gradient, as far as the guard lets it through."""
+        np.copyto(g, slopes[block], casting="same_kind")
+        if self.factors is None:
+            return
+        if self.factors.size == 1:
+            np.multiply(g, self.factors[0], out=g)
+            return
+        rows, first = g.reshape(-1, self.width), block.start // self.width
+        np.multiply(rows, self.factors[first : first + len(rows), np.newaxis], out=rows)
 
     def add_decay(self, g: Floats, values: Floats, scratch: Floats) -> None:
         """Add the pull towards zero to a gradient, in place."""
@@ -109,8 +123,8 @@ class Optimiser(ABC):
 
     kind: ClassVar[str]
 
-    def __init__(self, rates: Rates) -> None:
-        self._rates = rates
+    def __init__(self, rates: Rates, *, guard: Guard | None = None) -> None:
+        self._rates, self.guard = rates, guard
         self._steps = 0
         self._reached: tuple[bytes, int] | None = None  # task and version that the last step led to
         self._whole = True  # false while a step is under way
@@ -119,33 +133,39 @@ class Optimiser(ABC):
         """Return the next version of the model. What is refused is refused before anything changes."""
         self._check(model, gradient)
         self._whole = False
-        rows = self._move("rows", model.rows, gradient.rows, self._row_pace(model.rows.shape[1]))
-        dense = self._move("dense", model.dense, gradient.dense, self._dense_pace())
+        row_factors = dense_factors = None
+        if self.guard is not None:
+            row_factors = self.guard.factors("rows", row_lengths(gradient.rows))
+            if gradient.dense.size:
+                dense_factors = self.guard.factors("dense", whole_length(gradient.dense))
+        rows = self._move("rows", model.rows, gradient.rows, self._row_pace(model.rows.shape[1], row_factors))
+        dense = self._move("dense", model.dense, gradient.dense, self._dense_pace(dense_factors))
         moved = replace(model, version=model.version + 1, rows=rows, dense=dense)
         self._steps += 1
         self._reached = moved.task_id, moved.version
         self._whole = True
         return moved
 
-    def _row_pace(self, width: int) -> Pace:
+    def _row_pace(self, width: int, factors: Floats | None) -> Pace:
         rates, share, count = self._rates, self._rates.share(self._steps), max(1, _BLOCK // width)
 
         def each(vector: float, bias: float) -> Floats:
             return np.tile(np.array([vector] * (width - 1) + [bias], dtype=np.float32), count)
 
         decays = each(rates.row_decay, rates.bias_decay) if rates.row_decay or rates.bias_decay else None
-        return Pace(each(rates.rows * share, rates.bias_rate * share), decays)
+        return Pace(each(rates.rows * share, rates.bias_rate * share), decays, factors, width)
 
-    def _dense_pace(self) -> Pace:
+    def _dense_pace(self, factors: Floats | None) -> Pace:
         rate = np.full(_BLOCK, self._rates.dense * self._rates.share(self._steps), dtype=np.float32)
-        return Pace(rate, None)
+        return Pace(rate, None, factors)
 
     def state(self) -> OptimiserState:
         """Return a copy of what must be kept for a restart."""
         if self._reached is None or not self._whole:
             raise StateError("there is no state before the first step or after one that was cut short")
         task_id, version = self._reached
-        tensors = {name: values.copy() for name, values in self._tensors().items()}
+        kept = {**self._tensors(), **(self.guard.tensors() if self.guard is not None else {})}
+        tensors = {name: values.copy() for name, values in kept.items()}
         return OptimiserState(task_id=task_id, version=version, kind=self.kind, steps=self._steps, tensors=tensors)
 
     def restore(self, state: OptimiserState) -> None:
@@ -153,7 +173,10 @@ class Optimiser(ABC):
         if state.kind != self.kind:
             raise StateError(f"this state is of the optimiser {state.kind!r}, the task uses {self.kind!r}")
         if state.steps:  # of none, it is a fresh optimiser for this version
-            self._take({name: values.copy() for name, values in state.tensors.items()})
+            tensors = {name: values.copy() for name, values in state.tensors.items()}
+            if self.guard is not None:
+                self.guard.take(tensors)
+            self._take(tensors)
         self._steps, self._reached, self._whole = state.steps, (state.task_id, state.version), True
 
     def _check(self, model: Model, gradient: Gradient) -> None:
@@ -161,10 +184,12 @@ class Optimiser(ABC):
             raise StateError("the last step was cut short; restore the state that was saved and repeat the step")
         if self._reached not in (None, (model.task_id, model.version)):
             raise StateError("the state does not belong to this model; restore that of the same task and version")
+        if self.guard is not None:
+            self.guard.check(len(model.rows), model.dense.size)
         for values, slope in ((model.rows, gradient.rows), (model.dense, gradient.dense)):
             if slope.shape != values.shape or slope.dtype != np.float64:
                 raise GradientError("a mean gradient must be float64 and have the shape of the model")
-            if not _square(slope.reshape(-1)) <= _LARGEST_NORM**2:
+            if not _square(slope.reshape(-1)) <= LARGEST_NORM**2:
                 raise GradientError("a mean gradient must be finite; abort the round and look at the task's clip")
 
     @abstractmethod

@@ -87,6 +87,9 @@ class Peer(Protocol):
     async def roll_back(self, model: Model, source: int) -> bytes:
         """Hand over a version with the numbers of an older one; return its digest as server 1 computed it."""
 
+    async def discard(self, round_id: bytes, reason: str) -> None:
+        """End the round although its sum is known: it is not used."""
+
     async def abort(self, round_id: bytes, reason: str) -> None:
         """End the round without a sum."""
 
@@ -169,6 +172,10 @@ class HttpPeer:
         headers = BINARY | {"secemb-published": facts.model_dump_json()}
         answer = await self._call("POST", "/peer/v1/rollback", content=body, headers=headers)
         return bytes.fromhex(_read(ListDigest, answer).digest)
+
+    async def discard(self, round_id: bytes, reason: str) -> None:
+        """End the round although its sum is known: it is not used."""
+        await self._post(f"/peer/v1/rounds/{round_id.hex()}/discard", AbortReason(reason=reason))
 
     async def abort(self, round_id: bytes, reason: str) -> None:
         """End the round without a sum."""

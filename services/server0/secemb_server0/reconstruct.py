@@ -3,15 +3,14 @@
 import math
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
-import numpy as np
-
-from secemb_party.errors import GradientError, PeerRefusedError, StateError
+from secemb_party.errors import PeerRefusedError, StateError
 from secemb_party.evaluation import Share
-from secemb_party.logs import get_logger
 from secemb_party.storage import Model, ModelStore, OptimiserState
 from secemb_server0.descent import OPTIMISERS
 from secemb_server0.figures import read_evaluations
+from secemb_server0.guard import Guard
 from secemb_server0.optimiser import Gradient, Optimiser, Rates
 from secemb_shared.errors import LengthError
 from secemb_shared.messages import RoundSpec, TaskSpec
@@ -32,24 +31,31 @@ def add_shares(spec: RoundSpec, own: bytes, other: bytes) -> Share:
         ) from None
 
 
-def next_model(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -> Model:
+class Stepped(NamedTuple):
+    """The model after a round's step, and how many rows the guard limited in it; None: the step was taken before."""
+
+    model: Model
+    limited: int | None
+
+
+def take_step(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -> Stepped:
     """Return the model after a round's step, which is taken once even after a crash."""
     task, target = spec.task, spec.model_version + 1
     state = store.load_state()
     if state is not None and state.version == target:
-        return store.load(target)
+        return Stepped(store.load(target), None)
     optimiser = make_optimiser(task)
-    if state is not None:
-        optimiser.restore(state)
-    elif spec.model_version > 0:
+    if (state.version if state is not None else 0) != spec.model_version:
         raise StateError(
             "the optimiser's state is missing: restore a backup, or start it over with `secemb model reset-optimiser`"
         )
+    if state is not None:
+        optimiser.restore(state)
     del state  # twice the size of the table, and copied by now
     model = move_model(optimiser, task, store.load(spec.model_version), total, sessions)
     store.save(model)
     store.save_state(optimiser.state())
-    return model
+    return Stepped(model, optimiser.guard.limited["rows"] if optimiser.guard is not None else 0)
 
 
 def fresh_state(task: TaskSpec, version: int) -> OptimiserState:
@@ -58,19 +64,14 @@ def fresh_state(task: TaskSpec, version: int) -> OptimiserState:
 
 
 def make_optimiser(task: TaskSpec) -> Optimiser:
-    """Return the task's optimiser with its rates."""
-    return OPTIMISERS[task.optimiser](Rates.of(task))
+    """Return the task's optimiser with its rates and its guard."""
+    multiple = decimal(task.guard)
+    return OPTIMISERS[task.optimiser](Rates.of(task), guard=Guard(multiple) if multiple else None)
 
 
 def move_model(optimiser: Optimiser, task: TaskSpec, model: Model, total: Share, sessions: int) -> Model:
-    """Return the next version; an unusable sum counts as zero, because a sealed round must end."""
-    gradient = Gradient.mean(task.ring, rows=total.rows, dense=total.dense, sessions=sessions)
-    try:
-        return optimiser.step(model, gradient)
-    except GradientError:  # one hostile device can do this where the ring is wide
-        get_logger().error("the sum is too large to be a gradient; the round counts as zero")
-        zeros = Gradient(rows=np.zeros_like(gradient.rows), dense=np.zeros_like(gradient.dense))
-        return optimiser.step(model, zeros)
+    """Return the next version."""
+    return optimiser.step(model, Gradient.mean(task.ring, rows=total.rows, dense=total.dense, sessions=sessions))
 
 
 def read_result(spec: RoundSpec, total: Share, sessions: int) -> dict[str, float]:

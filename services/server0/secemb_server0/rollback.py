@@ -2,13 +2,19 @@
 
 Versions never count backwards, because devices pin them. The request is in the ledger before anything is done, and is
 carried out between two rounds: server 1 publishes the version first, after checking that it published the same numbers
-before, then this server. An interrupted step is repeated from the request, with the same result. The optimiser starts
-over: its state belongs to the steps that are undone.
+before, then this server. An interrupted step is repeated from the request, with the same result. The optimiser goes on
+from its state at that version; if that is no longer here, it starts over.
 """
 
 from dataclasses import replace
 
-from secemb_party.errors import LedgerConflictError, ModelMissingError, PeerRefusedError, RollbackRefusedError
+from secemb_party.errors import (
+    LedgerConflictError,
+    ModelFileError,
+    ModelMissingError,
+    PeerRefusedError,
+    RollbackRefusedError,
+)
 from secemb_party.ledger import Rollback
 from secemb_party.operators import Order
 from secemb_party.service import Party
@@ -64,7 +70,7 @@ class Rollbacks:
 
     async def _publish(self, rollback: Rollback, model: Model) -> None:
         """Publish what server 1 has confirmed; the request ends in the same transaction."""
-        await self._party.workers.run(lambda: self._store(model))
+        await self._party.workers.run(lambda: self._store(model, rollback.source))
         now = self._party.clock()
         await self._ledger.record_version(rollback.task_id, model.version, model.digest, now)
         await self._ledger.finish_rollback(rollback, made=model.version, now=now)
@@ -72,9 +78,15 @@ class Rollbacks:
         await self._ledger.append_event("rollback", {"source": rollback.source, "version": model.version}, now)
         await self._party.tidy()
 
-    def _store(self, model: Model) -> None:
-        self._party.models.save(model)
-        self._party.models.save_state(fresh_state(self._party.task, model.version))
+    def _store(self, model: Model, source: int) -> None:
+        models = self._party.models
+        models.save(model)
+        try:
+            state = models.load_state(source)
+        except ModelFileError:  # damaged: what the model needs is there
+            state = None
+        fresh = fresh_state(self._party.task, model.version)
+        models.save_state(fresh if state is None else replace(state, version=model.version))
 
     async def _give_up(self, rollback: Rollback, reason: str) -> None:
         now = self._party.clock()

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from secemb_party.ended_rounds import EndedRounds
 from secemb_party.errors import (
     LedgerUnavailableError,
     PeerRefusedError,
@@ -27,7 +28,7 @@ from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import Rollback
 from secemb_party.operators import Operators
-from secemb_party.service import EndedRounds, Party
+from secemb_party.service import Party
 from secemb_server0.join import AnnouncedKey, NotNow, TicketIssuer
 from secemb_server0.leader import Leader
 from secemb_shared.errors import LengthError

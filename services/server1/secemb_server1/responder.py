@@ -223,6 +223,16 @@ class Responder:
         await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, now)
         await self._party.tidy()
 
+    async def discard(self, round_id: bytes, reason: str) -> None:
+        """End a round whose sum is not used: server 0 has found that honest devices cannot have added it up."""
+        record, _ = await self._party.round(round_id)
+        if record.state is RoundState.DISCARDED and record.reason == reason:
+            return
+        if record.state is not RoundState.SHARED:
+            raise PeerRefusedError("this round has no sum to discard")
+        await self._party.advance(round_id, RoundState.SHARED, RoundState.DISCARDED, self._party.clock(), reason=reason)
+        await self._party.tidy()
+
     async def abort(self, round_id: bytes, reason: str) -> None:
         """End a round without a sum, if it is not sealed yet; both servers record the reason of the first."""
         record = await self._ledger.round(round_id)

@@ -174,6 +174,12 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         body = await read_exactly(request, length, _PATIENCE)
         return ListDigest(digest=(await responder.publish(bytes.fromhex(round), facts, body)).hex())
 
+    @router.post("/rounds/{round}/discard", openapi_extra=_describe(AbortReason))
+    async def discard(round: RoundHex, why: Annotated[AbortReason, _message(AbortReason, party)]) -> ListDigest:
+        """End a round whose sum is impossible, and is not used."""
+        await responder.discard(bytes.fromhex(round), why.reason)
+        return ListDigest(digest=round)
+
     @router.post("/rounds/{round}/abort", openapi_extra=_describe(AbortReason))
     async def abort(round: RoundHex, why: Annotated[AbortReason, _message(AbortReason, party)]) -> ListDigest:
         """End a round without a sum."""

@@ -69,6 +69,11 @@ def find_stall(marks: Sequence[Mark], *, patience: int, settles: bool) -> int | 
     return best if not settles or marks[-1].low > marks[best].high else None
 
 
+def most_held_out(capacity: int) -> int:
+    """Return how many held-out ratings a device predicts at most, by the capacity (m') of the task."""
+    return max(1, capacity // 2 - count_strangers(capacity))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class EvaluationSums:
     """The numbers of one device, or their sums over many. Those of one device are private."""

@@ -53,6 +53,7 @@ class TaskSpec:
     upload_seconds: int = 600  # how long after its opening updates may come
     loss: str = SQUARED  # what devices minimise
     optimiser: str = "adam"
+    guard: str = "8"  # no row's mean gradient is longer than this many times what is usual for it; 0: no limit
     row_rate: str = "0.02"  # of all numbers of a row but the last
     bias_rate: str = "0.05"  # of the last number of a row: the bias of its item
     dense_rate: str = "0.001"
@@ -158,6 +159,8 @@ class TaskSpec:
             raise SpecError(f"the optimiser must be one of {', '.join(OPTIMISERS)}")
         if self.schedule not in SCHEDULES or self.loss not in LOSSES:
             raise SpecError(f"the schedule is one of {', '.join(SCHEDULES)}, the loss one of {', '.join(LOSSES)}")
+        if 0 < canonical.decimal(self.guard) < 1:
+            raise SpecError("the guard is 0 for none, or a multiple of at least 1")
         rates = self.row_rate, self.bias_rate, self.dense_rate, self.row_decay, self.bias_decay, self.initial_scale
         for number in rates:
             canonical.decimal(number)

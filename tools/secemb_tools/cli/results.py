@@ -87,6 +87,7 @@ class Scenario(TypedDict):
     capacity: int
     dimension: int | None
     optimiser: str
+    guard: float
     schedule: str
     rate: float
     bias_rate: float

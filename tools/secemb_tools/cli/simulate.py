@@ -133,6 +133,10 @@ def simulate(
     loss: Annotated[Loss | None, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = None,
     dimension: Annotated[int | None, typer.Option(min=0, help="Length of an item's vector; 0: biases only.")] = None,
     optimiser: Annotated[Optimiser | None, typer.Option(help="How the sum updates the model.")] = None,
+    guard: Annotated[
+        float | None,
+        typer.Option(min=0, help="Longest mean gradient of a row, in multiples of what is usual for it; 0: no limit."),
+    ] = None,
     schedule: Annotated[Schedule | None, typer.Option(help="How the learning rates change over the rounds.")] = None,
     rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = None,
     bias_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the biases in rows.")] = None,
@@ -192,6 +196,7 @@ def simulate(
         "loss": loss,
         "dimension": dimension,
         "optimiser": optimiser,
+        "guard": guard,
         "schedule": schedule,
         "rate": rate,
         "bias_rate": bias_rate,

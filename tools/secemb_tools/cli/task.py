@@ -51,6 +51,10 @@ def create(
     upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
     loss: Annotated[Loss, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = "squared",
     optimiser: Annotated[Optimiser, typer.Option(help="How the sum updates the model.")] = "adam",
+    guard: Annotated[
+        float,
+        typer.Option(min=0, help="Longest mean gradient of a row, in multiples of what is usual for it; 0: no limit."),
+    ] = 8,
     schedule: Annotated[Schedule, typer.Option(help="How the learning rates change over the rounds.")] = "cosine",
     row_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = 0.02,
     bias_rate: Annotated[
@@ -121,6 +125,7 @@ def create(
             upload_seconds=upload_seconds,
             loss=loss,
             optimiser=optimiser,
+            guard=guard,
             schedule=schedule,
             row_rate=row_rate,
             bias_rate=bias_rate,

@@ -14,7 +14,7 @@ from secemb_tools.local import Pair
 
 _PAUSE = 0.03
 _TIMEOUT = 120.0  # seconds for a round to open or to end
-_OPEN, _ENDED = ("open",), ("published", "aborted")
+_OPEN, _ENDED = ("open",), ("published", "aborted", "discarded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class RoundWatcher:
         async with _time_limit(f"round {number} did not end; see the servers' logs"):
             views = [await self._until(role, number, _ENDED) for role in (0, 1)]
         if any(view["state"] != "published" for view in views):
-            raise RoundError(f"round {number} was aborted: {views[0]['reason'] or views[1]['reason']}")
+            raise RoundError(f"round {number} was {views[0]['state']}: {views[0]['reason'] or views[1]['reason']}")
         return await self._record(views)
 
     async def _record(self, views: list[dict[str, Any]]) -> RoundRecord:

@@ -29,6 +29,7 @@ from secemb_party.ledger.schema import bodies
 from secemb_party.settings import Settings
 from secemb_party.storage import ShareFiles
 from secemb_party.storage.files import make_folder, whole_file
+from secemb_party.storage.model_files import state_name
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.task_files import read_task
@@ -36,7 +37,7 @@ from secemb_tools.operate.task_files import read_task
 FORMAT = "secemb/1 backup"
 SEPARATE = ("secemb.toml", "tls/", "secrets/", "task/")
 _LEDGER, _MANIFEST = "ledger.jsonl", "manifest.json"
-_NAME = re.compile(r"models/[0-9a-f]{64}/(v\d{6,}|optimiser)\.safetensors|shares/[0-9a-f]{64}\.[0-9a-f]{64}\.share")
+_NAME = re.compile(r"models/[0-9a-f]{64}/v\d{6,}(\.optimiser)?\.safetensors|shares/[0-9a-f]{64}\.[0-9a-f]{64}\.share")
 _LARGEST_MANIFEST = 1 << 20
 _PATIENCE = 60.0  # seconds: how long a round may be on the move
 _PAUSE = 0.2
@@ -121,8 +122,9 @@ def _wanted(origin: Origin, named: Named) -> Iterator[str]:
     for one in {one.version for one in (named.published, named.newest) if one is not None}:
         yield f"{folder}/v{one:06d}.safetensors"
     newest = named.newest.version if named.newest is not None else 0
-    made = f"{folder}/v{newest + 1:06d}.safetensors"
-    yield from (name for name in (made, f"{folder}/optimiser.safetensors") if (origin.data_dir / name).exists())
+    made = f"v{newest + 1:06d}.safetensors"
+    maybe = (f"{folder}/{name}" for name in (made, state_name(newest), state_name(newest + 1)))
+    yield from (name for name in maybe if (origin.data_dir / name).exists())
     if named.running is not None and named.running.share_digest is not None:
         for path in (origin.data_dir / "shares").glob(f"{named.running.round_id.hex()}.*.share"):
             yield f"shares/{path.name}"

@@ -40,6 +40,7 @@ class TaskSummary(TypedDict):
     upload_seconds: int
     loss: str
     optimiser: str
+    guard: str
     schedule: str
     decay: str
     seed: int
@@ -84,6 +85,7 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "upload_seconds": task.upload_seconds,
         "loss": task.loss,
         "optimiser": f"{task.optimiser}, rows {task.row_rate}, biases {task.bias_rate}, dense {task.dense_rate}",
+        "guard": "none" if task.guard == "0" else f"{task.guard} times what is usual for a row",
         "schedule": task.schedule,
         "decay": f"rows {task.row_decay}, biases {task.bias_decay}",
         "seed": task.seed,

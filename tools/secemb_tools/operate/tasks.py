@@ -16,6 +16,7 @@ from secemb_shared.ring import Ring
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.privacy import read_privacy
 from secemb_tools.specification import (
+    GUARD,
     Density,
     as_decimal,
     build_task,
@@ -53,6 +54,7 @@ class TaskOptions:
     upload_seconds: int = 600
     loss: str = SQUARED
     optimiser: str = "adam"
+    guard: float = GUARD
     schedule: str = "cosine"
     row_rate: float = 0.02
     bias_rate: float | None = None
@@ -117,6 +119,7 @@ def _training(options: TaskOptions) -> dict[str, Any]:
         "row_decay": _given(options.row_decay, decays[0]),
         "bias_decay": _given(options.bias_decay, decays[1]),
         "initial_scale": options.initial_scale,
+        "guard": options.guard,
     }
     words = {"loss": options.loss, "optimiser": options.optimiser, "schedule": options.schedule}
     decimals = {name: as_decimal(number) for name, number in numbers.items()} | _scale(options)

@@ -19,7 +19,7 @@ import numpy as np
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share
 from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles, first_model
 from secemb_sdk.round.session import DeviceSession
-from secemb_server0.reconstruct import add_shares, next_model
+from secemb_server0.reconstruct import add_shares, take_step
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_tools.specification import build_task
 
@@ -176,7 +176,7 @@ def _after_the_seal(folder: Path, round_: RoundSpec, model: Model) -> tuple[floa
         times.append(perf_counter())
         own = shares.load(round_.digest, digest)
         hashlib.sha256(share)  # of the other server's
-        model = next_model(store, round_, add_shares(round_, own, share), sessions=task.min_cohort)
+        model = take_step(store, round_, add_shares(round_, own, share), sessions=task.min_cohort).model
         times.append(perf_counter())
         body = store.load(model.version).encode()
         hashlib.sha256(body)  # by each server

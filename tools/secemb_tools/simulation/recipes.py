@@ -20,6 +20,7 @@ from secemb_tools.datasets import RatingSet
 from secemb_tools.datasets.summary import suggest_capacity
 from secemb_tools.errors import ScenarioError
 from secemb_tools.specification import (
+    GUARD,
     SESSIONS,
     Density,
     as_decimal,
@@ -59,6 +60,7 @@ class Recipe:
     capacity: int = 200  # m' of the paper
     dimension: int | None = None  # of an item's vector; None: as the model has it by itself
     optimiser: str = "adam"
+    guard: float = GUARD  # no row's mean gradient is longer than this many times what is usual for it
     schedule: str = "cosine"
     rate: float = 0.02  # of the vectors in rows, and of a private part that is not solved
     bias_rate: float = 0.05  # of the biases in rows
@@ -127,6 +129,7 @@ class Recipe:
             "cohort": self.cohort,
             "rounds": self.rounds,
             "optimiser": self.optimiser,
+            "guard": as_decimal(self.guard),
             "schedule": self.schedule,
             "row_rate": as_decimal(self.rate),
             "bias_rate": as_decimal(self.bias_rate),

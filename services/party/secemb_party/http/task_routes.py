@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 from pydantic import BaseModel
 
+from secemb_party.ended_rounds import EndedRounds
 from secemb_party.errors import (
     CatalogueUnavailableError,
     DeltaUnavailableError,
@@ -19,7 +20,7 @@ from secemb_party.errors import (
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.ranges import Conditions, conditional
 from secemb_party.http.requests import BINARY, TaskHex, describe_binary
-from secemb_party.service import EndedRounds, Party
+from secemb_party.service import Party
 from secemb_party.storage import Shape
 from secemb_party.storage.copies import Body, TableCopies, Wanted
 from secemb_shared.errors import SecEmbError

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerFullError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import archive, events, instructions, rounds, schema, sessions, tasks, tokens
+from secemb_party.ledger import archive, events, instructions, rounds, schema, sessions, suspects, tasks, tokens
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.records import Stored, Upload
@@ -147,6 +147,7 @@ class Ledger:
     current_round = _reads(rounds.current_round)
     last_round = _reads(rounds.last_round)
     shares_by_kind = _reads(rounds.shares_by_kind)
+    discarded_by_kind = _reads(rounds.discarded_by_kind)
     _long_ended = _reads(rounds.long_ended)
     rounds = _reads(rounds.rounds)
 
@@ -160,6 +161,8 @@ class Ledger:
     _body_names = _reads(sessions.body_names)
     _put_keys = _writes(sessions.put_keys)
     _put_update = _writes(sessions.put_update)
+
+    suspects = _reads(suspects.suspects)
 
     add_tokens = _writes(tokens.add_tokens)
     replace_token = _writes(tokens.replace_token)

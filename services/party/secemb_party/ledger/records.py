@@ -17,6 +17,7 @@ class RoundState(StrEnum):
     RECONSTRUCTED = "reconstructed"  # the sum is known and the next model is made
     PUBLISHED = "published"  # devices may see the result; the round has ended
     ABORTED = "aborted"  # no sum is ever opened; the round has ended
+    DISCARDED = "discarded"  # the sum cannot be one of honest devices, and is not used; the round has ended
 
 
 TRANSITIONS: Mapping[RoundState, frozenset[RoundState]] = MappingProxyType(
@@ -25,10 +26,11 @@ TRANSITIONS: Mapping[RoundState, frozenset[RoundState]] = MappingProxyType(
         RoundState.SEALING: frozenset({RoundState.SEALED, RoundState.ABORTED}),
         # Once the list is fixed the other server may already have shared: there is no way back, only on.
         RoundState.SEALED: frozenset({RoundState.SHARED}),
-        RoundState.SHARED: frozenset({RoundState.RECONSTRUCTED}),
+        RoundState.SHARED: frozenset({RoundState.RECONSTRUCTED, RoundState.DISCARDED}),
         RoundState.RECONSTRUCTED: frozenset({RoundState.PUBLISHED}),
         RoundState.PUBLISHED: frozenset(),
         RoundState.ABORTED: frozenset(),
+        RoundState.DISCARDED: frozenset(),
     }
 )
 
@@ -40,6 +42,7 @@ REQUIRED_FACTS: Mapping[RoundState, tuple[str, ...]] = MappingProxyType(
         RoundState.SEALED: ("sealed_sessions", "list_digest"),
         RoundState.SHARED: ("share_digest",),
         RoundState.ABORTED: ("reason",),
+        RoundState.DISCARDED: ("reason",),
     }
 )
 
@@ -111,12 +114,12 @@ class RoundRecord(NewRound):
     sealed_at: float | None
     shared_at: float | None
     reconstructed_at: float | None
-    ended_at: float | None  # published or aborted
+    ended_at: float | None  # published, aborted or discarded
     sealed_sessions: tuple[bytes, ...] | None = field(repr=False)  # sorted, 16 bytes each
     list_digest: bytes | None
     share_digest: bytes | None
     next_version: int | None
-    reason: str | None  # why it was aborted
+    reason: str | None  # why it was aborted or discarded
 
     @property
     def started(self) -> bool:
@@ -203,6 +206,16 @@ class Counts:
     admitted: int
     keys: int
     updates: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A device that was in several discarded rounds."""
+
+    device: bytes = field(repr=False)  # (32,), the hash of its first token
+    name: str | None  # as the operator or the app's backend calls it
+    discarded: int  # rounds that it was in
+    published: int
 
 
 @dataclass(frozen=True, slots=True)

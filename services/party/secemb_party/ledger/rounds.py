@@ -32,6 +32,11 @@ _SHARES = (
     .where(rounds_table.c.task_id == bindparam("task"), rounds_table.c.share_digest.is_not(None))
     .group_by(rounds_table.c.kind)
 )
+_DISCARDED = (
+    select(rounds_table.c.kind, func.count())
+    .where(rounds_table.c.task_id == bindparam("task"), rounds_table.c.state == RoundState.DISCARDED)
+    .group_by(rounds_table.c.kind)
+)
 _RANKED = (
     select(
         rounds_table.c.round_id,
@@ -111,6 +116,11 @@ def rounds(
 def shares_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
     """Return how many shares of each kind of round this server has ever recorded; a round counts once."""
     return {str(kind): int(count) for kind, count in tx.execute(_SHARES, {"task": task_id})}
+
+
+def discarded_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
+    """Return how many rounds of each kind were discarded; their shares count in `shares_by_kind` all the same."""
+    return {str(kind): int(count) for kind, count in tx.execute(_DISCARDED, {"task": task_id})}
 
 
 def postpone(tx: Connection, round_id: bytes, window: Window) -> None:

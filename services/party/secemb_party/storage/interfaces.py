@@ -87,14 +87,17 @@ class ModelStore(Protocol):
     def versions(self) -> list[int]:
         """Return the versions that are here, oldest first."""
 
-    def prune(self, *, keep: int = 3, protect: Collection[int] = ()) -> list[int]:
-        """Remove all but the newest few and the protected versions; return the removed ones."""
+    def prune(self, *, keep: int, protect: Collection[int] = (), free: int | None = None) -> list[int]:
+        """Remove versions that are no longer kept, and what the optimiser remembers of them; return the removed ones.
+
+        `secemb_party.storage.retention` says which stay; `free` are the bytes that are free where they are.
+        """
 
     def forget_tasks(self, task_ids: Collection[bytes]) -> None:
         """Remove everything that is kept of other tasks."""
 
     def save_state(self, state: OptimiserState) -> None:
-        """Store the optimiser's state in place of the previous one; the model of its version comes first."""
+        """Store the optimiser's state in place of any of a later version; the model of its version comes first."""
 
-    def load_state(self) -> OptimiserState | None:
-        """Return the optimiser's state, or None if none was saved."""
+    def load_state(self, version: int | None = None) -> OptimiserState | None:
+        """Return the optimiser's state at a version, or the latest one; None if there is none."""

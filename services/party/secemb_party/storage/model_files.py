@@ -1,10 +1,11 @@
-"""The versions of one task's model as files: `<task>/v000007.safetensors`, and beside them the optimiser's memory.
+"""The versions of one task's model as files: `<task>/v000007.safetensors`, and beside each the optimiser's memory.
 
 One process writes, any may read. A version never changes: saving it again is nothing if the digest is the same and
 an error if not. Server 0 saves the model of a step first and the optimiser's state second. A crash in between leaves
 a state that is older than the latest model; the step is then repeated from the model of the state's version (from
 version 0 and a fresh optimiser if there is no state yet), and since steps are deterministic the same model comes out.
-A state of no steps is a fresh optimiser: after a rollback, or because the operator asked for one.
+A state of no steps is a fresh optimiser: because the operator asked for one, or after a rollback to a version whose
+own state is no longer here.
 """
 
 import re
@@ -19,16 +20,23 @@ from secemb_party.errors import (
     ModelConflictError,
     WeightsError,
 )
+from secemb_party.room import VERSIONS
 from secemb_party.storage import files
 from secemb_party.storage.model import Model, OptimiserState, Shape, check_shape, check_task_id
+from secemb_party.storage.retention import choose_kept
 from secemb_party.storage.weights import Contents, origin, read_tensors, write_tensors
 
 _MODEL, _STATE = "secemb/1 model", "secemb/1 optimiser"
 _NAME = re.compile(r"v(\d{6,})\.safetensors")
-_STATE_NAME = "optimiser.safetensors"
+_STATE_NAME = re.compile(r"v(\d{6,})\.optimiser\.safetensors")
 _STATE_TENSORS = 8  # for each number of the model an optimiser may keep a few; this bounds what is read
 _RESTORE = "run `secemb model fetch`, which takes it from the other server, or restore a backup"
 _RESTORE_STATE = "restore a backup, or start the optimiser over with `secemb model reset-optimiser`"
+
+
+def state_name(version: int) -> str:
+    """Return the name of the file with the optimiser's memory at a version."""
+    return f"v{version:06d}.optimiser.safetensors"
 
 
 class ModelFiles:
@@ -69,16 +77,21 @@ class ModelFiles:
 
     def versions(self) -> list[int]:
         """Return the versions that are here, oldest first."""
-        names = self.folder.glob("v*.safetensors")
-        found = [int(match[1]) for name in names if (match := _NAME.fullmatch(name.name))]
-        return sorted(version for version in set(found) if self._path(version).is_file())
+        return [version for version in self._numbers(_NAME) if self._path(version).is_file()]
 
-    def prune(self, *, keep: int = 3, protect: Collection[int] = ()) -> list[int]:
-        """Remove all but the newest few and the protected versions; return what was removed."""
-        if keep < 1:
-            raise ValueError("a store keeps at least its latest version")
+    def prune(self, *, keep: int = VERSIONS, protect: Collection[int] = (), free: int | None = None) -> list[int]:
+        """Remove versions that are no longer kept, with their states; return them.
+
+        `choose_kept` says which stay. They may take half of the room that there is: as much as is free besides them.
+        """
         with self._writing:
-            old = [version for version in self.versions()[:-keep] if version not in protect]
+            versions = self.versions()
+            sizes = {version: self._size(version) for version in versions}
+            room = None if free is None else (free + sum(sizes.values())) // 2
+            kept = choose_kept(versions, keep=keep, protect=protect, size=sizes.__getitem__, room=room)
+            old = [version for version in versions if version not in kept]
+            for version in {*old, *self._states()} - kept:
+                self._state_path(version).unlink(missing_ok=True)
             for version in old:
                 self._path(version).unlink(missing_ok=True)
         return old
@@ -89,21 +102,24 @@ class ModelFiles:
             shutil.rmtree(self.folder.parent / task_id.hex(), ignore_errors=True)
 
     def save_state(self, state: OptimiserState) -> None:
-        """Store the optimiser's memory durably, in place of the one before; the model of its version comes first."""
+        """Store the optimiser's memory at a version, in place of any of later versions; save that model first."""
         if state.task_id != self._task_id:
             raise ForeignFileError("this optimiser state belongs to another task; each task has its own optimiser")
         metadata = self._metadata(_STATE, state.version, state.digest)
         with self._writing:
             if state.version not in self.versions():
                 raise ModelConflictError("save the model of a step before the state of the optimiser that made it")
-            path = self.folder / _STATE_NAME
+            path = self._state_path(state.version)
             write_tensors(path, state.tensors, metadata | {"kind": state.kind, "steps": str(state.steps)})
+            for later in (one for one in self._states() if one > state.version):
+                self._state_path(later).unlink(missing_ok=True)
 
-    def load_state(self) -> OptimiserState | None:
-        """Return the optimiser's memory, or nothing if none was saved."""
-        path = self.folder / _STATE_NAME
-        if not path.exists():
+    def load_state(self, version: int | None = None) -> OptimiserState | None:
+        """Return the optimiser's memory at a version, or the latest one; nothing if none was saved."""
+        states = self._states()
+        if not states or version not in (None, *states):
             return None
+        path = self._state_path(states[-1] if version is None else version)
         numbers = _STATE_TENSORS * self._shape.numbers
         contents = read_tensors(path, numbers=numbers, types=["F32"], fix=_RESTORE_STATE)
         self._check_origin(path, contents, purpose=_STATE, fix=_RESTORE_STATE)
@@ -123,6 +139,21 @@ class ModelFiles:
 
     def _path(self, version: int) -> Path:
         return self.folder / f"v{version:06d}.safetensors"
+
+    def _state_path(self, version: int) -> Path:
+        return self.folder / state_name(version)
+
+    def _states(self) -> list[int]:
+        return self._numbers(_STATE_NAME)
+
+    def _numbers(self, name: re.Pattern[str]) -> list[int]:
+        """Return the versions in the names of files, sorted."""
+        names = self.folder.glob("v*.safetensors")
+        return sorted({int(match[1]) for one in names if (match := name.fullmatch(one.name))})
+
+    def _size(self, version: int) -> int:
+        paths = self._path(version), self._state_path(version)
+        return sum(path.stat().st_size for path in paths if path.exists())
 
     def _save(self, model: Model) -> None:
         files.make_folder(self.folder)

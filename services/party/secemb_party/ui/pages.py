@@ -22,6 +22,7 @@ from secemb_party.ui.views.overview import Overview
 from secemb_party.ui.views.peer import PeerView
 from secemb_party.ui.views.privacy import privacy_facts
 from secemb_party.ui.views.rounds import round_facts, round_story
+from secemb_party.ui.views.safeguards import guard_facts
 
 Which = Annotated[Number, Path()]
 Before = Annotated[Number | None, Query()]
@@ -91,6 +92,10 @@ class _Desk:
         @router.get("/privacy")
         async def privacy(request: Request) -> Response:
             return self._answer(request, "privacy.html", await privacy_facts(self._party), "Privacy")
+
+        @router.get("/guard")
+        async def guard(request: Request) -> Response:
+            return self._answer(request, "guard.html", await guard_facts(self._party), "Guard")
 
         @router.get("/peer")
         async def peer_page(request: Request) -> Response:

@@ -98,6 +98,7 @@ PAGES = (
     ("Rounds", "/ui/rounds"),
     ("Quality", "/ui/quality"),
     ("Privacy", "/ui/privacy"),
+    ("Guard", "/ui/guard"),
     ("Peer", "/ui/peer"),
     ("Model", "/ui/model"),
     ("Capacity", "/ui/capacity"),

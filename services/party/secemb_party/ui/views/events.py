@@ -7,7 +7,7 @@ from typing import Any
 from secemb_party.ledger import Event
 from secemb_party.service import Party
 
-KINDS = ("round", "result", "rollback", "optimiser", "restored", "control")
+KINDS = ("round", "result", "panel", "rollback", "optimiser", "restored", "control")
 SHOWN = 20
 _STATES = {
     "sealing": "accepts nothing new; the two servers compare what they hold.",
@@ -15,6 +15,7 @@ _STATES = {
     "shared": "is added: this server's share is stored.",
     "reconstructed": "is reconstructed: the two shares were added.",
     "aborted": "was aborted; none of it counts.",
+    "discarded": "was discarded; none of it counts.",
 }
 
 _STEERED = {
@@ -54,6 +55,8 @@ def tell(event: Event, role: int) -> Told | None:
             words = _round(event.data, role)
         case "result":
             words = _result(event.data)
+        case "panel":
+            words = f"was for the trusted panel, and {_result(event.data)}"
         case "rollback":
             return Told(event.event_id, event.at, *_rollback(event.data))
         case "optimiser":
@@ -73,8 +76,8 @@ def _round(data: Mapping[str, Any], role: int) -> str:
     state, words = data["state"], _STATES.get(data["state"], "")
     if state == "reconstructed" and role == 1:
         return ""  # server 0 makes the sum; server 1 hears of it when the round ends
-    if state == "aborted" and "reason" in data:
-        words = f"was aborted; none of it counts. Reason: {data['reason']}."
+    if state in ("aborted", "discarded") and "reason" in data:
+        words = f"{words} Reason: {data['reason']}."
     if state == "published":
         made = data["kind"] == "train"
         words = "has ended: both servers publish its model." if made else "has ended; the model is unchanged."

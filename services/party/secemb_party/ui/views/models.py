@@ -10,7 +10,8 @@ from secemb_party.ledger import ModelVersion
 from secemb_party.service import Party
 from secemb_party.storage import Model
 
-SHOWN = 30  # versions; rounds have their own page
+SHOWN = 80  # versions; rounds have their own page
+_MEASURED = 5  # of the newest: reading all that are kept takes long where the table is large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,17 @@ class Versions:
         party, task_id = self._party, self._party.task.task_id
         recorded = await party.ledger.versions(task_id)
         kept = party.models.versions()
-        shown = [one for one in recorded[:SHOWN] if one.published_at is not None]
+        published = [one for one in recorded if one.published_at is not None]
+        # What can be rolled back to is shown however old it is.
+        shown = [one for place, one in enumerate(published) if place < _MEASURED or one.version in kept][:SHOWN]
+        measured = [one for one in kept if one >= recorded[0].version - _MEASURED] if recorded else []
         numbers = party.task.items * party.task.row_width + party.task.dense_size
         return {
             "published": await party.ledger.published_version(task_id),
-            "versions": [VersionFacts(one, one.version in kept, await self.norms(one.version, kept)) for one in shown],
-            "hidden": max(0, len(recorded) - SHOWN),
+            "versions": [
+                VersionFacts(one, one.version in kept, await self.norms(one.version, measured)) for one in shown
+            ],
+            "hidden": len(published) - len(shown),
             "numbers": numbers,
             "bytes": 4 * numbers,
             "rollbacks": await party.ledger.rollbacks(task_id, limit=5),

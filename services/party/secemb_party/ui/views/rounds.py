@@ -82,7 +82,7 @@ class RoundStory:
 
 
 async def results_by_round(party: Party) -> dict[int, Event]:
-    """Return what evaluations and surveys have found, by round; a step that was repeated counts once."""
+    """Return what evaluations and surveys of the fleet have found, by round; a step that was repeated counts once."""
     events = await party.ledger.recent_events("result", limit=RESULTS)
     return {int(event.data["round"]): event for event in events}
 
@@ -147,6 +147,13 @@ def _steps(record: RoundRecord, counts: Counts, party: Party) -> list[Step]:
     if record.state is RoundState.ABORTED:
         return [*steps, Step("Aborted", FAILED, None, record.ended_at)]
     sealed = None if record.sealed_sessions is None else len(record.sealed_sessions)
+    if record.state is RoundState.DISCARDED:
+        return [
+            *steps,
+            Step("Sealed", DONE, sealed, record.sealed_at),
+            Step("Shared", DONE, None, record.shared_at),
+            Step("Discarded", FAILED, None, record.ended_at),
+        ]
     last = ENDED.get(record.kind, "published").capitalize()
     return [
         *steps,

@@ -1,0 +1,23 @@
+"""Labels of metrics: words from our own source code, and templates of routes. Nothing in them can name a device."""
+
+import re
+from functools import cache
+
+_WORD = re.compile(r"[a-z][a-z_-]{0,39}")
+_TEMPLATE = re.compile(r"unmatched|/|(/([a-z][a-z0-9_.-]{0,30}|\{[a-z_:]+\}))+")
+
+
+@cache  # labels are our own words: few, and always the same
+def word(label: str) -> str:
+    """Return a label that is a word, or raise."""
+    if not _WORD.fullmatch(label):
+        raise ValueError("a label is a short word in lower case: ids and values do not belong in metrics")
+    return label
+
+
+@cache
+def template(route: str) -> str:
+    """Return a label that is the template of a route, or raise."""
+    if not _TEMPLATE.fullmatch(route):
+        raise ValueError("a route is counted by its template, not by the path of a request")
+    return route

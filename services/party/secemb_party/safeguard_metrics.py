@@ -1,0 +1,58 @@
+"""What one server measures of what guards its model: the sizes of sums, the optimiser's guard, the trusted panel."""
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Gauge
+
+from secemb_party.metric_labels import word
+
+
+class SafeguardMetrics:
+    """Gauges of the newest training round and of the panel's newest evaluation; server 0 alone sets them."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._norm = Gauge(
+            "secemb_sum_norm",
+            "Norm of the mean update of the newest training round, by part of the model",
+            ["part"],
+            registry=registry,
+        )
+        self._fullness = Gauge(
+            "secemb_sum_fullness_ratio",
+            "Its largest element as a part of the largest that there can be",
+            ["part"],
+            registry=registry,
+        )
+        self._limited = Gauge(
+            "secemb_guard_limited_ratio", "Part of the rows that the guard limited in it", registry=registry
+        )
+        self._panel = Gauge(
+            "secemb_panel_quality",
+            "The trusted panel's figures from its newest evaluation",
+            ["figure"],
+            registry=registry,
+        )
+        self._worse = Gauge(
+            "secemb_panel_worse",
+            "How many of the panel's newest evaluations were worse than its best by the margin",
+            registry=registry,
+        )
+
+    def sum_size(self, part: str, *, norm: float, fullness: float) -> None:
+        """Record how large a part of a training round's sum is; beyond a fullness of 1 the round is discarded."""
+        self._norm.labels(word(part)).set(norm)
+        self._fullness.labels(word(part)).set(fullness)
+
+    def limited(self, ratio: float) -> None:
+        """Record which part of the rows the optimiser's guard has limited in a training round."""
+        self._limited.set(ratio)
+
+    def panel_quality(self, figures: Mapping[str, float]) -> None:
+        """Record the figures of the trusted panel's newest evaluation."""
+        self._panel.clear()
+        for name, value in figures.items():
+            self._panel.labels(word(name)).set(value)
+
+    def panel_worse(self, times: int) -> None:
+        """Record how many of the panel's newest evaluations, one after the other, were worse than its best."""
+        self._worse.set(times)

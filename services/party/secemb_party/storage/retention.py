@@ -1,0 +1,41 @@
+"""Which versions of a model are kept: the newest ones, further back ever fewer, and fewer still on a small disk."""
+
+from collections.abc import Callable, Collection, Sequence
+
+FEWEST = 3  # that are kept on a disk however small
+
+
+def choose_kept(
+    versions: Sequence[int],
+    *,
+    keep: int,
+    protect: Collection[int] = (),
+    size: Callable[[int], int] = lambda _: 0,
+    room: int | None = None,
+) -> set[int]:
+    """Return those of some versions that stay, given in any order.
+
+    The newest `keep` stay. Of older ones those stay whose number is a multiple of 2^(b - 2), where b is the number of
+    bits of their age: two for each doubling of the age, and version 0. What stays once stays until its turn has come,
+    because multiples of a power of two are multiples of the one below. Where that takes more than `room` bytes, `keep`
+    is halved until it does not; the newest three, or `keep` if that is less, stay whatever they take.
+    """
+    if keep < 1:
+        raise ValueError("a store keeps at least its latest version")
+    fewest = min(keep, FEWEST)
+    while True:
+        kept = _thinned(versions, keep, protect)
+        if room is None or sum(map(size, kept)) <= room:
+            return kept
+        if keep <= fewest:
+            return set(sorted(versions)[-fewest:]) | (set(protect) & set(versions))
+        keep = max(fewest, keep // 2)
+
+
+def _thinned(versions: Sequence[int], keep: int, protect: Collection[int]) -> set[int]:
+    newest = max(versions, default=0)
+    return {one for one in versions if one in protect or _stays(one, newest - one, keep)}
+
+
+def _stays(version: int, age: int, keep: int) -> bool:
+    return age < keep or version % (1 << max(0, age.bit_length() - 2)) == 0

@@ -1,0 +1,176 @@
+"""What the sums of a round can be: honest devices stay within these limits, whatever they hold.
+
+A sum beyond them contains something that no honest device sends. Which session it came from, the sum does not say: the
+whole round is discarded. docs/threat-model.md says what a device can still do within the limits.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from secemb_party.evaluation import Share
+from secemb_server0.optimiser import LARGEST_NORM
+from secemb_shared.dpf import RingArray
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.canonical import decimal, signed_decimal
+from secemb_shared.messages.measures import SUM_NAMES, most_held_out
+from secemb_shared.messages.privacy import USER
+from secemb_shared.messages.spec import SQUARED, SURVEY, SURVEY_CAPACITIES
+from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
+
+IMPOSSIBLE = "its sum is impossible"
+SURVEY_NAMES = ("items", "above", "below", "squares", *(f"kept_{capacity}" for capacity in SURVEY_CAPACITIES))
+_BLOCK = 1 << 13  # numbers: they stay in cache, and BLAS multiplies as many in the calling thread
+# Devices round to steps of 2^-16, and compute with float32: what is exact on paper is within this.
+_STEPS = 2.0**-15  # of each session
+_PART = 1e-4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartSize:
+    """How large one part of a training round's sum is."""
+
+    part: str  # rows or dense
+    norm: float  # Euclidean, of the mean over the sessions
+    fullness: float  # the largest element as a part of the largest that there can be
+
+    @property
+    def impossible(self) -> bool:
+        """Tell whether there is an element that honest devices cannot have added up, or too much of all of them."""
+        return self.fullness > 1 or self.norm > LARGEST_NORM
+
+
+def measure_update(spec: RoundSpec, total: Share, sessions: int) -> list[PartSize]:
+    """Return how large the parts of a training round's sum are."""
+    task, privacy = spec.task, spec.task.privacy
+    parts = [("rows", total.rows, privacy.rows.tail if privacy else 0)]
+    parts += [("dense", total.dense, privacy.dense.tail if privacy else 0)] if task.dense_size else []
+    return [
+        PartSize(
+            part=part,
+            norm=_norm(values, task) / sessions,
+            fullness=_largest(values) / (sessions * largest_element(task, part) + tail),
+        )
+        for part, values, tail in parts
+    ]
+
+
+def largest_element(task: TaskSpec, part: str) -> int:
+    """Return the largest element of an honest device's update, in steps of the ring."""
+    if task.privacy is None:
+        return task.bound
+    clip = (task.privacy.dense_clip if part == "dense" else 0) or task.privacy.train.clip
+    # No element is longer than the whole vector; of records there may be as many as the device has items.
+    return min(task.bound, clip if task.privacy.unit == USER else clip * task.capacity)
+
+
+def find_impossible(spec: RoundSpec, sums: Sequence[float], sessions: int) -> str | None:
+    """Return which limit the numbers of a survey or an evaluation break, or None."""
+    names = SURVEY_NAMES if spec.kind == SURVEY else SUM_NAMES
+    found = dict(zip(names, sums, strict=True))
+    noise = None if spec.task.privacy is None else spec.task.privacy.sums(spec.kind)
+    slack = sessions * _STEPS + (0.0 if noise is None else noise.tail / 2.0**SUM_RING.fraction_bits)
+    for name, value in found.items():
+        if not -slack <= value <= sessions * SUM_BOUND / 2.0**SUM_RING.fraction_bits + slack:
+            return f"{name} is negative or too large"
+    limits_of = _survey_limits if spec.kind == SURVEY else _evaluation_limits
+    for name, factor, of, most in limits_of(spec.task, found, sessions):
+        # Noise on both sides of a limit: the smaller side may be too large, the other too small.
+        if found[name] > most * (1 + _PART) + slack * (1 + factor):
+            return f"{name} is above {of}"
+    return None
+
+
+Limit = tuple[str, float, str, float]  # the name of a sum, a factor, of what, and the product: the most that it can be
+
+
+def _evaluation_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) -> Iterator[Limit]:
+    held, ends = most_held_out(task.capacity), _Ends.of(task)
+    predictions, rankings = found["predictions"], found["rankings"]
+    rated = task.loss == SQUARED
+    yield "predictions", 0.0, "what all sessions can predict", float(sessions * held * rated)
+    yield "rankings", 0.0, "one a session", float(sessions)
+    for name, factor in (
+        ("squared", ends.width**2),
+        ("absolute", ends.width),
+        ("above", ends.above),
+        ("below", ends.below),
+        ("spread", ends.farthest**2),
+        ("biases", ends.width**2),
+        ("predictions_2", held / task.capacity),
+    ):
+        if math.isfinite(factor):
+            yield name, factor, "what these predictions can have", factor * predictions
+    share = held / task.capacity
+    yield "both", share, "what such errors can have", share * found["squared"]
+    if math.isfinite(ends.width):
+        factor = share * ends.width**2
+        yield "squared_2", factor, "what such errors can have", factor * found["squared"]
+    for name in ("hits", "recall", "ndcg", "reciprocal"):
+        yield name, 1.0, "one a ranking", rankings
+        yield f"popular_{name}", 1.0, "one a ranking", rankings
+        if name != "hits":
+            yield f"{name}_2", 1.0, "its root", found[name]
+
+
+def _survey_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) -> Iterator[Limit]:
+    items, ends = found["items"], _Ends.of(task)
+    yield "items", 0.0, "what all sessions can have", float(sessions * task.items)
+    for name, factor in (("above", ends.above), ("below", ends.below), ("squares", ends.farthest**2)):
+        if math.isfinite(factor):
+            yield name, factor, "what these items can have", factor * items
+    kept = [found[f"kept_{capacity}"] for capacity in SURVEY_CAPACITIES]
+    yield f"kept_{SURVEY_CAPACITIES[-1]}", 1.0, "all items", items
+    for capacity, less, more in zip(SURVEY_CAPACITIES, kept, [*kept[1:], None], strict=True):
+        yield f"kept_{capacity}", 0.0, "this capacity of all sessions", float(sessions * capacity)
+        if more is not None:
+            # min(n, c) ≤ min(n, 2c) ≤ 2 · min(n, c) for every device.
+            yield f"kept_{capacity}", 1.0, "what a larger capacity keeps", more
+            yield f"kept_{2 * capacity}", 2.0, "twice what half of it keeps", 2 * less
+    factor = max(1.0, task.items / SURVEY_CAPACITIES[-1])
+    yield "items", factor, "what such devices can have", factor * kept[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ends:
+    """How far ratings reach as models see them; infinitely far where the task does not say."""
+
+    above: float = math.inf
+    below: float = math.inf
+
+    @classmethod
+    def of(cls, task: TaskSpec) -> "_Ends":
+        if task.loss != SQUARED:
+            return cls()
+        centre, spread = signed_decimal(task.centre), decimal(task.spread)
+        return cls(
+            above=max(0.0, (signed_decimal(task.highest) - centre) / spread) if task.highest else math.inf,
+            below=max(0.0, (centre - signed_decimal(task.lowest)) / spread) if task.lowest else math.inf,
+        )
+
+    @property
+    def width(self) -> float:
+        return self.above + self.below
+
+    @property
+    def farthest(self) -> float:
+        return max(self.above, self.below)
+
+
+def _signed(values: RingArray) -> RingArray:
+    return values.reshape(-1).view(np.int32 if values.dtype == np.uint32 else np.int64)
+
+
+def _largest(values: RingArray) -> int:
+    signed = _signed(values)
+    return max(int(signed.max()), -int(signed.min())) if signed.size else 0
+
+
+def _norm(values: RingArray, task: TaskSpec) -> float:
+    signed, total = _signed(values), 0.0
+    for first in range(0, signed.size, _BLOCK):
+        block = signed[first : first + _BLOCK].astype(np.float64)
+        total += float(np.dot(block, block))
+    return math.sqrt(total) / 2.0**task.fraction_bits
