@@ -2,7 +2,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-WORKERS ?= auto
+# Tests of processes wait more than they compute: two workers more than there are cores.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 ARGS ?=
 QUICK ?=
 PARTS ?=

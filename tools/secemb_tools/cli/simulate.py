@@ -35,7 +35,8 @@ Devices = Annotated[
     int | None, typer.Option(min=2, help="Total number of devices; default: 200, or everyone in --data.")
 ]
 Cohort = Annotated[
-    int | None, typer.Option(min=2, help="Devices in a round; default: 100, or a fifth of few, or 1/60 of many.")
+    int | None,
+    typer.Option(min=2, help="Devices in a round; default: 100, a fifth of a small fleet, or 1/60 of a large one."),
 ]
 Rounds = Annotated[
     int | None, typer.Option(min=1, help="Training rounds; default: about five for each device, at least 100.")
