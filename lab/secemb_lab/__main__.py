@@ -117,14 +117,6 @@ def wire(
 
 
 @app.command()
-def norm() -> None:
-    """Show how often an update that is too long passes the norm proof (half a minute)."""
-    from secemb_lab.norm import tables
-
-    typer.echo(tables())
-
-
-@app.command()
 def vectors(
     directory: Annotated[Path, typer.Option(help="Directory of the JSON files.")] = Path("tests/vectors"),
     json: AsJson = False,

@@ -95,3 +95,7 @@ def tables() -> str:
     return "\n".join(
         [*rows, "", f"An honest update of length Δ fails with 2^{typical:.1f}, at most with 2^{most:.1f}."]
     )
+
+
+if __name__ == "__main__":
+    print(tables())
