@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 from tests.e2e.commands import json_of, run
 from tests.integration.small_runs import SMALL
@@ -70,6 +72,44 @@ def test_a_run_that_stopped_early_goes_on_from_its_best_version_and_says_so(
         compared = add_plain(run_)
         assert compared.same_as_plain is True, "the plain run goes back to the same version"
         assert compared.engines[1].model.digest == compared.engines[0].model.digest
+
+
+@pytest.mark.parametrize("implicit", [False, True])
+def test_vectors_that_do_not_help_are_left_out_at_the_end(implicit: bool, tmp_path: Path) -> None:
+    """Ratings of chance, or choices by popularity alone: devices measure that the biases do better."""
+    random = np.random.default_rng(1)
+    weights = np.arange(1, 61) ** -1.5
+    lines: dict[str, list[Any]] = {"user": [], "item": [], "rating": []}
+    for person in range(60):
+        for item in random.choice(60, 15, replace=False, p=weights / weights.sum()).tolist():
+            for name, value in zip(lines, (person, item, random.choice([1.0, 5.0])), strict=True):
+                lines[name].append(value)
+    data = pl.DataFrame(lines).drop("rating") if implicit else pl.DataFrame(lines)
+    whole: dict[str, Any] = {"data": data, "cohort": 20, "rounds": 40, "dimension": 16, "seed": 1}
+    whole |= {"row_pull": 0.0, "person_penalty": 0.1, "penalty": 0.0, "rate": 0.1}  # nothing keeps vectors small
+    found = simulate(**whole, runs=tmp_path, name="one")
+    assert found.without_vectors
+    kept = Run.load(tmp_path / "one")
+    for one in (found, kept):
+        assert one.model.version == one.rows[-1].version + 1
+        assert not one.model.rows[:, :-1].any()
+        assert one.model.rows[:, -1].any()
+    assert len(kept.recommend(user="3", k=4)) == 4
+    assert simulate(**whole, runs=tmp_path, name="one").model.digest == found.model.digest, "it is not run again"
+    compared = add_plain(kept)
+    assert compared.same_as_plain is True
+    assert compared.engines[1].model.digest == found.model.digest
+    longer = continue_run(Run.load(tmp_path / "one"), rounds=41)
+    assert longer.rows[-1].version == 41
+    trained = longer.engines[0].whole or longer.model
+    assert trained.rows[:, :-1].any(), "training goes on with the vectors"
+
+
+def test_vectors_that_help_stay() -> None:
+    found = simulate(devices=60, items=60, cohort=20, rounds=40, seed=1)
+    assert found.window["rmse"] < found.window["biases_rmse"]
+    assert not found.without_vectors
+    assert found.model.digest.hex() == found.rows[-1].digest
 
 
 def test_a_run_with_a_privacy_budget_has_no_more_rounds_than_its_noise_was_planned_for(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from secemb_tools.simulation.processes import Processes, count_for
 from secemb_tools.simulation.rounds import PLAIN
 from secemb_tools.simulation.run import Run, Stretch
 from secemb_tools.simulation.scenario import Scenario, world_of
-from secemb_tools.simulation.simulate import SAVE_EVERY, Watcher, advance
+from secemb_tools.simulation.simulate import SAVE_EVERY, Watcher, advance, settle
 from secemb_tools.simulation.state import carry_over
 
 
@@ -77,8 +77,8 @@ def add_plain(run: Run, *, runs: Path | None = None, watch: Watcher | None = Non
                 table.append(engine.step())
                 if watch is not None:
                     watch(table[-1])
-        if run.stopped and engine is not None:
-            engine.return_to_best()
+        if engine is not None:
+            settle(run, engine)
     compared = replace(run, plain=table, engines=[first] if engine is None else [first, engine])
     if runs is not None:
         compared.save(runs)

@@ -12,7 +12,7 @@ variance but for a chance far below 2^−1000 (Kairouz, Liu and Steinke 2021).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -102,6 +102,7 @@ class Engine:
         self.privates: dict[int, PrivateState] = {}  # of everybody who has trained
         self.evaluated: dict[int, list[float]] = {}  # the sums of each evaluation, by its round
         self.best: tuple[float, Model] | None = None  # the version with the best mark of an evaluation
+        self.whole: Model | None = None  # the last version that was trained, where the model is without its vectors
         self._noise, self._device_by_device = noise, device_by_device
         self._devices, self._processes = Devices(world), processes or Processes()
 
@@ -141,6 +142,12 @@ class Engine:
         """Let the version with the best evaluation be the model: for a run that stops because others were worse."""
         if self.best is not None:
             self.model = self.best[1]
+
+    def leave_vectors_out(self) -> None:
+        """Let the biases alone be the model, as a version of its own; they stand last in each row."""
+        self.whole, rows = self.model, np.zeros_like(self.model.rows)
+        rows[:, -1] = self.whole.rows[:, -1]
+        self.model = replace(self.whole, version=self.whole.version + 1, rows=rows)
 
     def predict(self, test: RatingSet) -> Floats:
         """Return a prediction for each held-out rating, by its own person's device; it may lie beyond the scale."""

@@ -12,7 +12,7 @@ from secemb_party.storage import Model
 from secemb_sdk import Recommendation
 from secemb_sdk.errors import UnknownModelError
 from secemb_sdk.home.files import write_file
-from secemb_shared.messages.measures import find_stall
+from secemb_shared.messages.measures import Mark, find_stall
 from secemb_shared.messages.spec import SQUARED, TRAIN
 from secemb_tools.charts import line_chart
 from secemb_tools.errors import RunError
@@ -97,6 +97,19 @@ class Run:
         marks = [mark for row in self.rows[begin:] if (mark := row.mark) is not None]
         settles = self.scenario.recipe.schedule == "cosine"
         return find_stall(marks, patience=self.scenario.patience, settles=settles) is not None
+
+    @property
+    def without_vectors(self) -> bool:
+        """Tell whether the fleet's newest evaluations were better with the biases alone: the run then ends with those.
+
+        Only matrix factorisation is still a model without its vectors.
+        """
+        recipe, window = self.scenario.recipe, self.window
+        if self.ended != ALL_ROUNDS or recipe.model != "mf" or not recipe.dimension or Mark.of(window) is None:
+            return False
+        if recipe.loss == SQUARED:
+            return bool(window["rmse"] > window["biases_rmse"])
+        return bool(window["ndcg"] < window["popular_ndcg"])
 
     @property
     def rmse(self) -> float | None:

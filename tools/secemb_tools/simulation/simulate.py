@@ -133,13 +133,20 @@ def advance(run: Run, *, runs: Path | None, save_every: int = SAVE_EVERY, watch:
             watch(run.rows[-1])
         if runs is not None and len(run.rows) % save_every == 0 and not run.finished:
             run.save(runs)
-    if run.stopped:
-        for engine in run.engines:
-            engine.return_to_best()
     if run.final is None:
+        for engine in run.engines:
+            settle(run, engine)
         run.final = measure_final(run.engines[0])
         if runs is not None:
             run.save(runs)
+
+
+def settle(run: Run, engine: Engine) -> None:
+    """Let the version that the fleet's evaluations speak for be the model, after the last round."""
+    if run.stopped:
+        engine.return_to_best()
+    elif run.without_vectors and engine.whole is None:
+        engine.leave_vectors_out()
 
 
 def default_name(world: ScenarioWorld, way: str) -> str:

@@ -75,12 +75,16 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
 def carry_over(old: Engine, new: Engine) -> None:
     """Let an engine of another task of the same shape go on where an engine stands."""
     new.rounds, new.evaluated = old.rounds, dict(old.evaluated)
+    if old.whole is not None:
+        old.model, old.whole = old.whole, None
     _restore(new, old.model.version, dict(_tensors_of(old)))
 
 
 def _tensors_of(engine: Engine) -> Iterator[tuple[str, np.ndarray]]:
     yield "rows", engine.model.rows
     yield "dense", engine.model.dense
+    if engine.whole is not None:
+        yield "whole rows", engine.whole.rows
     if engine.model.version > 0:
         state = engine.optimiser.state()
         yield from ((_OPTIMISER + name, value) for name, value in state.tensors.items())
@@ -105,6 +109,9 @@ def _restore(engine: Engine, version: int, tensors: Tensors) -> None:
         mark, best = tensors["best mark"].tolist()
         rows, dense = tensors["best rows"], tensors["best dense"]
         engine.best = mark, Model(task_id=task_id, version=int(best), rows=rows, dense=dense)
+    if "whole rows" in tensors:
+        rows = tensors["whole rows"]
+        engine.whole = Model(task_id=task_id, version=version - 1, rows=rows, dense=tensors["dense"])
     if version > 0:
         remembered = _named(tensors, _OPTIMISER)
         steps, kind = int(tensors["steps"][0]), engine.optimiser.kind

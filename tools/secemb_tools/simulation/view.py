@@ -77,6 +77,9 @@ _ENDED = {
 }
 
 
+_LEFT_OUT = "left out: devices measured that the biases alone do better (--dimension 0 trains those, for fewer bytes)"
+
+
 def run_with_progress(
     world: ScenarioWorld, *, runs: Path, name: str | None, compare_plain: bool, save_every: int, as_json: bool
 ) -> int:
@@ -113,6 +116,7 @@ def show_run(run: Run) -> None:
         "devices": f"{run.scenario.devices:,}, {run.scenario.cohort:,} in a round",
         "rounds": f"{run.trained:,} of {run.scenario.rounds:,}",
         "ended": _ENDED[run.ended] + ("; the model is that of the best evaluation" if run.stopped else ""),
+        **({"vectors": _LEFT_OUT} if run.without_vectors else {}),
         "seconds": f"{run.seconds:.1f}",
     }
     if run.returns:
