@@ -29,8 +29,8 @@ class PartyRound:
         backend: Backend | None = None,
         check_key: bytes = bytes(CHECK_KEY_BYTES),
     ) -> None:
-        self.round, self.party, self._check_key = round_, party, check_key
-        self._evaluation = Evaluation.prepare(round_, party, table, backend)
+        self.round, self.party = round_, party
+        self._evaluation = Evaluation.prepare(round_, party, table, backend, check_key=check_key)
         self._sessions: dict[bytes, _Session] = {}
         self._opened: list[bytes] | None = None
 
@@ -39,7 +39,7 @@ class PartyRound:
         known = self._sessions.get(session_id)
         if known is None:
             self._check_open()
-            [(answer, alike)] = self._evaluation.accept([KeysMessage(session_id, data)], self._check_key)
+            [(answer, alike)] = self._evaluation.accept([KeysMessage(session_id, data)])
             known = self._sessions[session_id] = _Session(data, answer, alike)
         if known.keys != data:
             raise SessionError("this session sent other keys before; start a new session")

@@ -63,15 +63,24 @@ def correction_words(secret: PathSecret, label: Label, payload: RingArray, backe
 
 
 def accumulate(
-    round_: RoundSpec, held: HeldKeys, words: RingArray, sums: RingArray, backend: Backend | None = None
+    round_: RoundSpec,
+    held: HeldKeys,
+    words: RingArray,
+    sums: RingArray,
+    backend: Backend | None = None,
+    *,
+    slot_sums: RingArray | None = None,
 ) -> None:
-    """Add one party's shares of several sessions' updates (sessions, slots, width) to its sums in place."""
+    """Add one party's shares of several sessions' updates (sessions, slots, width) to its sums in place.
+
+    `slot_sums`, of the shape of the words, takes what each slot of each session adds.
+    """
     task = round_.task
     if words.shape != (held.sessions, held.slots, task.row_width) or words.dtype != task.ring.dtype:
         raise SpecError("correction words must be (sessions, slots, width) elements of the task's ring")
     if sums.shape != (task.items, task.row_width) or sums.dtype != task.ring.dtype:
         raise SpecError("sums must be (items, width) elements of the task's ring")
-    (backend or default_backend()).accumulate(held, round_.leaf_table, words, sums)
+    (backend or default_backend()).accumulate(held, round_.leaf_table, words, sums, slot_sums)
 
 
 def empty_sums(round_: RoundSpec) -> RingArray:

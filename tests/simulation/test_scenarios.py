@@ -102,7 +102,7 @@ async def test_a_session_that_does_not_pass_its_checks_is_rejected(what: str) ->
 async def test_without_the_fingerprint_one_session_would_write_to_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check switched off: the sum is then not that of the honest devices."""
 
-    def trusting(self: Evaluation, batch: Sequence[KeysMessage], held: object, check_key: bytes) -> list[bytes]:
+    def trusting(self: Evaluation, batch: Sequence[KeysMessage], held: object) -> list[bytes]:
         return [b""] * len(batch)
 
     monkeypatch.setattr(Evaluation, "_fingerprints", trusting)

@@ -45,14 +45,14 @@ def keys_of(sessions: list[SessionBodies]) -> list[KeysMessage]:
 
 async def test_the_engine_answers_and_adds_as_the_arithmetic_does(workers: Workers) -> None:
     engine: Compute = ThreadCompute(1, workers)
-    bare, sessions = Evaluation.prepare(ROUND, 1, TABLE), uploads()
+    bare, sessions = Evaluation.prepare(ROUND, 1, TABLE, check_key=CHECK_KEY), uploads()
     prepared = await engine.prepare(ROUND, TABLE, CHECK_KEY)
     accepted = await prepared.accept(keys_of(sessions))
     assert prepared.spec == ROUND
     assert [one.answer for one in accepted] == bare.answer(keys_of(sessions))
     assert await prepared.answer(keys_of(sessions)) == bare.answer(keys_of(sessions))
     assert [one.body_digest for one in accepted] == [hashlib.sha256(one.keys).digest() for one in sessions]
-    assert [one.public_digest for one in accepted] == [alike for _, alike in bare.accept(keys_of(sessions), CHECK_KEY)]
+    assert [one.public_digest for one in accepted] == [alike for _, alike in bare.accept(keys_of(sessions))]
     expected, total = Share.empty(ROUND), prepared.sum()
     bare.add(sessions, expected)
     await total.add(sessions[:2])

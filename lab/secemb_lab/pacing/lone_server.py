@@ -30,8 +30,12 @@ class NoSum:
     def __init__(self, spec: RoundSpec) -> None:
         self._spec = spec
 
-    async def add(self, sessions: Sequence[SessionBodies]) -> None:
-        """Add nothing."""
+    async def add(self, sessions: Sequence[SessionBodies]) -> list[bytes]:
+        """Add nothing, and tell nothing."""
+        return [b""] * len(sessions)
+
+    async def remove(self, sessions: Sequence[SessionBodies]) -> None:
+        """Remove nothing."""
 
     async def share(self) -> bytes:
         """Return a share of zeros."""
@@ -105,6 +109,10 @@ class AgreeingPeer:
         """Return all complete sessions, and reject none."""
         self._answer()
         return sorted(one.session_id for one in held if one.complete), []
+
+    async def verify(self, round_id: bytes, told: bytes) -> bytes:
+        """Refuse: updates of this simulation have no norm bound."""
+        raise AssertionError("devices of this simulation prove nothing")
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Return the digest of the list."""

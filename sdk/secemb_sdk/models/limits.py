@@ -1,5 +1,6 @@
 """How an update is cut to the limits of a task with noise: as a whole, or the part of each rating."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
@@ -16,7 +17,9 @@ from secemb_shared.privacy.clip import Steps, clip_each_to_steps, clip_to_steps
 from secemb_shared.secure_sum import SUM_RING
 
 Doubles = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.floating]
 
+_SHORT = 1 - 2.0**-10  # rounding to whole steps makes an update longer by much less than the rest
 _TOGETHER = 1 << 16  # numbers of gradients that are found and cut at once: they stay in the cache of one core
 
 
@@ -47,10 +50,26 @@ class Clip:
         )
 
 
-def clip_update(rows: Floats, dense: Floats, clip: Clip) -> tuple[Doubles, Doubles]:
+def clip_update(rows: Numbers, dense: Numbers, clip: Clip) -> tuple[Doubles, Doubles]:
     """Return a device's whole update within the limits; the numbers are whole steps, so that encoding loses nothing."""
     by_row, by_dense = _cut(rows, dense, clip)
     return _numbers(by_row, clip), _numbers(by_dense, clip)
+
+
+def fit_norm(rows: Numbers, dense: Numbers, task: TaskSpec) -> tuple[Numbers, Numbers, bool]:
+    """Return a device's whole update no longer than the task's norm bound, and whether it was longer.
+
+    What is short enough is left as it is, to the last bit.
+    """
+    if not task.norm_bound or _length(rows, dense) <= task.norm_bound / 2.0**task.fraction_bits * _SHORT:
+        return rows, dense, False
+    whole = Clip(unit=USER, limit=task.norm_bound, fraction_bits=task.fraction_bits)
+    return *clip_update(rows, dense, whole), True
+
+
+def _length(rows: Numbers, dense: Numbers) -> float:
+    squares = (float(np.square(part, dtype=np.float64).sum()) for part in (rows, dense))
+    return math.sqrt(sum(squares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,7 +166,7 @@ def _only(ratings: Ratings, some: slice) -> Ratings:
     return Ratings(ratings.items[some], ratings.values[some])
 
 
-def _cut(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:
+def _cut(rows: Numbers, dense: Numbers, clip: Clip) -> tuple[Steps, Steps]:
     try:
         if clip.dense_limit is None:
             by_row, by_dense = clip_to_steps([rows, dense], limit=clip.limit, fraction_bits=clip.fraction_bits)

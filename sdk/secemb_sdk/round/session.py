@@ -8,14 +8,32 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from secemb_shared import holds, row_access, secure_sum
-from secemb_shared.dpf import Backend, PathSecret, SessionKeys, default_backend, expand_roots, leaf_corrections
+from secemb_shared.dpf import (
+    Backend,
+    Blocks,
+    PathSecret,
+    RingArray,
+    SessionKeys,
+    default_backend,
+    expand_roots,
+    leaf_corrections,
+)
 from secemb_shared.errors import SessionError, SpecError
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.labels import Purpose
-from secemb_shared.messages import RoundSpec, decode_answer, encode_keys, encode_sum_share, encode_update
+from secemb_shared.messages import (
+    RoundSpec,
+    decode_answer,
+    decode_keys,
+    encode_keys,
+    encode_sum_share,
+    encode_update,
+    public_keys_digest,
+)
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.codec import EXPLICIT_PARTY, SEED_BYTES
 from secemb_shared.messages.relayed import decode_relayed_answer
+from secemb_shared.norm import Proof, Statement, prove
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
@@ -128,15 +146,41 @@ class DeviceSession:
         if updates.shape != (items.size, task.row_width) or dense.shape != (task.dense_size,):
             raise SpecError("updates must be (items, row width) and the dense update as long as the task says")
         # Everything that can fail comes before the path is spent.
-        rows = self._placement.arrange(items, task.ring.encode(updates, bound=task.bound))
-        hidden = self._hide_dense(task.ring.encode(dense, bound=task.bound))
-        label = self.round.label(self.session_id)
-        words = row_access.correction_words(self._secret, label, rows, self._backend)
+        payload = self._placement.arrange(items, task.ring.encode(updates, bound=task.bound))
+        encoded = task.ring.encode(dense, bound=task.bound)
+        leaves = self._secret.spend()
+        words, proof = self._correct(leaves, payload, encoded)
+        if task.norm_shape is not None and proof is None:
+            # Too long: the servers would reject it. No words have been sent, so those of zeros may take their place.
+            payload, encoded = np.zeros_like(payload), np.zeros_like(encoded)
+            words, proof = self._correct(leaves, payload, encoded)
         self.update = (
-            encode_update(self.round, self.session_id, 0, words, hidden),
-            encode_update(self.round, self.session_id, 1, words, None),
+            encode_update(self.round, self.session_id, 0, words, self._hide_dense(encoded), proof),
+            encode_update(self.round, self.session_id, 1, words, None, proof),
         )
         return self.update
+
+    def _correct(
+        self, leaves: tuple[Blocks, Blocks], payload: RingArray, dense: RingArray
+    ) -> tuple[RingArray, Proof | None]:
+        """Return the correction words, and the proof of their length where the task asks for one and it can be made."""
+        round_, label = self.round, self.round.label(self.session_id)
+        words = self._backend.convert_gen(label.key(Purpose.CONVERT), *leaves, payload)
+        shape = round_.task.norm_shape
+        if shape is None:
+            return words, None
+        held = decode_keys(round_, self.session_id, 1, self.keys[1], self._backend)
+        [sums] = self._backend.slot_sums(held, round_.task.geometry.leaves, words[None])
+        statement = Statement(label, public_keys_digest(self.keys[1]), words)
+        return words, prove(
+            shape,
+            statement,
+            seeds=self._seeds,
+            payload=payload,
+            dense=dense,
+            slot_sums1=sums,
+            backend=self._backend,
+        )
 
     def write_sums(self, values: npt.NDArray[np.floating]) -> Messages:
         """Return the messages that add `values` to the secure sum of a survey or an evaluation."""

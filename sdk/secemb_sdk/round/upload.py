@@ -9,7 +9,7 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
-from secemb_sdk.models.limits import Clip, clip_records, clip_sums, clip_update
+from secemb_sdk.models.limits import Clip, clip_records, clip_sums, clip_update, fit_norm
 from secemb_sdk.models.update import move_private
 from secemb_sdk.round.measure import measure
 from secemb_sdk.round.route import ReadRows
@@ -44,7 +44,7 @@ class Upload:
     messages: Messages
     private: PrivateState | None = None  # None: as it was
     trouble: str | None = None  # the name of an error
-    clipped: bool = False  # there was a number beyond the task's bound
+    clipped: bool = False  # it was longer than the task's bounds allow, as a whole or in one number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
@@ -97,14 +97,13 @@ def _make(
         measured = measure(round_.task, model, private, selection, items, rows, dense)
         return Upload(messages=session.write_sums(_clip_sums(round_, measured)))
     learned = _learn(context, round_.task, model, private, rows, dense, selection.ratings_of(items))
-    (by_row, row_clipped), (by_dense, dense_clipped) = (
-        fit_bound(part, round_.task) for part in (learned.rows, learned.dense)
-    )
+    rows, dense, shortened = fit_norm(learned.rows, learned.dense, round_.task)
+    (by_row, row_clipped), (by_dense, dense_clipped) = (fit_bound(part, round_.task) for part in (rows, dense))
     return Upload(
         messages=session.write(items, by_row, by_dense),
         private=learned.private,
         trouble=learned.trouble,
-        clipped=row_clipped or dense_clipped,
+        clipped=shortened or row_clipped or dense_clipped,
     )
 
 

@@ -13,19 +13,21 @@ from secemb_party.errors import BudgetSpentError
 from secemb_shared import row_access, secure_sum
 from secemb_shared.dpf import Backend, HeldKeys, RingArray, SlotChecks, default_backend, fingerprint_keys
 from secemb_shared.dpf.backend import Words32
-from secemb_shared.errors import LengthError
+from secemb_shared.errors import LengthError, SessionError
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.messages import RoundSpec, decode_keys, decode_sum_share, decode_update, encode_answer
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.codec import (
     Sizes,
     master_seed,
+    norm_parts,
     public_keys_digest,
     public_update_digest,
     slot_checks,
     sum_share_bytes,
 )
 from secemb_shared.messages.spec import TRAIN
+from secemb_shared.norm import Held, Statement, Verifier
 from secemb_shared.privacy import add_noise
 from secemb_shared.randomness import RandomBytes, secure_bytes
 from secemb_shared.secure_sum import SUM_RING
@@ -113,30 +115,60 @@ def blur(round_: RoundSpec, share: Share, random_bytes: RandomBytes = secure_byt
 class Evaluation:
     """What one party computes in one round, given the model that the round reads."""
 
-    def __init__(self, round_: RoundSpec, party: int, tagged: Words32, backend: Backend | None = None) -> None:
+    def __init__(
+        self,
+        round_: RoundSpec,
+        party: int,
+        tagged: Words32,
+        backend: Backend | None = None,
+        *,
+        check_key: bytes | None = None,
+    ) -> None:
         self.round, self.party, self.tagged = round_, party, tagged
-        self._backend = backend or default_backend()
+        self._backend, self._check_key = backend or default_backend(), check_key
+        self._verifier = self._make_verifier()
 
     @classmethod
-    def prepare(cls, round_: RoundSpec, party: int, rows: row_access.Rows, backend: Backend | None = None) -> Self:
-        """Tag the model's rows, and deal the items to their bins."""
+    def prepare(
+        cls,
+        round_: RoundSpec,
+        party: int,
+        rows: row_access.Rows,
+        backend: Backend | None = None,
+        *,
+        check_key: bytes | None = None,
+    ) -> Self:
+        """Tag the model's rows, and deal the items to their bins.
+
+        `check_key` is what the two servers check sessions with, a secret of theirs: without it nothing can be checked.
+        """
         _ = round_.leaf_table  # kept by the round from here on
-        return cls(round_, party, row_access.tag_rows(round_, rows, backend), backend)
+        return cls(round_, party, row_access.tag_rows(round_, rows, backend), backend, check_key=check_key)
+
+    def _make_verifier(self) -> Verifier | None:
+        shape = self.round.task.norm_shape
+        if shape is None or self._check_key is None or self.round.kind != TRAIN:
+            return None
+        return Verifier(shape, self._place, party=self.party, check_key=self._check_key, backend=self._backend)
+
+    @property
+    def _place(self) -> Label:
+        return Label(self.round.task.task_id, self.round.number)
 
     def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
         """Return the ANSWER to each KEYS message: the same for the same bytes, always."""
         return [answer for some in _batches(batch) for answer in self._answer(some, self._held_of(some))]
 
-    def accept(self, batch: Sequence[KeysMessage], check_key: bytes) -> list[tuple[bytes, bytes]]:
+    def accept(self, batch: Sequence[KeysMessage]) -> list[tuple[bytes, bytes]]:
         """Return the ANSWER to each KEYS message, and a digest that both parties must find alike.
 
         The digest covers the public part and, where updates follow, a fingerprint of all leaves: it is equal if in each
-        slot the two parties' trees differ in one leaf at most. `check_key` is a secret of the two servers.
+        slot the two parties' trees differ in one leaf at most.
         """
         found: list[tuple[bytes, bytes]] = []
         for some in _batches(batch):
             held = self._held_of(some)
-            prints = self._fingerprints(some, held, check_key) if self.round.kind == TRAIN else [b""] * len(some)
+            prints = self._fingerprints(some, held) if self.round.kind == TRAIN else [b""] * len(some)
             alike = (digest(public_keys_digest(keys.body) + one) for keys, one in zip(some, prints, strict=True))
             found += zip(self._answer(some, held), alike, strict=True)
         return found
@@ -146,31 +178,67 @@ class Evaluation:
         for keys, found in zip(batch, words, strict=True):
             yield encode_answer(self.round, keys.session_id, self.party, found)
 
-    def _fingerprints(self, batch: Sequence[KeysMessage], held: HeldKeys, check_key: bytes) -> list[bytes]:
+    def _fingerprints(self, batch: Sequence[KeysMessage], held: HeldKeys) -> list[bytes]:
+        if self._check_key is None:
+            raise SessionError("sessions are checked with a key of the two servers, and there is none")
         checks = SlotChecks.together([slot_checks(self.round, keys.session_id, keys.body) for keys in batch])
-        keys = fingerprint_keys(Label(self.round.task.task_id, self.round.number), check_key)
+        keys = fingerprint_keys(self._place, self._check_key)
         leaves = self.round.task.geometry.leaves
         return [bytes(one) for one in self._backend.fingerprint(held, leaves, checks, keys)]
 
     def _held_of(self, batch: Sequence[KeysMessage]) -> HeldKeys:
         return HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])
 
-    def add(self, sessions: Sequence[SessionBodies], share: Share) -> None:
-        """Add these sessions to the share in place."""
+    def add(self, sessions: Sequence[SessionBodies], share: Share) -> list[bytes]:
+        """Add these sessions to the share in place; return what this party tells the other about each of them.
+
+        That is empty where updates are not checked.
+        """
+        told: list[bytes] = []
         for some in _batches(sessions):
             if self.round.kind == TRAIN:
-                self._add_updates(some, share)
+                told += self._add_updates(some, share)
             else:
                 for one in some:
                     self._add_sum(one.session_id, one.update, share.sums)
+                    told.append(b"")
+        return told
 
-    def _add_updates(self, sessions: Sequence[SessionBodies], share: Share) -> None:
+    def remove(self, sessions: Sequence[SessionBodies], share: Share) -> None:
+        """Take sessions out of the share in place that were added before."""
+        removed = Share.empty(self.round)
+        self.add(sessions, removed)
+        for part, own in ((share.rows, removed.rows), (share.dense, removed.dense), (share.sums, removed.sums)):
+            np.subtract(part, own, out=part)
+
+    def _add_updates(self, sessions: Sequence[SessionBodies], share: Share) -> list[bytes]:
         held = HeldKeys.together([self._held(one.session_id, one.keys) for one in sessions])
         updates = [decode_update(self.round, one.session_id, self.party, one.update) for one in sessions]
         words = np.stack([update[0] for update in updates])
-        row_access.accumulate(self.round, held, words, share.rows, self._backend)
+        slot_sums = None if self._verifier is None else np.empty_like(words)
+        row_access.accumulate(self.round, held, words, share.rows, self._backend, slot_sums=slot_sums)
         for one, (_, dense) in zip(sessions, updates, strict=True):
             self._add_dense(one.session_id, one.keys, dense, share.dense)
+        if self._verifier is None or slot_sums is None:
+            return [b""] * len(sessions)
+        found = zip(sessions, updates, slot_sums, strict=True)
+        return [self._tell(self._verifier, one, *update, sums) for one, update, sums in found]
+
+    def _tell(
+        self, verifier: Verifier, one: SessionBodies, words: RingArray, dense: RingArray | None, slot_sums: RingArray
+    ) -> bytes:
+        """Return what this party tells the other about the length of one session's update."""
+        public, share = norm_parts(self.round, self.party, one.update)
+        return verifier.message(
+            Held(
+                statement=Statement(self.round.label(one.session_id), public_keys_digest(one.keys), words),
+                public=public,
+                seed=master_seed(one.keys),
+                slot_sums=slot_sums,
+                dense_share=dense,
+                norm_share=share,
+            )
+        )
 
     def _held(self, session_id: bytes, data: bytes) -> HeldKeys:
         return decode_keys(self.round, session_id, self.party, data, self._backend)

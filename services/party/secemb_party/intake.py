@@ -41,10 +41,16 @@ class Expected(Generic[Message, Taken]):
 class Intake:
     """Takes in the messages of one task's sessions, of direct and of relayed ones."""
 
-    def __init__(self, parts: Parts, prepared: Callable[[bytes], Awaitable[PreparedRound]], space: Space) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        prepared: Callable[[bytes], Awaitable[PreparedRound]],
+        space: Space,
+        complete: Callable[[RoundSpec, bytes], None],
+    ) -> None:
         self._role, self._task, self._ledger, self._clock = parts.role, parts.task, parts.ledger, parts.clock
         self._workers, self._metrics, self._prepared = parts.workers, parts.metrics, prepared
-        self._space = space
+        self._space, self._complete = space, complete
         self._sizes = Sizes.of(parts.task)
         self._macs = UploadMacs(parts.ledger)
         # Server 0 writes the times in tickets. What they allow ends with the round, on both servers at the same time.
@@ -99,7 +105,10 @@ class Intake:
             check = partial(_checked_update, spec, self._role, claim.session_id, sent.message)
             upload = await self._workers.run(check, size=len(sent.message))
             hold = await self._macs.check(spec, upload, sent.mac)
-            self._count("update", transport, await self._ledger.put_update(upload, self._clock()))
+            stored = await self._ledger.put_update(upload, self._clock())
+            self._count("update", transport, stored)
+            if stored is Stored.STORED:
+                self._complete(spec, claim.session_id)
             return Kept(upload.body_digest, hold)
 
         return Expected(spec, upload_bytes(spec, self._role), take)

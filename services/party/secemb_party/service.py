@@ -30,6 +30,7 @@ from secemb_party.operators import Order
 from secemb_party.parts import Parts
 from secemb_party.peer_clock import PeerClock
 from secemb_party.room import Space
+from secemb_party.running_sum import RunningSum
 from secemb_party.storage import Model, first_model
 from secemb_party.storage.retention import FEWEST
 from secemb_shared.dpf import CHECK_KEY_BYTES
@@ -72,7 +73,8 @@ class Party:
         self._spend = asyncio.Lock()
         self.peer_clock = PeerClock(parts.clock, parts.steady, parts.metrics)
         self.space = Space(parts.scratch, reserve=parts.reserve, ledger_full=lambda: self.ledger.full)
-        self.intake = Intake(parts, self.prepared, self.space)
+        self._running: dict[bytes, RunningSum] = {}  # by round; of the one that is open, and one that is being sealed
+        self.intake = Intake(parts, self.prepared, self.space, self._complete)
         self.inventory = Inventory(parts)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
         self.protect: Callable[[], Awaitable[Collection[int]]] = _nothing  # versions that stay however old they are
@@ -243,6 +245,9 @@ class Party:
         # A share of a round that the ledger does not know is evidence that the ledger is older: it stays.
         unknown = {one for one in self._shares.rounds() if await self.ledger.round(one) is None}
         await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept} | unknown))
+        current = await self.ledger.current_round(self.task.task_id)
+        for ended in [one for one in self._running if current is None or one != current.round_id]:
+            del self._running[ended]
         wanted = await self.ledger.open_rollback(self.task.task_id)
         protected = [*([wanted.source] if wanted is not None else []), *await self.protect()]
         keep, free = self._keep_versions, self.space.free()
@@ -317,11 +322,28 @@ class Party:
         return data, await self.workers.run(lambda: self._shares.save(round_id, sealed, data))
 
     async def _compute_share(self, record: RoundRecord) -> bytes:
-        total = (await self.prepared(record.round_id)).sum()
-        sessions = record.sealed_sessions or ()
-        async for batch in self.ledger.read_bodies(record.round_id, sessions, batch=self._compute.batch):
-            await total.add(batch)
-        return await total.share()
+        running = self._running_sum(record.round_id)
+        share = await running.share(record.sealed_sessions or ())
+        del self._running[record.round_id]
+        return share
+
+    async def tell(self, round_id: bytes, sessions: Sequence[bytes]) -> list[bytes]:
+        """Return what this server tells the other about the updates of complete sessions: one message each."""
+        return await self._running_sum(round_id).tell(sessions)
+
+    def _complete(self, spec: RoundSpec, session_id: bytes) -> None:
+        """Note that a session has become complete here."""
+        if spec.kind == TRAIN:
+            self._running_sum(spec.digest).arrived(session_id)
+
+    def _running_sum(self, round_id: bytes) -> RunningSum:
+        if round_id not in self._running:
+            self._running[round_id] = RunningSum(
+                lambda: self.prepared(round_id),
+                lambda sessions: self.ledger.read_bodies(round_id, sessions, batch=self._compute.batch),
+                batch=self._compute.batch,
+            )
+        return self._running[round_id]
 
     async def prepared(self, round_id: bytes) -> PreparedRound:
         """Return what is prepared once for all sessions of a round."""

@@ -6,6 +6,7 @@ from typing import Any
 from secemb_party.errors import PeerRefusedError
 from secemb_party.evaluation import Share
 from secemb_party.ledger import RoundRecord, RoundState
+from secemb_party.norm_check import messages_of, passing
 from secemb_party.peer_messages import list_digest
 from secemb_party.service import Party
 from secemb_server0.figures import describe_window
@@ -62,7 +63,8 @@ class Completion:
         complete = {one.session_id for one in held if one.complete}
         if not {*both, *rejected} <= complete or sorted(set(both)) != both or not set(both).isdisjoint(rejected):
             raise PeerRefusedError("server 1 lists sessions that are not complete here, or out of order")
-        self._party.note_rejected(record, rejected)
+        both, failed = await self._verify(record, both)
+        self._party.note_rejected(record, [*rejected, *failed])
         if len(both) < self._task.min_cohort:
             return await self.abort(record, "too few sessions on both sides")
         digest = await self._peer.commit(record.round_id, both)
@@ -76,6 +78,17 @@ class Completion:
             sealed_sessions=both,
             list_digest=digest,
         )
+
+    async def _verify(self, record: RoundRecord, sessions: list[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Return the sessions that have proved how long their update is, and those that have not."""
+        shape = self._task.norm_shape
+        if shape is None or record.kind != TRAIN:
+            return sessions, []
+        own = await self._party.tell(record.round_id, sessions)
+        other = await self._peer.verify(record.round_id, b"".join(own))
+        others = messages_of(shape, other, len(sessions))
+        passed = await self._party.workers.run(lambda: passing(shape, sessions, own, others))
+        return passed, sorted(set(sessions) - set(passed))
 
     async def _reconstruct(self, record: RoundRecord) -> RoundRecord:
         """Add the two shares and take the optimiser's step, or read the sums of a survey or an evaluation.

@@ -75,6 +75,9 @@ class Peer(Protocol):
     async def prepare(self, round_id: bytes, held: list[SessionSummary]) -> tuple[list[bytes], list[bytes]]:
         """Stop uploads at server 1; return the sessions that count, and those complete on both sides and rejected."""
 
+    async def verify(self, round_id: bytes, told: bytes) -> bytes:
+        """Tell server 1 about the updates of the sessions that may count; return what it tells about them."""
+
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list; return its digest as server 1 computed it."""
 
@@ -146,6 +149,11 @@ class HttpPeer:
         """Stop uploads at server 1; return the sessions that count, and those complete on both sides and rejected."""
         offer = Offer(sessions=[_triple(one) for one in held if one.complete])
         return _read(Prepared, await self._post(f"/peer/v1/rounds/{round_id.hex()}/prepare", offer)).names()
+
+    async def verify(self, round_id: bytes, told: bytes) -> bytes:
+        """Tell server 1 about the updates of the sessions that may count; return what it tells about them."""
+        path = f"/peer/v1/rounds/{round_id.hex()}/verify"
+        return (await self._call("POST", path, content=told, headers=BINARY)).content
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list; return its digest as server 1 computed it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from secemb_party.budget import may_open
 from secemb_party.errors import PeerRefusedError, RoundAbortedError, TaskPausedError
 from secemb_party.ledger import NewRound, RoundRecord, RoundState, Window
+from secemb_party.norm_check import messages_of, passing
 from secemb_party.peer_messages import Announcement, Digests, Published, RolledBack, Steered, Steering, list_digest
 from secemb_party.service import Party
 from secemb_party.storage import Model, Shape
@@ -128,16 +129,31 @@ class Responder:
         rejected = sorted(name for name, digests in offered.items() if held.get(name, digests) != digests)
         self._party.note_rejected(record, rejected)
         stored = await self._ledger.remember(f"prepared:{round_id.hex()}", b"".join(both), self._party.clock())
-        return [stored[at : at + 16] for at in range(0, len(stored), 16)], rejected
+        return _names(stored), rejected
+
+    async def verify(self, round_id: bytes, told: bytes) -> bytes:
+        """Decide with what server 0 tells about the prepared sessions which of them count; return what to tell it."""
+        record, spec = await self._party.round(round_id)
+        _check_aborted(record)
+        prepared, shape = await self._ledger.recall(f"prepared:{round_id.hex()}"), self._task.norm_shape
+        if prepared is None or shape is None or spec.kind != TRAIN:
+            raise PeerRefusedError("there is nothing to verify in this round; call prepare first")
+        names = _names(prepared)
+        own, others = await self._party.tell(round_id, names), messages_of(shape, told, len(names))
+        passed = await self._party.workers.run(lambda: passing(shape, names, others, own))
+        self._party.note_rejected(record, [name for name in names if name not in set(passed)])
+        await self._ledger.remember(f"verified:{round_id.hex()}", b"".join(passed), self._party.clock())
+        return b"".join(own)
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list of sessions that the sum is over; return its digest."""
-        record, _ = await self._party.round(round_id)
-        prepared = await self._ledger.recall(f"prepared:{round_id.hex()}")
-        if prepared is None or record.state is RoundState.OPEN:
-            raise PeerRefusedError("this round was not prepared; call prepare first")
-        if sorted(set(sessions)) != sessions or b"".join(sessions) != prepared:
-            raise PeerRefusedError("the list is not the prepared one")
+        record, spec = await self._party.round(round_id)
+        verified = self._task.norm_shape is not None and spec.kind == TRAIN
+        counted = await self._ledger.recall(f"{'verified' if verified else 'prepared'}:{round_id.hex()}")
+        if counted is None or record.state is RoundState.OPEN:
+            raise PeerRefusedError("the sessions of this round were not compared; call prepare and verify first")
+        if sorted(set(sessions)) != sessions or b"".join(sessions) != counted:
+            raise PeerRefusedError("the list is not the one that both servers have found")
         if not self._task.min_cohort <= len(sessions) <= self._task.cohort:
             raise PeerRefusedError("fewer sessions than the minimum cohort or more than the cohort")
         digest = list_digest(sessions)
@@ -246,6 +262,10 @@ class Responder:
             raise PeerRefusedError("this round is sealed and must be completed")
         await self._party.advance(round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
         await self._party.tidy()
+
+
+def _names(stored: bytes) -> list[bytes]:
+    return [stored[at : at + 16] for at in range(0, len(stored), 16)]
 
 
 def _check_aborted(record: RoundRecord) -> None:

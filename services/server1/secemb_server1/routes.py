@@ -78,6 +78,7 @@ _REFUSED = problem_responses(
 )
 _FRAMES = {"requestBody": describe_binary("frames of devices' messages, one after the other")}
 _MOST_FRAMES_BYTES = (1 << 28) + (1 << 23)  # one message as long as the protocol allows, or many short ones
+_TOLD = {"requestBody": describe_binary("one message for each prepared session, in the order of the list")}
 _NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty where a round leads to none")}
 
 Check = Callable[[Request], None]
@@ -146,6 +147,14 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
         """Stop uploads; return the sessions that are complete on both servers and alike, and the rejected ones."""
         both, rejected = await responder.prepare(bytes.fromhex(round), offer.digests())
         return Prepared(sessions=[name.hex() for name in both], rejected=[name.hex() for name in rejected])
+
+    @router.post("/rounds/{round}/verify", response_class=Response, openapi_extra=_TOLD)
+    async def verify(round: RoundHex, request: Request) -> Response:
+        """Take what server 0 says about the updates of the prepared sessions; return what this server says."""
+        shape = party.task.norm_shape
+        most = party.task.cohort * (shape.message_bytes if shape is not None else 0)
+        told = await read_small(request, _PATIENCE, most=most)
+        return Response(await responder.verify(bytes.fromhex(round), told), media_type=BINARY)
 
     @router.post("/rounds/{round}/commit", openapi_extra=_describe(SessionList))
     async def commit(round: RoundHex, sessions: Annotated[SessionList, _message(SessionList, party)]) -> ListDigest:

@@ -16,7 +16,9 @@ KEYS to party b       16                      master seed of party b        (pri
                       slots · 48              corrections of the leaf hashes (public)
 ANSWER from party b   slots · (width + 1) · 4 rows and their tags, XOR-shared
 UPDATE to party b     slots · width · element correction words              (public)
+                      96                      commitments of the norm proof (public; where the task has a norm bound)
                       dense · element         explicit dense share          (party 0 only, private)
+                      as the bound says       share of the norm proof       (party 0 only, private)
 SUM_SHARE to party b  sum size · 8            explicit share, private       (party 0)
                       16                      seed of the stream, private   (party 1)
 
@@ -44,6 +46,7 @@ from secemb_shared.errors import BindingError, EncodingError, KindError, LengthE
 from secemb_shared.labels import Purpose
 from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.spec import RoundSpec, TaskSpec
+from secemb_shared.norm import PUBLIC_BYTES, Proof
 from secemb_shared.secure_sum import SUM_RING
 
 SEED_BYTES = 16
@@ -104,11 +107,12 @@ class Sizes:
     def of(cls, task: TaskSpec) -> "Sizes":
         """Return the lengths that the task's public parameters fix."""
         slots, element = task.geometry.slots, task.ring.element_bytes
-        words = slots * task.row_width * element
+        public = public_update_bytes(task)
+        private = task.dense_size * element + _norm_share_bytes(task)
         return cls(
             keys=ENVELOPE_BYTES + SEED_BYTES + _public_keys_bytes(task),
             answer=ENVELOPE_BYTES + slots * (task.row_width + 1) * 4,
-            update=(ENVELOPE_BYTES + words + task.dense_size * element, ENVELOPE_BYTES + words),
+            update=(ENVELOPE_BYTES + public + private, ENVELOPE_BYTES + public),
         )
 
     @property
@@ -213,34 +217,69 @@ def decode_answer(round_: RoundSpec, session_id: bytes, party: int, data: bytes)
 
 
 def encode_update(
-    round_: RoundSpec, session_id: bytes, party: int, words: RingArray, dense_share: RingArray | None
+    round_: RoundSpec,
+    session_id: bytes,
+    party: int,
+    words: RingArray,
+    dense_share: RingArray | None,
+    proof: Proof | None = None,
 ) -> bytes:
-    """Return the UPDATE message for one party; only party 0 gets an explicit dense share."""
+    """Return the UPDATE message for one party; only party 0 gets an explicit dense share and a share of the proof."""
     if (dense_share is not None) != (party == EXPLICIT_PARTY):
         raise SpecError("only party 0 gets the explicit dense share")
+    if (proof is None) != (round_.task.norm_shape is None):
+        raise SpecError("an update has a norm proof where its task has a norm bound, and nowhere else")
+    public, share = (b"", b"") if proof is None else (proof.public, proof.share)
     head = envelope(round_, session_id, Kind.UPDATE, party)
-    return b"".join((head, _little(words), b"" if dense_share is None else _little(dense_share)))
+    if dense_share is None:
+        return b"".join((head, _little(words), public))
+    return b"".join((head, _little(words), public, _little(dense_share), share))
 
 
 def decode_update(round_: RoundSpec, session_id: bytes, party: int, data: bytes) -> tuple[RingArray, RingArray | None]:
     """Return the (slots, width) correction words and, for party 0, the explicit dense share."""
     task = round_.task
-    shape = (task.geometry.slots, task.row_width)
-    count, dense = shape[0] * shape[1], task.dense_size if party == EXPLICIT_PARTY else 0
     expected = envelope(round_, session_id, Kind.UPDATE, party)
-    body = open_envelope(data, expected, (count + dense) * task.ring.element_bytes)
-    numbers = _aligned(np.frombuffer(body, dtype=task.ring.dtype.newbyteorder("<")), task.ring.dtype)
-    return numbers[:count].reshape(shape), numbers[count:] if party == EXPLICIT_PARTY else None
+    body = open_envelope(data, expected, Sizes.of(task).update[party] - ENVELOPE_BYTES)
+    shape, dense = (task.geometry.slots, task.row_width), public_update_bytes(task)
+    words = _elements(task, body[: update_words_bytes(task)]).reshape(shape)
+    if party != EXPLICIT_PARTY:
+        return words, None
+    _, share = norm_parts(round_, party, data)
+    if task.norm_shape is not None and share is not None:
+        task.norm_shape.check_share(share)
+    return words, _elements(task, body[dense : dense + task.dense_size * task.ring.element_bytes])
+
+
+def _elements(task: TaskSpec, data: memoryview) -> RingArray:
+    return _aligned(np.frombuffer(data, dtype=task.ring.dtype.newbyteorder("<")), task.ring.dtype)
+
+
+def norm_parts(round_: RoundSpec, party: int, data: bytes) -> tuple[bytes, bytes | None]:
+    """Return the commitments of the norm proof in an UPDATE message, and party 0's share of it."""
+    start = ENVELOPE_BYTES + update_words_bytes(round_.task)
+    public = data[start : ENVELOPE_BYTES + public_update_bytes(round_.task)]
+    share = data[len(data) - _norm_share_bytes(round_.task) :]
+    return public, share if party == EXPLICIT_PARTY else None
 
 
 def public_update_digest(round_: RoundSpec, data: bytes) -> bytes:
     """Return the SHA-256 of an UPDATE message's public part, which must be the same for both parties."""
-    return digest(memoryview(data)[ENVELOPE_BYTES : ENVELOPE_BYTES + update_words_bytes(round_.task)])
+    return digest(memoryview(data)[ENVELOPE_BYTES : ENVELOPE_BYTES + public_update_bytes(round_.task)])
+
+
+def public_update_bytes(task: TaskSpec) -> int:
+    """Return the length of an UPDATE message's public part: correction words and commitments."""
+    return update_words_bytes(task) + (PUBLIC_BYTES if task.norm_shape is not None else 0)
 
 
 def update_words_bytes(task: TaskSpec) -> int:
-    """Return the length of an UPDATE message's public part."""
+    """Return the length of the correction words."""
     return task.geometry.slots * task.row_width * task.ring.element_bytes
+
+
+def _norm_share_bytes(task: TaskSpec) -> int:
+    return task.norm_shape.share_bytes if task.norm_shape is not None else 0
 
 
 def encode_sum_share(round_: RoundSpec, session_id: bytes, party: int, share: RingArray | bytes) -> bytes:

@@ -4,6 +4,7 @@ Every kind of round has a budget line of its own, because their sums are of diff
 no rounds in a task with noise. What the numbers mean: docs/privacy.md.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -62,6 +63,11 @@ class Privacy:
     def line(self, kind: str) -> BudgetLine | None:
         """Return the budget line of a kind of round; without one there are no such rounds."""
         return {"train": self.train, "survey": self.survey, "evaluate": self.evaluate}[kind]
+
+    def longest(self, capacity: int) -> int:
+        """Return how long a whole update can be, in steps: that of one user, or of so many records."""
+        parts = math.isqrt(self.train.clip**2 + self.dense_clip**2) + 1
+        return parts * (capacity if self.unit == RECORD else 1)
 
     @property
     def rows(self) -> Mechanism:

@@ -19,8 +19,8 @@ from secemb_shared.messages.codec import (
     Sizes,
     envelope,
     open_envelope,
+    public_update_bytes,
     sum_share_bytes,
-    update_words_bytes,
 )
 from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey
 from secemb_shared.messages.spec import TRAIN, RoundSpec
@@ -89,7 +89,7 @@ def public_bytes(round_: RoundSpec, step: Kind) -> int:
         case Kind.KEYS:
             return Sizes.of(round_.task).keys - ENVELOPE_BYTES - SEED_BYTES
         case Kind.UPDATE:
-            return update_words_bytes(round_.task)
+            return public_update_bytes(round_.task)
         case _:
             return 0
 

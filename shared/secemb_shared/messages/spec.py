@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, Self
 
-from secemb_shared.dpf import LeafTable
+from secemb_shared.dpf import HASH_BYTES, LeafTable
 from secemb_shared.errors import SecEmbError, SpecError
 from secemb_shared.labels import PROTOCOL, Label
 from secemb_shared.layout import Geometry, Layout, layout_for
 from secemb_shared.messages import canonical
 from secemb_shared.messages.measures import SUM_NAMES
 from secemb_shared.messages.privacy import Privacy
+from secemb_shared.norm import NormShape
 from secemb_shared.ring import Ring
 from secemb_shared.secure_sum import SUM_RING
 
@@ -68,6 +69,7 @@ class TaskSpec:
     highest: str = ""  # the same
     catalogue: str = ""  # SHA-256 of the file that names the items; empty where there is none
     relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty where devices must talk to both servers
+    norm_bound: int = 0  # steps: devices prove that their whole update is about this long at most; 0: they do not
     privacy: Privacy | None = None  # noise on the sums; none: devices are protected by the cohort alone
 
     def __post_init__(self) -> None:
@@ -95,6 +97,19 @@ class TaskSpec:
     def ring(self) -> Ring:
         """Return the ring that updates are added in."""
         return Ring(bits=self.ring_bits, fraction_bits=self.fraction_bits)
+
+    @cached_property
+    def norm_shape(self) -> NormShape | None:
+        """Return what the proofs of its sessions look like, if they have to prove how long their update is."""
+        if not self.norm_bound:
+            return None
+        return NormShape(
+            bits=self.ring_bits,
+            slots=self.geometry.slots,
+            width=self.row_width,
+            dense=self.dense_size,
+            norm_bound=self.norm_bound,
+        )
 
     @property
     def relays(self) -> bool:
@@ -129,11 +144,22 @@ class TaskSpec:
         if not SMALLEST_COHORT <= self.min_cohort <= self.cohort:
             raise SpecError(f"min_cohort must be at least {SMALLEST_COHORT} and at most the cohort")
         self._check_privacy()
+        self._check_norm()
         self._check_training()
         width = max(self.row_width * self.ring.element_bytes, 4 * (self.row_width + 1))
         slots, depth = self.geometry.slots, self.geometry.depth  # refuses a shape that cannot be
-        if slots * max(width, 17 * depth) + self.dense_size * self.ring.element_bytes > LARGEST_MESSAGE:
+        longest = max(width, 17 * depth + HASH_BYTES)
+        if slots * longest + self.dense_size * self.ring.element_bytes > LARGEST_MESSAGE:
             raise SpecError(f"a message would be longer than {LARGEST_MESSAGE} bytes; use fewer slots or shorter rows")
+
+    def _check_norm(self) -> None:
+        """Refuse a bound that cannot be proved, and one that honest devices could not keep to."""
+        if self.norm_bound < 0:
+            raise SpecError("norm_bound is a number of steps of the ring, or 0")
+        if self.norm_shape is None or self.privacy is None:
+            return
+        if self.norm_bound < self.privacy.longest(self.capacity):
+            raise SpecError("norm_bound must not be below what the privacy group lets an update be")
 
     def _check_privacy(self) -> None:
         """Refuse sums that could wrap around, with the noise that is on them."""

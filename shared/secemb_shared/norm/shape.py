@@ -78,6 +78,10 @@ class NormShape:
         """Return the size of server 0's share of the witness and of h; server 1's is a stream."""
         return (self.witness + self.product) * self.field.size
 
+    def check_share(self, share: bytes) -> None:
+        """Refuse a share of the proof that is none: another length, or numbers that are not below the prime."""
+        self.field.decode(share, self.witness + self.product)
+
     @property
     def message_bytes(self) -> int:
         """Return what a server tells the other about one session."""

@@ -27,6 +27,12 @@ def create(
         Path | None,
         typer.Option(help="Ids and titles of the items, which devices show: catalogue.csv, or any item file."),
     ] = None,
+    norm_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="Length of a whole update that devices prove not to exceed; default: by rule. 0: no proof.", min=0
+        ),
+    ] = None,
     name: Annotated[str, typer.Option(help="A name to recognise the task by.")] = "task",
     layout: Annotated[str, typer.Option(help="binned, or direct as in the paper.")] = "binned",
     placement_loss: Annotated[
@@ -116,6 +122,7 @@ def create(
             ring_bits=ring_bits,
             fraction_bits=fraction_bits,
             clip=clip,
+            norm_bound=norm_bound,
             cohort=cohort,
             min_cohort=min_cohort,
             people=people,

@@ -31,6 +31,7 @@ class TaskSummary(TypedDict):
     bytes_down_relayed: int
     bytes_are: str
     clip: float
+    norm_bound: str
     precision: float
     overflow_budget: str
     cohort: int
@@ -76,6 +77,7 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "bytes_down_relayed": sizes.relayed_download + 4 * task.dense_size,
         "bytes_are": BYTES_ARE,
         "clip": task.bound / 2**task.fraction_bits,
+        "norm_bound": _describe_norm_bound(task),
         "precision": 2.0**-task.fraction_bits,
         "overflow_budget": f"{largest / ring.half:.1%} of 2^{task.ring_bits - 1} used by the largest possible sum",
         "cohort": task.cohort,
@@ -129,6 +131,12 @@ def warning_of(task: TaskSpec) -> str | None:
         f"well above --min-cohort ({task.min_cohort:,}): rounds with fewer are aborted at no cost, and the number of "
         "sessions tells an observer slightly more than the accounting covers (docs/privacy.md)"
     )
+
+
+def _describe_norm_bound(task: TaskSpec) -> str:
+    if not task.norm_bound:
+        return "none: a device can write any number into its rows"
+    return f"{task.norm_bound / 2**task.fraction_bits:g}: what is much longer is rejected"
 
 
 def _describe_transport(task: TaskSpec) -> str:

@@ -67,6 +67,7 @@ class TaskOptions:
     spread: float | None = None  # of the ratings; None: a quarter of the scale, or 1
     lowest: float | None = None  # the ends of the scale
     highest: float | None = None
+    norm_bound: float | None = None  # length of a whole update; None: by rule, 0: devices prove nothing
     relay_key: str = ""  # server 1's relay identity; without it devices call both servers
     privacy: Path | None = None  # a file as in docs/privacy.md; without it there is no noise
     catalogue: bytes | None = None  # the file with the ids and titles of the items
@@ -86,6 +87,7 @@ def make_task(options: TaskOptions) -> TaskSpec:
         ring_bits=options.ring_bits,
         fraction_bits=options.fraction_bits,
         bound=ring.units(options.clip),
+        norm_bound=None if options.norm_bound is None else ring.units(options.norm_bound),
         cohort=options.cohort,
         min_cohort=options.min_cohort,
         join_seconds=options.join_seconds,

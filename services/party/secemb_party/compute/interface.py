@@ -27,8 +27,11 @@ class Accepted:
 class RoundSum(Protocol):
     """A party's share of one round's sum while it is being computed."""
 
-    async def add(self, sessions: Sequence[SessionBodies]) -> None:
-        """Add a batch of complete sessions."""
+    async def add(self, sessions: Sequence[SessionBodies]) -> list[bytes]:
+        """Add a batch of complete sessions; return what the other party is told about each, or nothing to tell."""
+
+    async def remove(self, sessions: Sequence[SessionBodies]) -> None:
+        """Take sessions out again that were added and do not count."""
 
     async def share(self) -> bytes:
         """Return the encoded share with the task's noise in it. It is returned once: noise is never drawn again."""

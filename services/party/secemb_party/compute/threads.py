@@ -53,8 +53,8 @@ class ThreadCompute:
 
     async def prepare(self, spec: RoundSpec, rows: Rows, check_key: bytes) -> "ThreadRound":
         """Tag the model's rows and deal the items: a fraction of a second, once a round."""
-        work = partial(Evaluation.prepare, spec, self._party, rows, self._backend)
-        return ThreadRound(self, await self.run("prepare", work), check_key)
+        work = partial(Evaluation.prepare, spec, self._party, rows, self._backend, check_key=check_key)
+        return ThreadRound(self, await self.run("prepare", work))
 
     async def run(self, operation: str, work: Callable[[], Result]) -> Result:
         """Run the kernel in a worker thread and measure its time."""
@@ -69,8 +69,8 @@ class ThreadCompute:
 class ThreadRound:
     """One prepared round."""
 
-    def __init__(self, compute: ThreadCompute, evaluation: Evaluation, check_key: bytes) -> None:
-        self._compute, self.evaluation, self._check_key = compute, evaluation, check_key
+    def __init__(self, compute: ThreadCompute, evaluation: Evaluation) -> None:
+        self._compute, self.evaluation = compute, evaluation
 
     @property
     def spec(self) -> RoundSpec:
@@ -86,7 +86,7 @@ class ThreadRound:
         return await self._compute.run("answer", partial(self._accept, batch))
 
     def _accept(self, batch: Sequence[KeysMessage]) -> list[Accepted]:
-        found = self.evaluation.accept(batch, self._check_key)
+        found = self.evaluation.accept(batch)
         return [
             Accepted(answer, hashlib.sha256(keys.body).digest(), alike)
             for keys, (answer, alike) in zip(batch, found, strict=True)
@@ -104,9 +104,13 @@ class ThreadSum:
         self._compute, self._evaluation = compute, evaluation
         self._share: Share | None = Share.empty(evaluation.round)
 
-    async def add(self, sessions: Sequence[SessionBodies]) -> None:
-        """Add a batch of complete sessions."""
-        await self._compute.run("accumulate", partial(self._evaluation.add, sessions, self._open()))
+    async def add(self, sessions: Sequence[SessionBodies]) -> list[bytes]:
+        """Add a batch of complete sessions; return what the other party is told about each."""
+        return await self._compute.run("accumulate", partial(self._evaluation.add, sessions, self._open()))
+
+    async def remove(self, sessions: Sequence[SessionBodies]) -> None:
+        """Take sessions out again that were added and do not count."""
+        await self._compute.run("accumulate", partial(self._evaluation.remove, sessions, self._open()))
 
     async def share(self) -> bytes:
         """Add the noise, close the sum and return its bytes."""
