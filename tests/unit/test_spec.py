@@ -14,7 +14,7 @@ from secemb_shared.labels import Purpose
 from secemb_shared.messages import RoundSpec, TaskSpec, canonical
 from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, SURVEY, TRAIN
 
-LONGEST_DENSE = (2**28 - 12 * 17 * 3) // 4  # beside 12 slots of 3 levels, in messages of at most 2^28 bytes
+LONGEST_DENSE = (2**28 - 12 * (17 * 3 + 48)) // 4  # beside 12 slots of 3 levels, in messages of at most 2^28 bytes
 
 
 OTHER_TASK_FIELDS: dict[str, Any] = {
@@ -50,6 +50,7 @@ OTHER_TASK_FIELDS: dict[str, Any] = {
     "highest": "10.5",
     "catalogue": "cd" * 32,
     "relay_key": "ab" * 32,
+    "norm_bound": 1000,
     "privacy": PRIVACY,
 }
 
@@ -102,7 +103,8 @@ def test_a_task_is_sorted_json_without_spaces() -> None:
     expected = (
         b'{"bias_decay":"0","bias_rate":"0.05","bins":4,"bound":1048576,"capacity":6,"catalogue":"","centre":"0",'
         b'"cohort":400,"dense_rate":"0.001","dense_size":3,"fraction_bits":12,"guard":"8","highest":"","initial_scale":"0.05","items":23,'
-        b'"join_seconds":60,"loss":"squared","lowest":"","min_cohort":2,"name":"films","optimiser":"adam","privacy":{},'
+        b'"join_seconds":60,"loss":"squared","lowest":"","min_cohort":2,"name":"films","norm_bound":0,"optimiser":"adam",'
+        b'"privacy":{},'
         b'"protocol":"secemb/2","relay_key":"","ring_bits":32,"rounds":100,"row_decay":"0","row_rate":"0.02",'
         b'"row_width":5,"schedule":"cosine","seed":0,"spread":"1","tables":3,"upload_seconds":600}'
     )

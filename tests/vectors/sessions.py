@@ -18,11 +18,13 @@ from secemb_shared.messages import (
     RoundSpec,
     TaskSpec,
     decode_answer,
+    decode_keys,
     encode_keys,
     encode_update,
     public_keys_digest,
     public_update_digest,
 )
+from secemb_shared.norm import Proof, Statement, prove
 
 
 class Round:
@@ -94,9 +96,10 @@ class Round:
         assert plain(dense) == case["dense_elements"]
         correction = row_access.correction_words(PathSecret(ends[0], ends[1]), label, payload, self.backend)
         hidden = secure_sum.hide(label.key(Purpose.DENSE_SHARE, seeds[1]), dense, self.backend)
+        proof = self._prove(session_id, keys, seeds, correction, payload, dense)
         updates = [
-            encode_update(self.round, session_id, 0, correction, hidden),
-            encode_update(self.round, session_id, 1, correction, None),
+            encode_update(self.round, session_id, 0, correction, hidden, proof),
+            encode_update(self.round, session_id, 1, correction, None, proof),
         ]
         assert [message.hex() for message in updates] == case["update"]
         assert {public_update_digest(self.round, message).hex() for message in updates} == {case["update_digest"]}
@@ -106,6 +109,29 @@ class Round:
         answers = [decode_answer(self.round, session_id, b, raw(case["answers"][b])) for b in (0, 1)]
         items, rows = row_access.recover(self.round, placement, (answers[0], answers[1]), self.backend)
         assert (items.tolist(), each(rows)) == (case["read_items"], case["read_rows"])
+
+    def _prove(
+        self,
+        session_id: bytes,
+        keys: list[bytes],
+        seeds: list[bytes],
+        words: RingArray,
+        payload: RingArray,
+        dense: RingArray,
+    ) -> Proof | None:
+        if self.task.norm_shape is None:
+            return None
+        held = decode_keys(self.round, session_id, 1, keys[1], self.backend)
+        [sums] = self.backend.slot_sums(held, self.task.geometry.leaves, words[None])
+        return prove(
+            self.task.norm_shape,
+            Statement(self.round.label(session_id), public_keys_digest(keys[1]), words),
+            seeds=(seeds[0], seeds[1]),
+            payload=payload,
+            dense=dense,
+            slot_sums1=sums,
+            backend=self.backend,
+        )
 
     def _check_plain_sum(self, total: dict[str, RingArray]) -> None:
         """Add the payloads up in the open."""

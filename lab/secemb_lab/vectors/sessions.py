@@ -27,7 +27,18 @@ def session() -> Json:
     """Rounds in both layouts and both rings, with devices that have too many items, few, or none."""
     wide = binned(name="wide rows", items=9, capacity=6, tables=2, bins=4, row_width=65)
     single = direct(name="one item", items=1, capacity=1, row_width=1, dense_size=0)
+    small = {
+        "items": 4,
+        "capacity": 2,
+        "row_width": 2,
+        "dense_size": 1,
+        "norm_bound": 2**22,
+        "fraction_bits": 16,
+        "bound": 2**20,
+    }
+    proved = [direct(name=f"norm proof, {bits} bits", ring_bits=bits, **small) for bits in (32, 64)]
     rounds = [(binned(), [15, 4, 0]), (direct(), [2, 6]), (wide, [6, 3]), (single, [1, 0])]
+    rounds += [(task, [2, 0]) for task in proved]
     return {"rounds": [_Round(task, Source(f"session {task.name}")).play(counts) for task, counts in rounds]}
 
 
