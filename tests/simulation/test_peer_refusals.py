@@ -251,6 +251,15 @@ async def announce(pair: Pair, spec: RoundSpec) -> httpx.Response:
     return await call(pair, "announce", message)
 
 
+async def test_a_round_is_not_announced_with_another_key_for_its_checks() -> None:
+    """With two keys server 0 would see two points of what a device has proved, and with them its update."""
+    async with a_pair() as pair:
+        await pair.step()
+        record = await current(pair)
+        spec = RoundSpec.decode(record.spec, pair.task)
+        assert_problem(await announce(pair, spec), *REFUSED)
+
+
 async def publish(pair: Pair, path: str, model: Model, **changes: object) -> httpx.Response:
     body = model.encode()
     facts = Published(

@@ -18,6 +18,7 @@ from secemb_party.errors import (
     LedgerConflictError,
     LedgerTakenError,
     LedgerUnavailableError,
+    PeerRefusedError,
     RoundClosedError,
     UnknownRoundError,
 )
@@ -148,7 +149,8 @@ class Party:
         """
         drawn = check_key or secure_bytes(CHECK_KEY_BYTES)
         if await self.ledger.remember(_check_key(new.round_id), drawn, self.clock()) != drawn and check_key is not None:
-            raise LedgerConflictError("this round was opened with another key for its checks")
+            # A second key would be a second look at what devices have proved: two of them show the update.
+            raise PeerRefusedError("this round was opened with another key for its checks")
         record = await self.ledger.create_round(new)
         self._show(record)
         if record.round_id != self._opened:  # server 0 may announce it again
