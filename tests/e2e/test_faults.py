@@ -7,6 +7,7 @@ round that was open ends published, with the exact sum of everything that was ac
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import httpx
 import pytest
 from tests.devices.over_http import Device, check_published, gather
 from tests.e2e.namespace import namespace
-from tests.e2e.servers import Server, Servers, set_up, wait_for
+from tests.e2e.servers import Server, Servers, secemb, set_up, wait_for
 from tests.integration.databases import postgres_in
 
 from secemb_lab.wire.proxy import proxy
@@ -123,6 +124,7 @@ async def test_a_server_without_room_refuses_new_sessions_ends_the_begun_ones_an
         ballast = fill(small_disk, leave=RESERVE // 2)
         await until(victim, "storage")
         assert "min_free_bytes" in readiness(victim)["storage"]
+        assert re.search(r"^warn space .*make room", secemb("check", victim.folder, "--offline"), re.MULTILINE)
         assert metric(victim, "secemb_disk_free_bytes") < metric(victim, "secemb_disk_reserve_bytes") == RESERVE
         if role == 0:
             path = f"/v1/tasks/{made.task.task_id.hex()}/join"

@@ -1,8 +1,9 @@
 """docs/operating.md, typed from its first line to its last by two operators in one fresh shell.
 
-Every block of commands is run as it stands, in order, but those of `ELSEWHERE`. Only what the page itself calls a
-choice differs: ports that are free here, a small task, relayed, and a ledger that moves to PostgreSQL. A server is
-started where the page says `secemb serve`, and the shell goes on when it answers.
+Every block of commands is run as it stands, in order, but the one of `ELSEWHERE`. Only what the page itself calls a
+choice differs: where it is installed, ports that are free here, a small task, relayed, and a ledger that moves to
+PostgreSQL. The package is built and installed as the page says; what it depends on is there already, because tests
+contact no other machine. A server is started where the page says `secemb serve`, and the shell goes on when it answers.
 """
 
 import os
@@ -11,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +25,9 @@ from secemb_tools.local.process import free_ports
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 LEDGER = "SECEMB_LEDGER__URL"  # the setting of the page, for one command
-ELSEWHERE = ("python3 -m venv", "ssh -L")  # what needs the network or another machine
+ELSEWHERE = ("ssh -L",)  # what needs another machine
+FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "constraints.txt")  # of the distribution
+FOLDERS = ("shared", "sdk", "services", "tools")
 SMALLER = {
     "--items 3883": "--items 60",
     "--width 65": "--width 3",
@@ -34,6 +38,9 @@ SMALLER = {
     "$(seq 20)": "$(seq 2)",
 }
 CHOICES = {
+    "python3 -m venv /opt/secemb": 'cd "$SOURCE"\npython3 -m venv "$INSTALLED"',
+    "/opt/secemb/bin/pip": '"$INSTALLED/bin/pip"',
+    'export PATH="/opt/secemb/bin:$PATH"': 'export PATH="$INSTALLED/bin:$PATH"\ncd "$OLDPWD"',
     "secemb task create --out films": "secemb pair export server1 > server1.pair.json\n"
     "secemb task create --server1 server1.pair.json --out films",
     'export NEW="sqlite:///$PWD/new.db"': 'export NEW="$POSTGRES"',
@@ -56,6 +63,12 @@ print(next(row["value"] for row in json.load(sys.stdin) if row["setting"] == "me
         return 1
     fi
     command secemb "$@"
+}
+python3() { # what a new environment lacks, it would get from a package index
+    command python3 "$@"
+    if [ "$1 $2" = "-m venv" ]; then
+        echo "$DEPENDENCIES" >"$(echo "$3"/lib/python3*/site-packages)/dependencies.pth"
+    fi
 }
 mv() { # what the page moves away belongs to a server that was stopped
     pid=$(cat "${1%/data}.pid")
@@ -108,6 +121,25 @@ def run(script: str, folder: Path, **more: str) -> str:
     return said
 
 
+def to_install(folder: Path, target: Path) -> dict[str, str]:
+    """Return the variables of an installation from a copy of the sources, with what is there already."""
+    source = folder / "source"
+    source.mkdir()
+    for name in FILES:
+        shutil.copy(ROOT / name, source)
+    for name in FOLDERS:
+        made = shutil.ignore_patterns("*.so", "*.egg-info", "__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=made)
+    return {
+        "SOURCE": str(source),
+        "INSTALLED": str(target),
+        "DEPENDENCIES": sysconfig.get_path("purelib"),
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+
+
 @pytest.fixture
 def database(postgres: Postgres) -> Iterator[str]:
     """A database that was made as the page says."""
@@ -139,8 +171,12 @@ def test_two_operators_get_from_empty_directories_through_a_rotation_and_a_resto
         "relay-key rotate",
     ):
         assert f"secemb {command}" in script
-    said, _, afterwards = run(script, tmp_path, POSTGRES=database).partition("THE END OF THE PAGE")
+    installed = tmp_path / "installed"
+    said, _, afterwards = run(script, tmp_path, POSTGRES=database, **to_install(tmp_path, installed)).partition(
+        "THE END OF THE PAGE"
+    )
     assert "fail " not in said
+    assert list(installed.glob("lib/python3*/site-packages/secemb_tools/__init__.py")), "not the one under test"
     assert len(re.findall(r"^round \d+ train: ", said, re.MULTILINE)) >= 2, "a round of two devices, over TLS"
     # The restored server and the rotated keys carry another round: version 2 is published on both.
     assert re.search(r"^2 +[0-9a-f]{64} +yes +yes", afterwards, re.MULTILINE), afterwards

@@ -1,10 +1,12 @@
 """Rules, alerts and the dashboard: valid, about what exists, and answered by a real Prometheus that scrapes a pair."""
 
 import asyncio
+import json
 import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e.prometheus import (
@@ -30,6 +32,7 @@ from secemb_tools.local import Pair
 from secemb_tools.local.process import HERE
 
 TESTS = ROOT / "tests" / "e2e" / "prometheus_rules.yml"
+PANELS = {"row", "stat", "timeseries", "state-timeline", "table", "text"}  # of Grafana itself
 # What a pair without noise, evaluations and refusals has no samples of.
 NOT_HERE = re.compile(r"secemb_privacy_|secemb_quality|secemb_refusals_total.*> 0$|secemb_drain(ing|ed).*== 1$")
 
@@ -71,6 +74,39 @@ def test_every_panel_that_an_operator_needs_is_on_the_dashboard() -> None:
     inside = {"secemb_round_phase_start_timestamp_seconds", "secemb_round_upload_seconds", "secemb_model_age_seconds"}
     for family in re.findall(r"# TYPE (secemb_\w+) ", Metrics().render().decode()):
         assert family in shown or family in elsewhere | inside, f"no panel shows {family}"
+
+
+def faults(dashboard: dict[str, Any]) -> set[str]:
+    """Return what Grafana would not lay out or not find in a dashboard."""
+    panels, found = dashboard["panels"], set()
+    if len({panel["id"] for panel in panels}) != len(panels):
+        found.add("two panels have one id")
+    cells: set[tuple[int, int]] = set()
+    for panel in panels:
+        at = panel["gridPos"]
+        own = {(at["x"] + right, at["y"] + down) for right in range(at["w"]) for down in range(at["h"])}
+        if own & cells or not own or not all(0 <= right < 24 for right, _ in own):
+            found.add(f"{panel['title']} does not fit into the grid")
+        cells |= own
+        targets = panel.get("targets", [])
+        if panel["type"] not in PANELS or (panel["type"] != "row") != bool(targets):
+            found.add(f"{panel['title']} is of type {panel['type']} with {len(targets)} queries")
+        if len({target["refId"] for target in targets}) != len(targets):
+            found.add(f"two queries of {panel['title']} have one name")
+    used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(dashboard)))
+    for name in used ^ {one["name"] for one in dashboard["templating"]["list"]}:
+        found.add(f"the variable {name} is used or defined, not both")
+    return found
+
+
+def test_the_dashboard_is_one_that_grafana_can_lay_out() -> None:
+    dashboard = json.loads(DASHBOARD.read_text())
+    assert faults(dashboard) == set()
+    first, second, third = (panel for panel in dashboard["panels"][1:4])
+    first["id"] = second["id"]
+    second["gridPos"] = third["gridPos"]
+    third["targets"][0]["expr"] = "up{job='$job'}"
+    assert len(faults(dashboard)) == 3
 
 
 def test_every_alert_is_explained() -> None:

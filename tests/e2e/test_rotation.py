@@ -140,6 +140,9 @@ async def test_operators_name_the_authority_of_a_server(
     said = await asyncio.to_thread(refused, "model", "rollback", 7, "--yes", *place, "--ca", authority.file)
     assert "refuses" in said  # there is no version 7
     await asyncio.to_thread(run, "privacy", "show", *place, "--ca", authority.file)
+    metrics = (await asyncio.to_thread(httpx.get, f"http://127.0.0.1:{server.ports.metrics}/metrics")).text
+    for of in ("own", "peer", "devices", "operator"):
+        assert f'secemb_expiry_timestamp_seconds{{of="{of}-certificate"}}' in metrics
 
 
 async def test_everything_is_changed_while_rounds_run_and_no_session_fails(

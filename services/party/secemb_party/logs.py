@@ -15,7 +15,7 @@ from functools import cache
 from typing import Literal, TextIO, cast
 
 import structlog
-from structlog.contextvars import bound_contextvars, get_contextvars
+from structlog.contextvars import bind_contextvars, get_contextvars, reset_contextvars
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -69,8 +69,11 @@ def new_request_id() -> str:
 @contextmanager
 def request_lines(request_id: str) -> Iterator[None]:
     """Put a request id on every line that is logged inside, and on calls to the other server."""
-    with bound_contextvars(request=request_id):
+    earlier = bind_contextvars(request=request_id)
+    try:
         yield
+    finally:
+        reset_contextvars(**earlier)
 
 
 def current_request() -> str | None:

@@ -25,7 +25,7 @@ CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 passes messages on
-Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "relay-key"]
+Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "operator-certificate", "relay-key"]
 # What a task is doing.
 PHASES = (
     "starting",

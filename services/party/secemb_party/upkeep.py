@@ -85,11 +85,13 @@ def watch_certificates(metrics: Metrics, settings: Settings) -> None:
 
     The files are read whenever the metrics are, because they are replaced while a server runs.
     """
-    peer, devices = settings.peer, settings.devices
+    peer = settings.peer
     metrics.watch_expiry("own-certificate", lambda: expiries(peer.cert)[0])
     metrics.watch_expiry("peer-certificate", lambda: max(expiries(peer.peer_ca)))  # the new one lies beside the old
-    if (served := devices.tls_cert) is not None:
-        metrics.watch_expiry("devices-certificate", lambda: expiries(served)[0])  # its issuers follow it in the file
+    if (to_devices := settings.devices.tls_cert) is not None:
+        metrics.watch_expiry("devices-certificate", lambda: expiries(to_devices)[0])  # its issuers follow in the file
+    if (to_operators := settings.operator.tls_cert) is not None:
+        metrics.watch_expiry("operator-certificate", lambda: expiries(to_operators)[0])
 
 
 def expiries(path: Path) -> list[float]:

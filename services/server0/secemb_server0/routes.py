@@ -23,7 +23,7 @@ from secemb_party.errors import (
 from secemb_party.http.operator_routes import OrderOf, operator_router
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.request_body import Patience, read_small
-from secemb_party.http.requests import JSON, Number, TaskHex, describe_json, media_type, parse_message
+from secemb_party.http.requests import JSON, DeviceRoute, Number, TaskHex, describe_json, media_type, parse_message
 from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import Rollback
@@ -81,7 +81,7 @@ def join_routes(
     party: Party, issuer: TicketIssuer, *, patience: Patience, relay_key: AnnouncedKey | None = None
 ) -> APIRouter:
     """Return the routes by which devices get tickets."""
-    router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
+    router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"], route_class=DeviceRoute)
     refusal = Refusal(party, issuer)
 
     @router.post(

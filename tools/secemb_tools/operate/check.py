@@ -23,6 +23,7 @@ from secemb_party.errors import (
 )
 from secemb_party.ledger import Ledger
 from secemb_party.operators import OperatorRole
+from secemb_party.room import Space
 from secemb_party.settings import Settings
 from secemb_party.storage.copies import catalogue_path, open_catalogue
 from secemb_shared.dpf._native import native_available
@@ -202,6 +203,9 @@ def _check_data(settings: Settings) -> Iterator[Finding]:
         yield warn("data", f"{folder} is readable by other users", f"chmod 700 {folder}")
     else:
         yield ok("data", f"{folder} is writable")
+    space = Space(folder, reserve=settings.storage.min_free_bytes, ledger_full=lambda: False)
+    if (shortage := space.shortage()) is not None:
+        yield warn("space", *shortage.split("; ", 1))
 
 
 async def _check_ledger(settings: Settings) -> Finding:

@@ -17,6 +17,7 @@ from secemb_party.http.problems import (
     describe_problems,
     install_problems,
 )
+from secemb_party.http.requests import DeviceRoute
 from secemb_party.http.security import add_schemes
 from secemb_party.metrics import Metrics
 from secemb_party.parts import Clock
@@ -72,7 +73,9 @@ def new_app(
     metrics.expect_problems(PROBLEMS)
     install_problems(app, metrics.refused)
     app.add_middleware(Requests, metrics=metrics, clock=peer_clock, tracing=tracing)  # added last: around everything
-    for router in (*routers, health_router(ready)):
+    lean = [router for router in routers if router.route_class is DeviceRoute]
+    app.router.routes[:0] = [route for router in lean for route in router.routes]
+    for router in (*(one for one in routers if one not in lean), health_router(ready)):
         app.include_router(router)
     return app
 

@@ -56,6 +56,7 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
             self._deadline: asyncio.TimerHandle | None = None
+            self._in_head = False
             self._around_bodies = 0  # bytes since the last head or piece of a body: of a head, trailers or chunk sizes
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -72,15 +73,21 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
         def data_received(self, data: bytes) -> None:
             self._around_bodies += len(data)
             super().data_received(data)
+            if self._in_head and self._deadline is None:  # most heads come as one piece, and need no deadline
+                self._wait()
             if self._around_bodies > limits.head_bytes and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too long.")
 
         def on_message_begin(self) -> None:
-            self._wait()
+            if self._deadline is not None:
+                self._stop_waiting()
+            self._in_head = True
             super().on_message_begin()
 
         def on_headers_complete(self) -> None:
-            self._stop_waiting()
+            self._in_head = False
+            if self._deadline is not None:
+                self._stop_waiting()
             self._around_bodies = 0
             super().on_headers_complete()
 
@@ -89,7 +96,8 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             super().on_body(body)
 
         def on_message_complete(self) -> None:
-            self._stop_waiting()
+            if self._deadline is not None:
+                self._stop_waiting()
             self._around_bodies = 0
             super().on_message_complete()
 

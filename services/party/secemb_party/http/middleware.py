@@ -136,13 +136,15 @@ class _Exchange:
         await self._send(message)
 
     def _add_headers(self, message: Message) -> None:
-        headers = list(message.get("headers", ()))
-        brought = {name for name, _ in headers}
-        headers.append((REQUEST_ID, self.request_id.encode()))
+        brought = message.get("headers", ())
+        headers = [*brought, (REQUEST_ID, self.request_id.encode())]
         if self._clock is not None:
             headers.append((TIME_HEADER.encode(), written(self._clock()).encode()))
         usual = _LEAN if route_template(self._scope) in _FOR_DEVICES else _HEADERS
-        headers.extend(one for one in usual if one[0] not in brought)
+        given = [name for name, _ in brought]
+        for one in usual:
+            if one[0] not in given:
+                headers.append(one)
         message["headers"] = headers
 
 

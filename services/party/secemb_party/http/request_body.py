@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from secemb_party.errors import BusyError, MediaTypeError, SlowBodyError
 from secemb_party.http.requests import BINARY, media_type
@@ -85,21 +85,21 @@ async def read_small(request: Request, patience: Patience, *, most: int = LARGES
 
 async def _collect(request: Request, most: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
     """Return the body, or its beginning if it is too long."""
-    start, pieces, length = asyncio.get_running_loop().time(), [], 0
+    start, pieces, length, more = asyncio.get_running_loop().time(), [], 0, True
     try:
-        async with asyncio.timeout_at(patience.until(start, 0)) as limit, aclosing(request.stream()) as stream:
-            async for piece in stream:
-                if not piece:
-                    continue  # the end
-                pieces.append(piece)
-                length += len(piece)
-                limit.reschedule(patience.until(start, length))
-                if arrived is not None:
-                    arrived(len(piece))
-                if length > most:
-                    break
-    except ClientDisconnect:
-        raise LengthError("the connection closed before the body was complete") from None
+        async with asyncio.timeout_at(patience.until(start, 0)) as limit:
+            while more and length <= most:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise LengthError("the connection closed before the body was complete")
+                more = message.get("more_body", False)
+                if piece := message.get("body", b""):
+                    pieces.append(piece)
+                    length += len(piece)
+                    if arrived is not None:
+                        arrived(len(piece))
+                    if more:
+                        limit.reschedule(patience.until(start, length))
     except TimeoutError:
         raise SlowBodyError(f"the body is too slow: only {length} bytes of it have arrived") from None
     return b"".join(pieces)

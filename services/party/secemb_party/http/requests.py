@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from secemb_party.errors import RequestInvalidError
 from secemb_party.http.security import TICKET
@@ -23,9 +26,31 @@ _MAC_DIGITS = re.compile(rf"[0-9a-f]{{{2 * MARK_BYTES}}}")
 _LONGEST_TICKET = 128
 
 Message = TypeVar("Message", bound=BaseModel)
-TaskHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
-RoundHex = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")]
-SessionHex = Annotated[str, Path(pattern=r"^[0-9a-f]{32}$")]
+_ID_DIGITS = {"task": 64, "round": 64, "session": 32}
+TaskHex = Annotated[str, Path(pattern=f"^[0-9a-f]{{{_ID_DIGITS['task']}}}$")]
+RoundHex = Annotated[str, Path(pattern=f"^[0-9a-f]{{{_ID_DIGITS['round']}}}$")]
+SessionHex = Annotated[str, Path(pattern=f"^[0-9a-f]{{{_ID_DIGITS['session']}}}$")]
+_IDS = {name: re.compile(f"[0-9a-f]{{{digits}}}") for name, digits in _ID_DIGITS.items()}
+
+
+class DeviceRoute(APIRoute):
+    """A route that every device calls in every round: its endpoint takes the ids in the path, and the request.
+
+    FastAPI describes it as any other. Its own handler would look for other parameters, dependencies and a model of the
+    answer at each request, and find none (docs/adr/0017).
+    """
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the ids and call the endpoint."""
+        if scope["method"] not in (self.methods or ()) or self.dependencies:
+            await super().handle(scope, receive, send)
+            return
+        ids = scope["path_params"]
+        for name, digits in ids.items():
+            if not _IDS[name].fullmatch(digits):
+                raise RequestInvalidError("an id in the path does not match the interface")
+        response: Response = await self.endpoint(request=Request(scope, receive, send), **ids)
+        await response(scope, receive, send)
 
 
 def read_number(text: str) -> int | None:

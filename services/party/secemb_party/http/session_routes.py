@@ -23,6 +23,7 @@ from secemb_party.http.problems import problem_responses
 from secemb_party.http.request_body import Bodies
 from secemb_party.http.requests import (
     BINARY,
+    DeviceRoute,
     RoundHex,
     SessionHex,
     describe_binary,
@@ -68,7 +69,7 @@ class Receipt(BaseModel):
 
 def session_router() -> APIRouter:
     """Return a router for the messages of one session."""
-    return APIRouter(prefix="/v1/rounds/{round}/sessions/{session}", tags=["devices"])
+    return APIRouter(prefix="/v1/rounds/{round}/sessions/{session}", tags=["devices"], route_class=DeviceRoute)
 
 
 def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRouter:
