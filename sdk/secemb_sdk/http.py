@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import httpx
 
 from secemb_sdk.steps import Answer, Lost, Request, send_together
-from secemb_sdk.trust import Authorities, Pins, check_address, make_context, tls_problem
+from secemb_sdk.trust import Authorities, Pins, check_address, line_problem, make_context, tls_problem
 
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0  # without a byte: the connection is dead
@@ -56,7 +56,7 @@ class HttpTransport:
             return moved.lost(_TOO_SLOW)
         except httpx.HTTPError as error:
             problem = await asyncio.to_thread(tls_problem, error, self._servers[request.server])
-            return moved.lost(problem or type(error).__name__, untrusted=problem is not None)
+            return moved.lost(problem or line_problem(error), untrusted=problem is not None)
 
     async def _send(self, request: Request, moved: _Moved) -> Answer | Lost:
         client, body = self._clients[request.server], bytearray()

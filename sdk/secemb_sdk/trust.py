@@ -112,6 +112,16 @@ def _certificate_problem(error: ssl.SSLCertVerificationError) -> str:
     return f"presents a certificate that is not accepted: {error.verify_message}"
 
 
+def line_problem(error: BaseException) -> str:
+    """Return in words why a request got no answer, where TLS is not the reason."""
+    name = type(error).__name__  # httpx's, which is slow to import
+    if name == "ConnectError":
+        return "no connection could be made"
+    if name.endswith("Timeout"):
+        return "it took too long"
+    return "the connection broke" if name in ("RemoteProtocolError", "ReadError", "WriteError") else name
+
+
 def _hung_up(error: BaseException) -> bool:
     """Tell whether a server closed the connection instead of answering, as TLS servers do with plain HTTP."""
     return type(error).__name__ in ("RemoteProtocolError", "ReadError")  # httpx's, which is slow to import

@@ -64,10 +64,10 @@ print(next(row["value"] for row in json.load(sys.stdin) if row["setting"] == "me
     fi
     command secemb "$@"
 }
-python3() { # what a new environment lacks, it would get from a package index
+python3() { # what a new environment lacks, it would get from a package index; its own setuptools may be too old
     command python3 "$@"
     if [ "$1 $2" = "-m venv" ]; then
-        echo "$DEPENDENCIES" >"$(echo "$3"/lib/python3*/site-packages)/dependencies.pth"
+        (cd "$3"/lib/python3*/site-packages && rm -rf setuptools* && echo "$DEPENDENCIES" >dependencies.pth)
     fi
 }
 mv() { # what the page moves away belongs to a server that was stopped

@@ -128,11 +128,13 @@ def test_a_server_with_a_certificate_of_the_given_authority_is_talked_to(carry: 
 def test_a_connection_that_breaks_is_not_a_matter_of_trust(carry: Carry, authority: Authority) -> None:
     found = carry("https://127.0.0.1:9", GET, ca=authority.file)
     assert isinstance(found, Lost)
-    assert not found.untrusted
+    assert (found.untrusted, found.reason) == (False, "no connection could be made")
+    with OperatorClient("http://127.0.0.1:9", "token") as client, pytest.raises(UnreachableError, match=found.reason):
+        client.get("overview")
     with serving(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", cuts=True) as server:
         cut = carry(server.url, GET)
     assert isinstance(cut, Lost)
-    assert not cut.untrusted
+    assert (cut.untrusted, cut.reason) == (False, "the connection broke")
 
 
 def test_a_device_remembers_the_authority_it_has_joined_with(authority: Authority, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import httpx
 from typing_extensions import TypedDict
 
-from secemb_sdk.trust import make_context, tls_problem
+from secemb_sdk.trust import line_problem, make_context, tls_problem
 from secemb_tools.errors import OperationError, UnreachableError
 
 VARIABLE = "OPERATOR_TOKEN"  # tokens in the order of the servers, separated by spaces
@@ -81,7 +81,7 @@ class OperatorClient:
         if (problem := tls_problem(error, self.url)) is not None:
             return OperationError(f"{self.url} {problem}")  # it will not answer a little later either
         return UnreachableError(
-            f"{self.url} does not answer ({type(error).__name__}); is the server up, and is --server right?"
+            f"{self.url} does not answer: {line_problem(error)}; is the server up, and is --server right?"
         )
 
 
