@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 )
 from tests.devices.scripted import KEYS, UPDATE, WORDS, Device, flipped
 from tests.simulation.invariants import Invariants
-from tests.simulation.pair import Pair, new_folder
+from tests.simulation.pair import Pair, a_task, new_folder
 
 from secemb_party.control import Control
 from secemb_party.ledger import RoundState, What
@@ -39,13 +39,14 @@ SETTLED = {200, 403, 410}  # what an acknowledged message may get later: the sam
 class Rounds(RuleBasedStateMachine):
     """Devices that come, stay and go; servers that crash; a line that loses."""
 
+    norm_bound = 0  # in most histories nothing is proved: proofs take most of a session's time
     devices: Bundle[Device] = Bundle("devices")
 
     @initialize(target=devices, count=st.integers(0, 3))
     def start(self, count: int) -> "MultipleResults[Device]":
         """Start both servers, with so many devices that have done their part already."""
         self.runner = asyncio.Runner()
-        self.pair = Pair(new_folder())
+        self.pair = Pair(new_folder(), a_task(norm_bound=self.norm_bound))
         self.runner.run(self.pair.start())
         self.truth = Invariants(self.pair)
         self.runner.run(self.pair.step())
@@ -289,3 +290,9 @@ class Rounds(RuleBasedStateMachine):
         model = self.truth.models.get(version) or self.pair.parties[1].models.load(version)
         assert model.digest == device.spec.model_digest
         assert np.array_equal(rows, model.rows[items])
+
+
+class ProvedRounds(Rounds):
+    """The same with devices that prove how long their update is."""
+
+    norm_bound = 2**12
