@@ -6,7 +6,7 @@ A rule is a function from a module's dotted name and source text to sentences th
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 Rule = Callable[[str, str], list[str]]
 
@@ -152,6 +152,17 @@ def errors_outside_their_tree(module: str, source: str) -> list[str]:
         return [f"{module} defines {name}: errors have a file of their own" for name in errors]
     drawn = set(re.findall(r"\w+", ast.get_docstring(tree) or ""))
     return [f"{module} does not draw {name} in its tree" for name in errors if name not in drawn]
+
+
+def classes_in_several_senses(sources: Mapping[str, str]) -> list[str]:
+    """Return the classes of one name that the modules of one process have; a section of settings is named as there."""
+    places: dict[str, list[str]] = {}
+    for module, source in sources.items():
+        if not module.endswith(".settings"):
+            for node in ast.parse(source).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places.setdefault(node.name, []).append(module)
+    return [f"{name} is a class of {' and of '.join(found)}" for name, found in places.items() if len(found) > 1]
 
 
 def names_in_several_senses(modules: Iterable[str]) -> list[str]:

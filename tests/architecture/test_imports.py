@@ -49,6 +49,30 @@ def test_a_name_in_two_senses_is_found() -> None:
     assert len(rules.names_in_several_senses([*modules, "secemb_sdk.transport", "secemb_party.transport"])) == 1
 
 
+@pytest.mark.parametrize("package", ["secemb_shared", "secemb_sdk"])
+def test_a_class_of_a_package_has_one_sense(package: str) -> None:
+    sources = {module: source for module, source in every_module().items() if module.startswith(package)}
+    assert rules.classes_in_several_senses(sources) == []
+
+
+@pytest.mark.parametrize("server", ["secemb_server0", "secemb_server1"])
+def test_a_class_of_a_server_has_one_sense(server: str) -> None:
+    sources = {
+        module: source
+        for module, source in every_module().items()
+        if module.startswith(("secemb_shared", "secemb_party", server))
+    }
+    assert rules.classes_in_several_senses(sources) == []
+
+
+def test_a_class_in_two_senses_is_found() -> None:
+    sources = {"secemb_party.ui.login": "class Guard: ...", "secemb_server0.guard": "class Guard: ...\nclass _Own: ..."}
+    assert len(rules.classes_in_several_senses(sources)) == 1
+    assert (
+        rules.classes_in_several_senses({"secemb_party.settings": "class Ledger: ...", "b": "class Ledger: ..."}) == []
+    )
+
+
 def test_the_rules_know_every_package() -> None:
     assert {package.name for package in PACKAGES} == set(rules.ARROWS)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from secemb_party.errors import ModelMissingError
 from secemb_party.storage import Floats, Model, ModelFiles, Shape
-from secemb_party.storage.copies import Body, TableCopies, Wanted
+from secemb_party.storage.copies import Body, TableCopies, WantedCopy
 from secemb_sdk.errors import CopyError
 from secemb_sdk.recommend.copy import apply_delta
 from secemb_shared.errors import EncodingError, LengthError, MessageError
@@ -73,7 +73,7 @@ def copies_of(store: ModelFiles) -> TableCopies:
     return TableCopies(store, Shape(items=rows.shape[0], width=rows.shape[1], dense=dense.size), at_once, store.folder)
 
 
-def get(store: ModelFiles, wanted: Wanted) -> Body:
+def get(store: ModelFiles, wanted: WantedCopy) -> Body:
     return asyncio.run(copies_of(store).get(wanted))
 
 
@@ -99,8 +99,8 @@ def test_a_delta_leads_from_one_copy_to_the_other_bit_for_bit(
     pair: tuple[Floats, Floats], format_: TableFormat
 ) -> None:
     with a_store(*pair) as store, TemporaryDirectory() as folder:
-        copies = [get(store, Wanted(version=version, format=format_)) for version in (0, 1)]
-        delta = get(store, Wanted(version=1, format=format_, since=0))
+        copies = [get(store, WantedCopy(version=version, format=format_)) for version in (0, 1)]
+        delta = get(store, WantedCopy(version=1, format=format_, since=0))
         older, change, newer = (Path(folder) / name for name in ("older", "change", "newer"))
         older.write_bytes(contents(copies[0]))
         change.write_bytes(contents(delta))
@@ -127,7 +127,7 @@ def test_a_copy_is_what_the_docstring_says(pair: tuple[Floats, Floats], format_:
         steps = [max(-127, min(127, round(float(np.float32(x / scale))))) if scale else 0 for x in row]
         expected += struct.pack(f"<f{row.size}b", scale, *steps)
     with a_store(rows) as store:
-        body = get(store, Wanted(version=0, format=format_))
+        body = get(store, WantedCopy(version=0, format=format_))
         assert contents(body) == expected
         assert (body.size, body.sha256) == (len(expected), hashlib.sha256(expected).hexdigest())
         assert body.whole == body.sha256
@@ -153,8 +153,8 @@ def test_large_tables_are_encoded_in_blocks_that_leave_no_trace(format_: TableFo
     newer[[0, 374, 375, 1500, 3000]] += 1
     with a_store(rows, newer) as store:
         shape = shape_of(store, format_)
-        assert contents(get(store, Wanted(version=0, format=format_))) == shape.encode(rows).tobytes()
-        delta = np.frombuffer(contents(get(store, Wanted(version=1, format=format_, since=0))), np.uint8)
+        assert contents(get(store, WantedCopy(version=0, format=format_))) == shape.encode(rows).tobytes()
+        delta = np.frombuffer(contents(get(store, WantedCopy(version=1, format=format_, since=0))), np.uint8)
         numbers, encoded = shape.read_delta(delta)
         assert numbers.tolist() == [0, 374, 375, 1500, 3000]
         assert np.array_equal(encoded, shape.encode(newer[numbers]))
@@ -162,7 +162,7 @@ def test_large_tables_are_encoded_in_blocks_that_leave_no_trace(format_: TableFo
 
 def test_the_dense_part_is_little_endian_float32() -> None:
     with a_store(np.zeros((2, 2), np.float32), dense=3) as store:
-        assert contents(get(store, Wanted(version=0, format=None))) == struct.pack("<3f", 0, 0, 0)
+        assert contents(get(store, WantedCopy(version=0, format=None))) == struct.pack("<3f", 0, 0, 0)
 
 
 @settings(deadline=None)
@@ -198,7 +198,10 @@ def test_a_copy_is_encoded_once_however_many_ask() -> None:
     table = np.ones((5, 2), np.float32)
     with a_store(table, table + 1) as store:
         copies = TableCopies(store, Shape(items=5, width=2, dense=3), in_thread, store.folder)
-        delta, full = Wanted(version=1, format=TableFormat.INT8, since=0), Wanted(version=1, format=TableFormat.INT8)
+        delta, full = (
+            WantedCopy(version=1, format=TableFormat.INT8, since=0),
+            WantedCopy(version=1, format=TableFormat.INT8),
+        )
 
         async def ask() -> list[Body]:
             found = await asyncio.gather(*(copies.get(one) for one in [delta, full] * 10))
@@ -213,7 +216,7 @@ def test_a_failure_is_not_remembered() -> None:
     table = np.ones((5, 2), np.float32)
     with a_store(table) as store:
         copies = copies_of(store)
-        wanted = Wanted(version=1, format=TableFormat.FLOAT32)
+        wanted = WantedCopy(version=1, format=TableFormat.FLOAT32)
 
         async def ask() -> Body:
             with pytest.raises(ModelMissingError):
@@ -230,9 +233,9 @@ def test_copies_are_bounded_and_those_in_use_stay_readable() -> None:
         copies = copies_of(store)
 
         async def ask() -> Body:
-            first = await copies.get(Wanted(version=0, format=TableFormat.FLOAT32))
+            first = await copies.get(WantedCopy(version=0, format=TableFormat.FLOAT32))
             for version in range(1, 20):
-                await copies.get(Wanted(version=version, format=TableFormat.FLOAT32))
+                await copies.get(WantedCopy(version=version, format=TableFormat.FLOAT32))
             assert len(copies._bodies.known()) == 12
             copies.forget_all_but([18, 19])
             assert {one.version for one in copies._bodies.known()} == {18, 19}

@@ -8,7 +8,7 @@ import numpy as np
 from secemb_party.errors import OptimiserError, StateError
 from secemb_party.storage import Floats, Model
 from secemb_server0.guard import Guard
-from secemb_server0.optimiser import Doubles, Gradient, Optimiser, Pace, Rates, blocks
+from secemb_server0.optimiser import BlockStep, Doubles, Gradient, Optimiser, Rates, blocks
 
 _SMALLEST_EPS = 1e-12
 # Moments of rows that nobody touches decay for ever. Arithmetic on the subnormal numbers they reach is six times
@@ -33,20 +33,20 @@ class Momentum(Optimiser):
         super()._check(model, gradient)
         self._moments = _begun(self._moments, model, self._names)
 
-    def _move(self, part: str, values: Floats, slope: Doubles, pace: Pace) -> Floats:
+    def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:
         moved, moments = np.empty_like(values), self._moments.get(f"{part}_first")
         old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
-        scratch = np.empty((2, min(pace.rates.size, old.size)), dtype=np.float32)
-        for block in blocks(old.size, pace.rates.size):
+        scratch = np.empty((2, min(step.rates.size, old.size)), dtype=np.float32)
+        for block in blocks(old.size, step.rates.size):
             g, other = scratch[:, : old[block].size]
-            pace.take(slopes, block, g)
-            pace.add_decay(g, old[block], other)
+            step.take(slopes, block, g)
+            step.add_decay(g, old[block], other)
             if moments is not None:
                 m = moments.reshape(-1)[block]
                 np.multiply(m, np.float32(self.beta), out=m)
                 np.add(m, g, out=m)
                 np.copyto(g, m)
-            np.multiply(g, pace.rates[: g.size], out=g)
+            np.multiply(g, step.rates[: g.size], out=g)
             np.subtract(old[block], g, out=new[block])
         return moved
 
@@ -95,20 +95,20 @@ class Adam(Optimiser):
         super()._check(model, gradient)
         self._moments = _begun(self._moments, model, _MOMENTS)
 
-    def _move(self, part: str, values: Floats, slope: Doubles, pace: Pace) -> Floats:
+    def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:
         moved = np.empty_like(values)
         first, second = (self._moments[f"{part}_{moment}"].reshape(-1) for moment in _MOMENTS)
         old, new, slopes = values.reshape(-1), moved.reshape(-1), slope.reshape(-1)
-        scratch = np.empty((2, min(pace.rates.size, old.size)), dtype=np.float32)
+        scratch = np.empty((2, min(step.rates.size, old.size)), dtype=np.float32)
         steps = self._steps + 1
         # rate/c₁ · m / (√v/√c₂ + eps), with √c₂ taken out of the denominator: one operation less for each number
         c1, root_c2 = 1 - self._betas[0] ** steps, float(np.sqrt(1 - self._betas[1] ** steps))
-        factors, eps = pace.rates * np.float32(root_c2 / c1), np.float32(self._eps * root_c2)
-        for block in blocks(old.size, pace.rates.size):
+        factors, eps = step.rates * np.float32(root_c2 / c1), np.float32(self._eps * root_c2)
+        for block in blocks(old.size, step.rates.size):
             m, v = first[block], second[block]
             g, quotient = scratch[:, : m.size]
-            pace.take(slopes, block, g)
-            pace.add_decay(g, old[block], quotient)
+            step.take(slopes, block, g)
+            step.add_decay(g, old[block], quotient)
             self._blend(m, v, g, quotient)
             if steps % _SWEEP == 0:
                 m[np.abs(m) < _TINY_FIRST] = 0

@@ -15,7 +15,7 @@ OVERLAP_SECONDS = 7 * 86_400  # that an old token is still valid after it was re
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedToken:
     """A token for a device: one that the caller has drawn, by its hash, or a new one."""
 
     name: str
@@ -38,13 +38,13 @@ class Enrolment:
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger, self._clock = ledger, clock
 
-    async def create(self, wanted: Sequence[Wanted], order: Order) -> list[Enrolled]:
+    async def create(self, wanted: Sequence[WantedToken], order: Order) -> list[Enrolled]:
         """Add the first token of each device; one that has a token already keeps it."""
         drawn = [_draw(one) for one in wanted]
         outcomes = await self._ledger.add_tokens([new for _, new in drawn], order, self._clock())
         return [_shown(*one) for one in zip(drawn, outcomes, strict=True)]
 
-    async def replace(self, wanted: Wanted, order: Order, *, overlap: float = OVERLAP_SECONDS) -> Enrolled:
+    async def replace(self, wanted: WantedToken, order: Order, *, overlap: float = OVERLAP_SECONDS) -> Enrolled:
         """Give a device its next token; the one before is valid for `overlap` seconds more at most."""
         drawn = _draw(wanted)
         return _shown(drawn, await self._ledger.replace_token(drawn[1], order, self._clock(), overlap=overlap))
@@ -58,7 +58,7 @@ class Enrolment:
         return await self._ledger.tokens_of(names)
 
 
-def _draw(wanted: Wanted) -> tuple[str | None, NewToken]:
+def _draw(wanted: WantedToken) -> tuple[str | None, NewToken]:
     if wanted.token_hash is not None:
         return None, NewToken(wanted.name, wanted.token_hash, wanted.expires_at)
     token = new_token()

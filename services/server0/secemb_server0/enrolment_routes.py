@@ -24,7 +24,7 @@ from secemb_party.http.requests import JSON, describe_json, media_type, parse_me
 from secemb_party.ledger import Added, Token, TokenState
 from secemb_party.operators import OperatorRole, Operators
 from secemb_party.service import Party
-from secemb_server0.enrolment import OVERLAP_SECONDS, Enrolment, Wanted
+from secemb_server0.enrolment import OVERLAP_SECONDS, Enrolment, WantedToken
 from secemb_shared.errors import LengthError
 
 MOST = 1000  # devices in one call
@@ -173,8 +173,8 @@ def enrolment_routes(party: Party, operators: Operators, *, patience: Patience) 
     return router
 
 
-def _wanted(asked: DeviceRequest, expires_at: float | None) -> Wanted:
-    return Wanted(asked.name, None if asked.sha256 is None else bytes.fromhex(asked.sha256), expires_at)
+def _wanted(asked: DeviceRequest, expires_at: float | None) -> WantedToken:
+    return WantedToken(asked.name, None if asked.sha256 is None else bytes.fromhex(asked.sha256), expires_at)
 
 
 def _view(one: Token, now: float) -> TokenView:

@@ -92,7 +92,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Pace:
+class BlockStep:
     """What a step does to a block of whole rows, number by number; a block of the dense part is one row of vectors."""
 
     rates: Floats  # (block,)
@@ -138,26 +138,26 @@ class Optimiser(ABC):
             row_factors = self.guard.factors("rows", row_lengths(gradient.rows))
             if gradient.dense.size:
                 dense_factors = self.guard.factors("dense", whole_length(gradient.dense))
-        rows = self._move("rows", model.rows, gradient.rows, self._row_pace(model.rows.shape[1], row_factors))
-        dense = self._move("dense", model.dense, gradient.dense, self._dense_pace(dense_factors))
+        rows = self._move("rows", model.rows, gradient.rows, self._row_step(model.rows.shape[1], row_factors))
+        dense = self._move("dense", model.dense, gradient.dense, self._dense_step(dense_factors))
         moved = replace(model, version=model.version + 1, rows=rows, dense=dense)
         self._steps += 1
         self._reached = moved.task_id, moved.version
         self._whole = True
         return moved
 
-    def _row_pace(self, width: int, factors: Floats | None) -> Pace:
+    def _row_step(self, width: int, factors: Floats | None) -> BlockStep:
         rates, share, count = self._rates, self._rates.share(self._steps), max(1, _BLOCK // width)
 
         def each(vector: float, bias: float) -> Floats:
             return np.tile(np.array([vector] * (width - 1) + [bias], dtype=np.float32), count)
 
         decays = each(rates.row_decay, rates.bias_decay) if rates.row_decay or rates.bias_decay else None
-        return Pace(each(rates.rows * share, rates.bias_rate * share), decays, factors, width)
+        return BlockStep(each(rates.rows * share, rates.bias_rate * share), decays, factors, width)
 
-    def _dense_pace(self, factors: Floats | None) -> Pace:
+    def _dense_step(self, factors: Floats | None) -> BlockStep:
         rate = np.full(_BLOCK, self._rates.dense * self._rates.share(self._steps), dtype=np.float32)
-        return Pace(rate, None, factors)
+        return BlockStep(rate, None, factors)
 
     def state(self) -> OptimiserState:
         """Return a copy of what must be kept for a restart."""
@@ -193,7 +193,7 @@ class Optimiser(ABC):
                 raise GradientError("a mean gradient must be finite; abort the round and look at the task's clip")
 
     @abstractmethod
-    def _move(self, part: str, values: Floats, slope: Doubles, pace: Pace) -> Floats:
+    def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:
         """Return the moved numbers of one part of the model."""
 
     @abstractmethod

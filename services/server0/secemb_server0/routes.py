@@ -82,7 +82,7 @@ def join_routes(
 ) -> APIRouter:
     """Return the routes by which devices get tickets."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"], route_class=DeviceRoute)
-    refusal = Refusal(party, issuer)
+    refusal = NotNowBody(party, issuer)
 
     @router.post(
         "/join",
@@ -135,7 +135,7 @@ def join_routes(
     return router
 
 
-class Refusal:
+class NotNowBody:
     """The body for devices that cannot join now. It changes with rounds and pauses, and most of a fleet asks for it."""
 
     def __init__(self, party: Party, issuer: TicketIssuer) -> None:

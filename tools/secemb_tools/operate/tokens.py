@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from secemb_party.ledger import Added, Ledger, Token
 from secemb_party.settings import Settings
-from secemb_server0.enrolment import Enrolled, Enrolment, Wanted
+from secemb_server0.enrolment import Enrolled, Enrolment, WantedToken
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.operator_tokens import DAY, local_order, open_ledger, when
 
@@ -68,7 +68,7 @@ async def create(
         if not skip:
             await _refuse_used(enrolment, names)
         for batch in _batches(names):
-            made = await enrolment.create([Wanted(name, expires_at=expires) for name in batch], local_order())
+            made = await enrolment.create([WantedToken(name, expires_at=expires) for name in batch], local_order())
             tell(len(batch))
             yield [{"name": one.name, "token": one.token} for one in made if one.token is not None]
 
@@ -78,7 +78,7 @@ async def create_all(settings: Settings, names: Sequence[str], *, days: int | No
     return [one async for batch in create(settings, names, days=days) for one in batch]
 
 
-async def import_hashes(settings: Settings, wanted: Sequence[Wanted], *, tell: Told = _nothing) -> ImportedTokens:
+async def import_hashes(settings: Settings, wanted: Sequence[WantedToken], *, tell: Told = _nothing) -> ImportedTokens:
     """Add tokens that were drawn elsewhere, by their hashes; the same again changes nothing."""
     counts: ImportedTokens = {"added": 0, "unchanged": 0}
     async with _enrolment(settings) as enrolment:
@@ -92,7 +92,7 @@ async def import_hashes(settings: Settings, wanted: Sequence[Wanted], *, tell: T
 async def replace(settings: Settings, name: str, *, days: int | None, overlap: float) -> NewToken:
     """Give a device its next token."""
     async with _enrolment(settings) as enrolment:
-        made = await enrolment.replace(Wanted(name, expires_at=_expiry(days)), local_order(), overlap=overlap)
+        made = await enrolment.replace(WantedToken(name, expires_at=_expiry(days)), local_order(), overlap=overlap)
     return {"name": name, "token": made.token or ""}
 
 
@@ -116,7 +116,7 @@ def read_names(lines: Iterable[str]) -> list[str]:
     return [name for line in lines if (name := line.strip())]
 
 
-def read_hashes(lines: Iterable[str], *, days: int | None) -> list[Wanted]:
+def read_hashes(lines: Iterable[str], *, days: int | None) -> list[WantedToken]:
     """Return the tokens in a CSV file with the columns name and sha256; refuse it whole if a line is not right."""
     reader, expires = csv.DictReader(lines, strict=True), _expiry(days)
     if not set(_COLUMNS) <= set(reader.fieldnames or ()):
@@ -129,7 +129,7 @@ def read_hashes(lines: Iterable[str], *, days: int | None) -> list[Wanted]:
                 raise OperationError(
                     f"line {reader.line_num}: sha256 must have 64 hexadecimal digits in lower case; nothing was added"
                 )
-            found.append(Wanted(name, bytes.fromhex(digits), expires))
+            found.append(WantedToken(name, bytes.fromhex(digits), expires))
     except csv.Error as error:
         raise OperationError(f"line {reader.line_num}: {error}; nothing was added") from None
     check_names([one.name for one in found])
@@ -168,7 +168,7 @@ def _count(counts: ImportedTokens, one: Enrolled) -> None:
     counts["added" if one.outcome is Added.ADDED else "unchanged"] += 1
 
 
-def _batches(all_: Sequence[str] | Sequence[Wanted]) -> Iterator[Any]:
+def _batches(all_: Sequence[str] | Sequence[WantedToken]) -> Iterator[Any]:
     return (all_[first : first + BATCH] for first in range(0, len(all_), BATCH))
 
 

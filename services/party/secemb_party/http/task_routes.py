@@ -22,7 +22,7 @@ from secemb_party.http.ranges import Conditions, conditional
 from secemb_party.http.requests import BINARY, TaskHex, describe_binary
 from secemb_party.service import Party
 from secemb_party.storage import Shape
-from secemb_party.storage.copies import Body, TableCopies, Wanted
+from secemb_party.storage.copies import Body, TableCopies, WantedCopy
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.table import TableFormat
 
@@ -91,7 +91,7 @@ def task_routes(
             raise RelayUnavailableError("this task is not relayed; talk to both servers")
         return Response(await ask_relay_key(), media_type=BINARY)
 
-    async def find(task: str, wanted: Wanted) -> tuple[Body, dict[str, str]]:
+    async def find(task: str, wanted: WantedCopy) -> tuple[Body, dict[str, str]]:
         check_task(party, task)
         copies.forget_all_but(await _check_kept(party, wanted))
         body = await copies.get(wanted)
@@ -100,7 +100,7 @@ def task_routes(
     @router.get("/dense/{version}", response_class=Response, responses=_described("float32 numbers", *_OF_VERSIONS))
     async def dense(task: TaskHex, version: Version, asked: Asked) -> Response:
         """Return the dense parameters of a published version, little-endian float32."""
-        body, headers = await find(task, Wanted(version=version, format=None))
+        body, headers = await find(task, WantedCopy(version=version, format=None))
         return conditional(body, asked, headers)
 
     @router.get("/table/{version}", response_class=Response, responses=_described("encoded rows", *_OF_VERSIONS))
@@ -108,7 +108,7 @@ def task_routes(
         task: TaskHex, version: Version, format: TableFormat, asked: Asked, since: Since = None
     ) -> Response:
         """Return the item table of a published version, or its difference from an earlier one."""
-        body, headers = await find(task, Wanted(version=version, format=format, since=since))
+        body, headers = await find(task, WantedCopy(version=version, format=format, since=since))
         if since is not None:
             headers["secemb-copy-sha256"] = body.whole  # of the full copy that the delta leads to
         return conditional(body, asked, headers)
@@ -148,7 +148,7 @@ async def _view_task(party: Party, task: str, retry_after: RetryAfter | None) ->
     )
 
 
-async def _check_kept(party: Party, wanted: Wanted) -> list[int]:
+async def _check_kept(party: Party, wanted: WantedCopy) -> list[int]:
     """Refuse a version that is not published or no longer kept; return the versions that are here."""
     published = await party.ledger.published_version(party.task.task_id)
     kept = party.models.versions()

@@ -37,7 +37,7 @@ class Run(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedCopy:
     """Something that can be copied: a table in a format, with `since` only what differs; or a dense part."""
 
     version: int
@@ -66,9 +66,9 @@ class TableCopies:
 
     def __init__(self, models: ModelStore, shape: Shape, run: Run, scratch: Path) -> None:
         self._models, self._shape, self._run, self._scratch = models, shape, run, scratch
-        self._bodies: AsyncCache[Wanted, Body] = AsyncCache(_KEPT)
+        self._bodies: AsyncCache[WantedCopy, Body] = AsyncCache(_KEPT)
 
-    async def get(self, wanted: Wanted) -> Body:
+    async def get(self, wanted: WantedCopy) -> Body:
         """Return what is wanted, encoded once however many ask for it at the same time."""
         return await self._bodies.get(wanted, lambda: self._make(wanted))
 
@@ -76,15 +76,15 @@ class TableCopies:
         """Drop the files of versions that are no longer kept."""
         self._bodies.drop(lambda wanted: wanted.version not in versions)
 
-    async def _make(self, wanted: Wanted) -> Body:
+    async def _make(self, wanted: WantedCopy) -> Body:
         if wanted.since is None or wanted.format is None:
             return await self._run(lambda: self._encode(wanted))
-        newer = await self.get(Wanted(version=wanted.version, format=wanted.format))
-        older = await self.get(Wanted(version=wanted.since, format=wanted.format))
+        newer = await self.get(WantedCopy(version=wanted.version, format=wanted.format))
+        older = await self.get(WantedCopy(version=wanted.since, format=wanted.format))
         shape = self._copy_shape(wanted.format)
         return await self._run(lambda: _store(self._scratch, _delta(shape, older, newer), newer))
 
-    def _encode(self, wanted: Wanted) -> Body:
+    def _encode(self, wanted: WantedCopy) -> Body:
         model = self._models.load(wanted.version)
         if wanted.format is None:
             return _store(self._scratch, [little_endian(model.dense)], model)

@@ -30,7 +30,7 @@ _LONGEST_REASON = 500
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class Guard:
+class Logins:
     """Checks logins, and shows errors as pages."""
 
     def __init__(self, renderer: Renderer, operators: Operators, metrics: Metrics, clock: Clock, *, role: int) -> None:
@@ -72,7 +72,7 @@ class Guard:
 
     def route_class(self) -> type[APIRoute]:
         """Return the class of routes whose failures become pages."""
-        guard = self
+        logins = self
 
         class PageRoute(APIRoute):
             def get_route_handler(self) -> Handler:
@@ -84,9 +84,9 @@ class Guard:
                     except LoginNeededError:
                         return _to_login(request)
                     except (RequestValidationError, HTTPException):
-                        return guard.problem_page(request, NOT_FOUND, None)
+                        return logins.problem_page(request, NOT_FOUND, None)
                     except SecEmbError as error:
-                        return guard.problem_page(request, problem_for(type(error)), error)
+                        return logins.problem_page(request, problem_for(type(error)), error)
 
                 return handle
 
@@ -144,9 +144,9 @@ _PAGE = re.compile(r"/ui(/[a-z0-9]+)*")
 Place = Annotated[str, Query(max_length=200)]
 
 
-def login_routes(party: Party, guard: Guard, renderer: Renderer, *, secure: bool) -> APIRouter:
+def login_routes(party: Party, logins: Logins, renderer: Renderer, *, secure: bool) -> APIRouter:
     """Return the login and the logout."""
-    router = APIRouter(prefix="/ui", route_class=guard.route_class())
+    router = APIRouter(prefix="/ui", route_class=logins.route_class())
     limit = LoginLimit()
 
     def page(words: str, place: str, status: int = 200) -> Response:
@@ -162,10 +162,10 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, *, secure: bool
         fields = await read_form(request)
         place = fields.get("next", "/ui")
         # The right token first: failed logins by others must not lock the operator out.
-        operator = guard.operators.find(fields.get("token", "").strip(), party.clock())
+        operator = logins.operators.find(fields.get("token", "").strip(), party.clock())
         if operator is not None and operator.role.includes(OperatorRole.READ_ONLY):
-            cookie = guard.sessions.open(operator.name, changes=operator.role.includes(OperatorRole.ADMIN))
-            return _enter(guard, request, cookie, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
+            cookie = logins.sessions.open(operator.name, changes=operator.role.includes(OperatorRole.ADMIN))
+            return _enter(logins, request, cookie, place if _PAGE.fullmatch(place) else "/ui", secure=secure)
         if (seconds := limit.seconds_to_wait()) > 0:
             party.metrics.refused("busy")
             answer = page(f"Too many failed logins. Try again in {seconds} s.", place, 429)
@@ -177,19 +177,19 @@ def login_routes(party: Party, guard: Guard, renderer: Renderer, *, secure: bool
 
     @router.post("/logout")
     async def log_out(request: Request) -> Response:
-        await guard.form(request)
-        guard.sessions.close(request.cookies.get(guard.cookie, ""))
+        await logins.form(request)
+        logins.sessions.close(request.cookies.get(logins.cookie, ""))
         answer = RedirectResponse(LOGIN, 303)
-        answer.delete_cookie(guard.cookie, path="/ui")
+        answer.delete_cookie(logins.cookie, path="/ui")
         return answer
 
     return router
 
 
-def _enter(guard: Guard, request: Request, cookie: str, place: str, *, secure: bool) -> Response:
+def _enter(logins: Logins, request: Request, cookie: str, place: str, *, secure: bool) -> Response:
     answer = RedirectResponse(place, 303)
     answer.set_cookie(
-        guard.cookie,
+        logins.cookie,
         cookie,
         max_age=int(LIFETIME),
         path="/ui",

@@ -13,12 +13,12 @@ from secemb_party.ledger import Event, What
 from secemb_party.operators import Operators, Order
 from secemb_party.service import Party
 from secemb_party.storage.weights import export_weights
-from secemb_party.ui.login import Guard, login_routes
+from secemb_party.ui.login import Logins, login_routes
 from secemb_party.ui.render import Assets, Download, Renderer, nameless
 from secemb_party.ui.server_facts import Side, Surroundings
 from secemb_party.ui.views.events import latest, tell
 from secemb_party.ui.views.models import Versions
-from secemb_party.ui.views.overview import Overview
+from secemb_party.ui.views.overview import LiveFacts
 from secemb_party.ui.views.peer import PeerView
 from secemb_party.ui.views.privacy import privacy_facts
 from secemb_party.ui.views.rounds import round_facts, round_story
@@ -34,30 +34,30 @@ def ui_routes(party: Party, operators: Operators, side: Side, surroundings: Surr
     """Return the operator pages of this server."""
     assets = Assets()
     renderer = Renderer(assets, role=party.role, task=party.task)
-    guard = Guard(renderer, operators, party.metrics, party.clock, role=party.role)
-    inside = APIRouter(prefix="/ui", route_class=guard.route_class(), dependencies=[Depends(guard.session)])
-    desk = _Desk(party, side, guard, renderer, Overview(party, surroundings))
+    logins = Logins(renderer, operators, party.metrics, party.clock, role=party.role)
+    inside = APIRouter(prefix="/ui", route_class=logins.route_class(), dependencies=[Depends(logins.session)])
+    desk = _Desk(party, side, logins, renderer, LiveFacts(party, surroundings))
     desk.add_live(inside)
     desk.add_pages(inside, PeerView(party, side, surroundings))
     desk.add_rounds(inside)
     desk.add_model(inside)
     desk.add_control(inside)
     router = APIRouter(include_in_schema=False)
-    router.include_router(login_routes(party, guard, renderer, secure=surroundings.secure))
+    router.include_router(login_routes(party, logins, renderer, secure=surroundings.secure))
     router.include_router(inside)
-    router.include_router(_asset_routes(assets, guard))  # last: it answers every path under /ui
+    router.include_router(_asset_routes(assets, logins))  # last: it answers every path under /ui
     return router
 
 
 class _Desk:
     """What every page needs."""
 
-    def __init__(self, party: Party, side: Side, guard: Guard, renderer: Renderer, overview: Overview) -> None:
-        self._party, self._side, self._guard, self._renderer, self._overview = party, side, guard, renderer, overview
+    def __init__(self, party: Party, side: Side, logins: Logins, renderer: Renderer, overview: LiveFacts) -> None:
+        self._party, self._side, self._logins, self._renderer, self._overview = party, side, logins, renderer, overview
         self._versions = Versions(party)
 
     def _answer(self, request: Request, template: str, facts: dict[str, object], page: str = "") -> Response:
-        session = self._guard.session(request)
+        session = self._logins.session(request)
         return self._renderer.answer(template, facts | {"page": page}, now=self._party.clock(), session=session)
 
     def add_live(self, router: APIRouter) -> None:
@@ -128,7 +128,7 @@ class _Desk:
 
     def add_model(self, router: APIRouter) -> None:
         """Add the versions, their export and the way back to one."""
-        guard, roll_back = self._guard, self._side.roll_back
+        logins, roll_back = self._logins, self._side.roll_back
 
         @router.get("/model")
         async def model(request: Request) -> Response:
@@ -146,7 +146,7 @@ class _Desk:
 
         @router.get("/model/{number}/rollback")
         async def confirm(request: Request, number: Which) -> Response:
-            guard.require_admin(request)
+            logins.require_admin(request)
             facts = await self._model_facts()
             if roll_back is None:
                 raise RollbackRefusedError("a rollback starts at server 0; ask its operator")
@@ -156,7 +156,7 @@ class _Desk:
 
         @router.post("/model/{number}/rollback")
         async def carry_out(request: Request, number: Which) -> Response:
-            order, fields = await guard.order(request)
+            order, fields = await logins.order(request)
             seen = read_number(fields.get("seen", ""))
             if roll_back is None or fields.get("sure") != "yes" or seen is None:
                 raise RollbackRefusedError("tick the box to confirm the rollback, at server 0")
@@ -172,7 +172,7 @@ class _Desk:
 
         @router.post("/control")
         async def steer(request: Request) -> Response:
-            order, fields = await self._guard.order(request)
+            order, fields = await self._logins.order(request)
             await self._steer(fields.get("what", ""), read_number(fields.get("round", "")), order)
             return RedirectResponse("/ui/control", 303)
 
@@ -196,19 +196,19 @@ class _Desk:
         return Download(file, f"{self._party.task.name}-v{version}.safetensors")
 
 
-def _asset_routes(assets: Assets, guard: Guard) -> APIRouter:
+def _asset_routes(assets: Assets, logins: Logins) -> APIRouter:
     """Return the public scripts and styles, and a page for all other paths."""
-    router = APIRouter(prefix="/ui", route_class=guard.route_class())
+    router = APIRouter(prefix="/ui", route_class=logins.route_class())
 
     @router.get("/static/{edition}/{name:path}")
     async def static(request: Request, edition: str, name: str) -> Response:
         found = assets.response(name) if edition == assets.edition else None
-        return found if found is not None else guard.problem_page(request, NOT_FOUND, None)
+        return found if found is not None else logins.problem_page(request, NOT_FOUND, None)
 
     @router.get("/{rest:path}")
     async def nothing(request: Request, rest: str) -> Response:
         if not rest:
             return RedirectResponse("/ui", 303)
-        return guard.problem_page(request, NOT_FOUND, None)
+        return logins.problem_page(request, NOT_FOUND, None)
 
     return router

@@ -46,7 +46,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rates:
+class TrafficRates:
     """How much happens per second, and over how many seconds that was measured."""
 
     requests: float
@@ -64,7 +64,7 @@ class Throughput:
         self._clock, self._started = clock, clock()
         self._looks: deque[tuple[float, tuple[float, ...]]] = deque()
 
-    def measure(self, figures: Figures) -> Rates:
+    def measure(self, figures: Figures) -> TrafficRates:
         """Return the rates since a look some seconds ago, or since the start at the first."""
         now, counted = self._clock(), _counted(figures)
         while self._looks and now - self._looks[0][0] > WINDOW:
@@ -74,7 +74,7 @@ class Throughput:
         self._looks.append((now, counted))
         seconds = max(_SHORTEST, now - then)
         rates = [(new - old) / seconds for new, old in zip(counted, before, strict=True)]
-        return Rates(
+        return TrafficRates(
             requests=rates[0],
             updates=rates[1],
             received=rates[2],

@@ -35,7 +35,7 @@ def find_better(evaluations: Sequence[Event], *, settles: bool) -> Event | None:
     return None if best is None else measured[best][0]
 
 
-class Overview:
+class LiveFacts:
     """The facts of these pages, for one server."""
 
     def __init__(self, party: Party, surroundings: Surroundings) -> None:
