@@ -24,9 +24,11 @@ _ASKED = {
     "relay": "to take relayed messages",
     "progress": "how many updates are here",
     "prepare": "to prepare a list of sessions",
+    "verify": "to check the proofs of updates",
     "commit": "to seal a list of sessions",
     "share": "for the share of a sum",
     "publish": "to end a round",
+    "discard": "to discard a sum",
     "abort": "to abort a round",
     "rollback": "to roll back the model",
 }
