@@ -10,10 +10,12 @@ from collections.abc import Sequence
 import httpx
 import numpy as np
 import numpy.typing as npt
+from tests.devices.scripted import with_half
 from tests.e2e.servers import Servers
 
 from secemb_lab.loadtest.fleet import headers_of, path_of
 from secemb_sdk.round.session import DeviceSession
+from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import box_content, encode_relayed
@@ -142,6 +144,21 @@ class TwoFacedDevice(Device):
 
     def headers(self, role: int, what: str) -> dict[str, str]:
         return headers_of(self.ticket, b"" if what == "keys" else self._faces[role].marks.macs[role])
+
+
+class SpoilingDevice(Device):
+    """One whose update adds half of the ring somewhere, for both servers alike: no sum with it is possible."""
+
+    async def send_keys(self) -> None:
+        await super().send_keys()
+        assert self.updates is not None
+        self.updates = (with_half(self.updates[0]), with_half(self.updates[1]))
+
+    def headers(self, role: int, what: str) -> dict[str, str]:
+        if what == "keys" or self.updates is None:
+            return super().headers(role, what)
+        hold, digest = hold_of(self.session.keys[role]), hashlib.sha256(self.updates[role]).digest()
+        return headers_of(self.ticket, upload_mac(self.session.round.label(self.session_id), hold, digest))
 
 
 def what_of(path: str) -> str:

@@ -37,6 +37,7 @@ TASK = {
     "join-seconds": 15,
     "upload-seconds": 40,
     "optimiser": "sgd",
+    "guard": 0,
     "row-rate": 1,
     "bias-rate": 1,
     "schedule": "constant",

@@ -29,7 +29,7 @@ from secemb_shared.messages.measures import EvaluationSums
 pytestmark = [needs_browser, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
-PAGES = ["/ui", "/ui/rounds", "/ui/rounds/0", "/ui/quality", "/ui/privacy", "/ui/peer", "/ui/model", "/ui/capacity"]
+PAGES = ["/ui", "/ui/rounds", "/ui/rounds/0", "/ui/quality", "/ui/privacy", "/ui/guard", "/ui/peer", "/ui/model"]
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from secemb_party.ledger import Ledger, RoundState, allowed
 
 OPEN, SEALING, SEALED, SHARED = RoundState.OPEN, RoundState.SEALING, RoundState.SEALED, RoundState.SHARED
 RECONSTRUCTED, PUBLISHED, ABORTED = RoundState.RECONSTRUCTED, RoundState.PUBLISHED, RoundState.ABORTED
+DISCARDED = RoundState.DISCARDED
 WAY = [OPEN, SEALING, SEALED, SHARED, RECONSTRUCTED, PUBLISHED]
 SESSIONS = [name(text, 16) for text in ("a", "b", "c")]
 FACTS: dict[RoundState, dict[str, Any]] = {
@@ -18,7 +19,9 @@ FACTS: dict[RoundState, dict[str, Any]] = {
     SHARED: {"share_digest": name("share")},
     RECONSTRUCTED: {"next_version": 1},
     ABORTED: {"reason": "too few sessions"},
+    DISCARDED: {"reason": "its sum is impossible"},
 }
+WAYS = {ABORTED: [OPEN, ABORTED], DISCARDED: [OPEN, SEALING, SEALED, SHARED, DISCARDED]}  # that end without a result
 
 pytestmark = pytest.mark.asyncio
 
@@ -28,7 +31,7 @@ async def ready_round(ledger: Ledger, state: RoundState = OPEN) -> bytes:
     round_id = await open_round(ledger)
     for session_id in SESSIONS:
         await complete_session(ledger, round_id, session_id)
-    way = [OPEN, ABORTED] if state is ABORTED else WAY[: WAY.index(state) + 1]
+    way = WAYS.get(state) or WAY[: WAY.index(state) + 1]
     for expect, to in pairwise(way):
         await ledger.advance(round_id, expect, to, NOW, **FACTS.get(to, {}))
     return round_id
@@ -114,11 +117,11 @@ async def test_no_other_step_than_the_allowed_ones_is_made(ledger: Ledger, state
     assert await ledger.round(round_id) == before
 
 
-@pytest.mark.parametrize("state", [SEALING, SEALED, SHARED, RECONSTRUCTED, PUBLISHED, ABORTED])
+@pytest.mark.parametrize("state", [SEALING, SEALED, SHARED, RECONSTRUCTED, PUBLISHED, ABORTED, DISCARDED])
 async def test_a_repeated_step_changes_nothing(ledger: Ledger, state: RoundState) -> None:
     round_id = await ready_round(ledger, state)
     before = await ledger.round(round_id)
-    expect = OPEN if state is ABORTED else WAY[WAY.index(state) - 1]
+    expect = (WAYS.get(state) or WAY[: WAY.index(state) + 1])[-2]
     assert await ledger.advance(round_id, expect, state, NOW + 50, **FACTS.get(state, {})) == before
     assert await ledger.round(round_id) == before
 

@@ -19,6 +19,7 @@ from secemb_party import upload_macs
 from secemb_party.evaluation import upload_bytes
 from secemb_sdk.round.contribute import NotNow
 from secemb_sdk.steps import Answer, Request
+from secemb_server0.plausibility import PartSize
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.codec import ENVELOPE_BYTES, envelope
@@ -166,8 +167,12 @@ async def test_a_device_of_the_sdk_shows_its_macs_again_after_a_restart(transpor
 async def test_without_macs_the_sum_would_show_where_a_sessions_paths_lead(
     role: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The planted fault: the server at `role` does not check. The other one uploads there before the device does."""
+    """The planted fault: the server at `role` does not check. The other one uploads there before the device does.
+
+    Server 0 sees the sum before it discards it; here it publishes it, so that the test sees it too.
+    """
     monkeypatch.setattr(upload_macs, "check_upload_mac", lambda *_: None)
+    monkeypatch.setattr(PartSize, "impossible", False)
     async with a_pair() as pair:
         await pair.step()
         victim, other = Victim(pair, hashlib.sha256(b"victim").digest()[:16]), a_device(pair, 3)

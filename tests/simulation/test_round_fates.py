@@ -170,11 +170,11 @@ async def test_a_reason_that_a_server_makes_up_cannot_move_the_cursor() -> None:
 async def test_devices_are_told_of_the_newest_aborted_rounds_and_not_what_operators_write(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("secemb_party.service._TOLD", 2)
+    monkeypatch.setattr("secemb_party.ended_rounds._TOLD", 2)
     async with a_pair() as pair:
         for _ in range(3):
             await abort(pair, a_phone(pair, 0))
         party = pair.parties[0]
         assert await party.ended_rounds() == EndedRounds(1, 2, dict.fromkeys((2, 1), "too few sessions on both sides"))
-        monkeypatch.setattr("secemb_party.service._PUBLIC_REASONS", ("something else",))
+        monkeypatch.setattr("secemb_party.ended_rounds._PUBLIC_REASONS", ("something else",))
         assert set((await party.ended_rounds()).aborted.values()) == {"the operators ended it"}

@@ -39,7 +39,7 @@ async def run_round(pair: Pair, devices: int) -> bool:
         device = a_device(pair, number, name=secrets.token_bytes(16))
         await device.join()
         if device.spec.sum_size:
-            device.write_sum([1.0] * device.spec.sum_size)
+            device.write_sum([0.0] * device.spec.sum_size)
         await device.take_part()
     pair.clock.now += pair.task.upload_seconds + 1
     await pair.finish()

@@ -18,6 +18,7 @@ import numpy as np
 
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share
 from secemb_party.storage import Model, ModelFiles, Shape, ShareFiles, first_model
+from secemb_party.storage.retention import FEWEST
 from secemb_sdk.round.session import DeviceSession
 from secemb_server0.reconstruct import add_shares, take_step
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
@@ -35,7 +36,7 @@ _RETURNED = 32 << 20  # bytes: smaller blocks are not given back to the system (
 _UNRETURNED = 3  # arrays of the size of the table, freed and kept, where they are smaller
 _FLOAT, _DOUBLE = 4, 8
 _MOMENTS = {"adam": 2, "momentum": 1, "sgd": 0}
-_KEPT_VERSIONS, _KEPT_ROUNDS = 3, 3  # of models; of bodies and shares: the default of keep_bodies_rounds
+_KEPT_ROUNDS = 3  # of bodies and shares: the default of keep_bodies_rounds
 _SESSION_IN_LISTS = 600  # bytes of one session in the lists that the servers exchange
 
 
@@ -75,11 +76,15 @@ def stored_per_round(task: TaskSpec) -> int:
     return task.cohort * (sizes.keys + max(sizes.update))
 
 
+def stored_per_version(task: TaskSpec) -> int:
+    """Return the bytes of a version of the model with the optimiser's state, on server 0."""
+    return (1 + _MOMENTS[task.optimiser]) * _FLOAT * numbers_of(task)
+
+
 def disk_of_server0(task: TaskSpec) -> int:
-    """Return what is stored at most: models and the optimiser's state with one being written, shares, and bodies."""
-    numbers, moments = numbers_of(task), _MOMENTS[task.optimiser]
-    models = (_KEPT_VERSIONS + 1 + 2 * moments) * _FLOAT * numbers
-    shares = (_KEPT_ROUNDS + 1) * task.ring.element_bytes * numbers
+    """Return what must fit: the fewest versions that are kept and one being written, shares, and bodies."""
+    models = (FEWEST + 1) * stored_per_version(task)
+    shares = (_KEPT_ROUNDS + 1) * task.ring.element_bytes * numbers_of(task)
     return models + shares + (_KEPT_ROUNDS + 1) * stored_per_round(task)
 
 

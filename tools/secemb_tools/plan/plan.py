@@ -100,6 +100,7 @@ class Cost(TypedDict):
     memory_bytes_server1: int
     disk_bytes: int
     stored_bytes_per_round: int
+    stored_bytes_per_version: int
     peer_bytes_per_round: int
     peer_bytes_per_round_relayed: int
     cannot: list[str]
@@ -154,6 +155,7 @@ def cost(given: PlanInput, *, seconds: float) -> Cost:
         "memory_bytes_server1": costs.memory_of_server1(task),
         "disk_bytes": costs.disk_of_server0(task),
         "stored_bytes_per_round": costs.stored_per_round(task),
+        "stored_bytes_per_version": costs.stored_per_version(task),
         "peer_bytes_per_round": costs.peer_bytes(task),
         "peer_bytes_per_round_relayed": costs.peer_bytes(task) + costs.relayed_bytes(task),
         "cannot": list(_exceeded(given, task, stages)),
@@ -223,7 +225,8 @@ def describe(found: Cost) -> dict[str, str]:
         f"{_seconds(found['kernel_seconds_until_everybody_took_part'])} of a core on each server",
         "memory": f"{_bytes(found['memory_bytes_server0'])} on server 0, "
         f"{_bytes(found['memory_bytes_server1'])} on server 1, at the peak",
-        "disk": f"{_bytes(found['disk_bytes'])}, of it {_bytes(found['stored_bytes_per_round'])} for each round kept",
+        "disk": f"{_bytes(found['disk_bytes'])}, of it {_bytes(found['stored_bytes_per_round'])} for each round kept; "
+        f"{_bytes(found['stored_bytes_per_version'])} for each version kept beyond the third",
         "between the servers": f"{_bytes(found['peer_bytes_per_round'])} a round, "
         f"relayed {_bytes(found['peer_bytes_per_round_relayed'])}",
         "kernel": found["kernel"],
