@@ -14,6 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 from tests.e2e.commands import json_of, refused, run
 from tests.integration.small_runs import SMALL
+from typer.testing import CliRunner
 
 from secemb_party.accountant import Terms, epsilon
 from secemb_party.errors import AccountantMissingError, WeightsError
@@ -25,8 +26,9 @@ from secemb_shared.errors import CatalogueError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.measures import Mark
 from secemb_tools import simulate
+from secemb_tools.cli.main import app
 from secemb_tools.datasets.catalogue import read_catalogue
-from secemb_tools.errors import DatasetError, RunError
+from secemb_tools.errors import DatasetError, RunError, ScenarioError
 from secemb_tools.simulation import engine, view
 from secemb_tools.simulation.comparison import compare_runs, list_runs
 from secemb_tools.simulation.engine import Row
@@ -116,6 +118,19 @@ def test_unknown_names_are_refused(kept: Path) -> None:
     for wrong in ({}, {"user": "u1", "likes": ["m1"]}):
         with pytest.raises(RunError, match="give either a user"):
             run.recommend(**wrong)  # type: ignore[arg-type]
+
+
+def test_someone_who_has_rated_everything_is_told_why_nothing_is_recommended(tmp_path: Path) -> None:
+    lines = ["user,item,rating", *(f"{who},{what},{1 + (who + what) % 5}" for who in range(6) for what in range(5))]
+    (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
+    simulate(data=tmp_path / "own.csv", rounds=2, cohort=3, runs=tmp_path, name="own")
+    told = CliRunner().invoke(app, ["run", "recommend", "own", "--user", "3", "--runs", str(tmp_path)])
+    assert "--include-rated shows rated ones" in told.stderr
+
+
+def test_the_ratings_of_one_person_are_too_few() -> None:
+    with pytest.raises(ScenarioError, match="the ratings of one person"):
+        simulate(data=pl.DataFrame({"user": [1] * 9, "item": range(9), "rating": [1, 2, 3] * 3}))
 
 
 def test_commands_recommend_with_titles(kept: Path) -> None:

@@ -126,6 +126,8 @@ def recommend(
         liked = [one.strip() for one in (likes or "").split(",") if one.strip()]
         found = Run.load(runs / name).recommend(user=user, likes=liked, k=k, include_rated=include_rated)
         output.show_items(found, as_json=json)
+        if not found:
+            output.note("nothing is left to recommend: all items are rated or liked; --include-rated shows rated ones")
 
 
 def _in_words(row: dict[str, Any]) -> dict[str, Any]:

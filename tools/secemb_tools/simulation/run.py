@@ -100,16 +100,15 @@ class Run:
 
     @property
     def without_vectors(self) -> bool:
-        """Tell whether the fleet's newest evaluations were better with the biases alone: the run then ends with those.
+        """Tell whether the fleet's newest evaluations predict better with the biases alone: the run ends with those.
 
-        Only matrix factorisation is still a model without its vectors.
+        Only matrix factorisation is still a model without its vectors. Rankings keep theirs: a ranking among a few
+        strangers flatters popularity, and says too little about one of the whole catalogue.
         """
         recipe, window = self.scenario.recipe, self.window
-        if self.ended != ALL_ROUNDS or recipe.model != "mf" or not recipe.dimension or Mark.of(window) is None:
+        if self.ended != ALL_ROUNDS or (recipe.model, recipe.loss) != ("mf", SQUARED) or not recipe.dimension:
             return False
-        if recipe.loss == SQUARED:
-            return bool(window["rmse"] > window["biases_rmse"])
-        return bool(window["ndcg"] < window["popular_ndcg"])
+        return Mark.of(window) is not None and bool(window["rmse"] > window["biases_rmse"])
 
     @property
     def rmse(self) -> float | None:

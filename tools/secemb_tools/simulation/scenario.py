@@ -44,6 +44,8 @@ class Scenario:
 
     def __post_init__(self) -> None:
         registry.find(self.recipe.model)
+        if self.devices < 2:
+            raise ScenarioError(f"{self.data} has the ratings of one person; training takes those of two or more")
         if not 2 <= self.recipe.cohort <= self.devices:
             raise ScenarioError("the cohort must be at least 2 and at most the number of devices")
         if self.recipe.rounds < 1 or self.recipe.capacity < 4 or (self.recipe.dimension or 0) < 0:
