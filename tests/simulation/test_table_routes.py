@@ -78,11 +78,12 @@ async def test_only_published_versions_that_are_kept_are_served() -> None:
 
 async def test_a_version_that_is_no_longer_kept_is_gone_although_it_was_copied_before() -> None:
     async with a_catalogue() as pair:
-        assert (await get(pair, 0, "table/0?format=int8")).status_code == 200
-        await train(pair, 4)
-        assert_problem(await get(pair, 0, "table/0?format=int8"), 404, "model-unknown")
-        assert_problem(await get(pair, 0, "table/4?format=int8&since=0"), 410, "delta-unavailable")
-        assert (await get(pair, 0, "table/4?format=int8&since=3")).status_code == 200
+        await train(pair, 1)
+        assert (await get(pair, 0, "table/1?format=int8")).status_code == 200
+        await train(pair, 5)
+        assert_problem(await get(pair, 0, "table/1?format=int8"), 404, "model-unknown")
+        assert_problem(await get(pair, 0, "table/6?format=int8&since=1"), 410, "delta-unavailable")
+        assert (await get(pair, 0, "table/6?format=int8&since=5")).status_code == 200
 
 
 async def test_another_task_or_format_is_refused() -> None:
