@@ -196,7 +196,7 @@ def test_check_tests_the_connection_to_server_1(server1: Servers) -> None:
     secemb("pair", "switch", home, "--now")
     assert "does not accept this server's certificate" in refused("check", home)
     (home / "tls" / "server1.crt").write_bytes(make_identity("127.0.0.1").certificate)
-    assert "not server 1: it has another certificate" in refused("check", home)
+    assert "other than server 1 answers: it has another certificate" in refused("check", home)
     (home / "tls" / "server1.crt").write_bytes(make_identity("elsewhere").certificate)
     assert "is for elsewhere, not 127.0.0.1" in refused("check", home)
 
