@@ -3,7 +3,7 @@
 import asyncio
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from starlette.types import Message
 from tests.integration.small_app import CHECKS, SECRET, SmallApp
 
 from secemb_party.http.app import new_app
+from secemb_party.http.health import metrics_router
 from secemb_party.http.problems import MEDIA_TYPE
 from secemb_party.logs import configure_logs
 from secemb_party.metrics import Metrics
@@ -196,6 +197,34 @@ async def test_a_check_that_fails_itself_is_not_ready_and_says_no_more(world: Sm
     response = await world.ask("GET", "/readyz")
     assert (response.status_code, response.json()["ready"]) == (503, False)
     assert SECRET not in response.text + world.log.getvalue()
+
+
+async def test_readiness_and_metrics_are_found_out_once_a_second_however_many_ask(
+    world: SmallApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    ready, render = world.ready, world.metrics.render
+
+    async def count_ready() -> Sequence[Check]:
+        found.append("ready")
+        await asyncio.sleep(0.01)
+        return await ready()
+
+    def count_render() -> bytes:
+        found.append("metrics")
+        return render()
+
+    monkeypatch.setattr(world.metrics, "render", count_render)
+    routers = [metrics_router(world.metrics)]
+    world.app = new_app("Test", "An app.", metrics=world.metrics, routers=routers, ready=count_ready)
+    paths = ["/readyz", "/metrics"] * 20
+    answers = await asyncio.gather(*(world.ask("GET", path) for path in paths))
+    assert {answer.status_code for answer in answers} == {200}
+    assert sorted(found) == ["metrics", "ready"]
+    monkeypatch.setattr("secemb_party.http.health.FRESH_SECONDS", 0.0)  # as if the second had passed
+    for path in paths:
+        await world.ask("GET", path)
+    assert len(found) == 2 + len(paths)
 
 
 async def test_metrics_are_prometheus_text(world: SmallApp) -> None:

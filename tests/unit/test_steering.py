@@ -36,7 +36,10 @@ async def send(browser: httpx.AsyncClient, **fields: str) -> httpx.Response:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-async def test_each_operator_pauses_and_drains_their_own_server(desk: Desk, role: int) -> None:
+async def test_each_operator_pauses_and_drains_their_own_server(
+    desk: Desk, role: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secemb_party.http.health.FRESH_SECONDS", 0.0)  # no second passes here
     async with desk.browser(role) as browser:
         for path in ("pause", "drain"):
             refused = await post(browser, path)

@@ -3,7 +3,10 @@
 Anyone may learn that a server is alive. What it waits for and what it has measured is for its operator.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Generic, TypeVar
 
 from fastapi import APIRouter
 from pydantic import BaseModel
@@ -14,6 +17,26 @@ from secemb_party.metrics import CONTENT_TYPE, Metrics
 from secemb_party.service import Check
 
 Readiness = Callable[[], Awaitable[Sequence[Check]]]
+Value = TypeVar("Value")
+
+FRESH_SECONDS = 1.0  # anyone who reaches these routes may ask as often as they like
+
+
+class Fresh(Generic[Value]):
+    """Something that is found out at most once a second, however many ask."""
+
+    def __init__(self, find: Callable[[], Awaitable[Value]], clock: Callable[[], float] = monotonic) -> None:
+        self._find, self._clock = find, clock
+        self._found: tuple[float, Value] | None = None
+        self._finding = asyncio.Lock()
+
+    async def get(self) -> Value:
+        """Return what was found within the last second."""
+        async with self._finding:
+            now = self._clock()
+            if self._found is None or now - self._found[0] >= FRESH_SECONDS:
+                self._found = now, await self._find()
+            return self._found[1]
 
 
 class Health(BaseModel):
@@ -48,6 +71,11 @@ def health_router(ready: Readiness | None) -> APIRouter:
     if ready is None:
         return router
 
+    async def find() -> Ready:
+        return _summarise(await _run(ready))
+
+    fresh = Fresh(find)
+
     @router.get(
         "/readyz",
         summary="Whether the service can serve, with what is wrong and how to fix it",
@@ -55,7 +83,7 @@ def health_router(ready: Readiness | None) -> APIRouter:
         responses={503: {"model": Ready, "description": "Not ready."}},
     )
     async def readiness() -> Response:
-        answer = _summarise(await _run(ready))
+        answer = await fresh.get()
         return JSONResponse(answer.model_dump(), 200 if answer.ready else 503)
 
     return router
@@ -65,6 +93,11 @@ def metrics_router(metrics: Metrics) -> APIRouter:
     """Return `/metrics`."""
     router = APIRouter(tags=["health"])
 
+    async def render() -> bytes:
+        return metrics.render()
+
+    fresh = Fresh(render)
+
     @router.get(
         "/metrics",
         summary="Measurements for Prometheus",
@@ -72,7 +105,7 @@ def metrics_router(metrics: Metrics) -> APIRouter:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def measurements() -> Response:
-        return Response(metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+        return Response(await fresh.get(), headers={"Content-Type": CONTENT_TYPE})
 
     return router
 

@@ -91,7 +91,7 @@ async def _collect(request: Request, most: int, patience: Patience, arrived: Arr
             while more and length <= most:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
-                    raise LengthError("the connection closed before the body was complete")
+                    raise SlowBodyError("the connection closed before the body was complete")
                 more = message.get("more_body", False)
                 if piece := message.get("body", b""):
                     pieces.append(piece)

@@ -71,7 +71,7 @@ class _Start:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
                 self.party = await open_party(self._settings)
-            except _PASSING as error:
+            except (*_PASSING, OSError) as error:  # too many open files, for example
                 self._fail(error)
         self._outage.worked()
 

@@ -13,6 +13,7 @@ from secemb_party.errors import StorageUnavailableError
 
 _UNFINISHED = ".tmp"
 _ASK_AGAIN_SECONDS = 0.01
+PRIVATE = 0o600  # the mode of files that only the server's own user may read
 
 
 def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None) -> None:

@@ -110,7 +110,8 @@ class ModelFiles:
             if state.version not in self.versions():
                 raise ModelConflictError("save the model of a step before the state of the optimiser that made it")
             path = self._state_path(state.version)
-            write_tensors(path, state.tensors, metadata | {"kind": state.kind, "steps": str(state.steps)})
+            facts = metadata | {"kind": state.kind, "steps": str(state.steps)}
+            write_tensors(path, state.tensors, facts, mode=files.PRIVATE)
             for later in (one for one in self._states() if one > state.version):
                 self._state_path(later).unlink(missing_ok=True)
 
@@ -166,7 +167,8 @@ class ModelFiles:
 
     def _write(self, model: Model) -> None:
         arrays = {"rows": model.rows, "dense": model.dense}
-        write_tensors(self._path(model.version), arrays, self._metadata(_MODEL, model.version, model.digest))
+        facts = self._metadata(_MODEL, model.version, model.digest)
+        write_tensors(self._path(model.version), arrays, facts, mode=files.PRIVATE)
 
     def _metadata(self, purpose: str, version: int, digest: bytes) -> dict[str, str]:
         return origin(purpose, self._task_id, version, digest)

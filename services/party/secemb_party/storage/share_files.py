@@ -21,7 +21,8 @@ class ShareFiles:
         files.remove_unfinished(self._folder)
         if self.has(round_id):
             raise DamagedShareError("this round already has a share; is a second process using this folder?")
-        files.write_file(self._folder / f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}", data)
+        path = self._folder / f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}"
+        files.write_file(path, data, mode=files.PRIVATE)
         return hashlib.sha256(data).digest()
 
     def has(self, round_id: bytes) -> bool:

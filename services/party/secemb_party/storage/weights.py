@@ -34,11 +34,11 @@ class Contents:
     tensors: dict[str, npt.NDArray[Any]]
 
 
-def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str]) -> None:
+def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str], *, mode: int | None = None) -> None:
     """Write a file that exists whole or not at all."""
     # Safetensors reads the memory behind an array and would take a strided view for what it is not.
     whole = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
-    write_file(path, save(whole, dict(metadata)))
+    write_file(path, save(whole, dict(metadata)), mode=mode)
 
 
 def origin(purpose: str, task_id: bytes, version: int, digest: bytes) -> dict[str, str]:

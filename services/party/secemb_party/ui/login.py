@@ -1,6 +1,5 @@
 """Logging in to the operator's pages: the token, sessions of eight hours at most, and errors shown as pages."""
 
-import asyncio
 import re
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
@@ -12,8 +11,9 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 
-from secemb_party.errors import ForbiddenError, LoginNeededError, RequestInvalidError, SlowBodyError
+from secemb_party.errors import ForbiddenError, LoginNeededError
 from secemb_party.http.problems import INTERNAL, NOT_FOUND, Problem, problem_for
+from secemb_party.http.request_body import Patience, read_small
 from secemb_party.logs import get_logger
 from secemb_party.metrics import Metrics
 from secemb_party.operators import OperatorRole, Operators, Order
@@ -25,7 +25,7 @@ from secemb_shared.errors import SecEmbError
 
 LOGIN = "/ui/login"
 _LONGEST_FORM = 4096
-_FORM_SECONDS = 10.0
+_PATIENCE = Patience(seconds=10.0, rate=0.0)
 _LONGEST_REASON = 500
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -106,11 +106,7 @@ async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a small form, sent by a page of this server itself."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise ForbiddenError("this form was sent by a page of another site")
-    try:
-        async with asyncio.timeout(_FORM_SECONDS):
-            body = await _collect(request)
-    except TimeoutError:
-        raise SlowBodyError(f"the form did not arrive within {_FORM_SECONDS:g} seconds") from None
+    body = await read_small(request, _PATIENCE, most=_LONGEST_FORM)
     return {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
 
 
@@ -118,15 +114,6 @@ def _reason(text: str) -> str | None:
     """Return a reason as it is stored: one line, not too long."""
     printable = "".join(sign if sign.isprintable() else " " for sign in text)
     return " ".join(printable.split())[:_LONGEST_REASON] or None
-
-
-async def _collect(request: Request) -> bytes:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _LONGEST_FORM:
-            raise RequestInvalidError("this form is too long")
-    return body
 
 
 def _to_login(request: Request) -> Response:
