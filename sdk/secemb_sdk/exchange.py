@@ -45,6 +45,10 @@ BY_SLUG: Mapping[str, Entry] = {
         "operator, and open the same home with it",
     ),
     "token-revoked": (TokenRevokedError, "server {server} has revoked the token of this device; ask its operator why"),
+    "token-suspended": (
+        UnavailableError,
+        "server {server} has suspended this device for now; ask its operator why",
+    ),
     "task-unknown": (PinError, "server {server} does not serve this task; check the task's id and the addresses"),
     "task-ended": (EndedError, ENDED),
     "session-conflict": (ConflictError, "server {server} already has different bytes for this session"),
@@ -163,6 +167,7 @@ class Exchange:
         self._ends = context.clock() + context.policy.seconds
         self.traffic = Traffic()
         self._ended_rounds: EndedRounds | None = None
+        self.tossed: int | None = None  # the round for which this device has tossed a coin
 
     def hear_of_rounds(self, found: object) -> None:
         """Remember how rounds ended, from an answer that every device gets."""

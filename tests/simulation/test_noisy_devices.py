@@ -18,6 +18,7 @@ from secemb_sdk.errors import MisfitError
 from secemb_sdk.models import Floats, Gradients, Ratings
 from secemb_sdk.round.contribute import Contributed, NotNow
 from secemb_sdk.round.join import takes_part
+from secemb_sdk.steps import Answer, Request
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, SURVEY
@@ -314,3 +315,48 @@ async def test_the_coin_falls_at_the_stated_rate_and_anew_in_each_round() -> Non
     assert abs((first & second).mean() - 0.09) < spread
     assert all(takes_part(a_task(privacy=sampled("1")), rounds[0], seed) for seed in seeds)
     assert all(takes_part(a_task(), rounds[0], seed) for seed in seeds)
+
+
+@pytest.mark.parametrize("heeds", [True, False], ids=["leaves the round out", "tosses again"])
+@pytest.mark.parametrize("changes", [{}, RELAYED], ids=["direct", "relayed"])
+async def test_a_conflict_on_join_does_not_toss_the_coin_again(
+    heeds: bool, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Server 0 answers 409, the device draws another session: were that another coin, it could be made to toss on."""
+    if not heeds:
+        monkeypatch.setattr("secemb_sdk.round.contribute.leave_out", lambda _exchange: iter(()))
+    async with a_pair(privacy=sampled("1"), cohort=2, **changes) as pair:
+        await pair.step()
+        phone, sessions = a_phone(pair, 0), []
+
+        def conflict(request: Request, answer: Answer) -> Answer:
+            if request.path.endswith("/join"):
+                sessions.append(request.body)
+                return Answer(status=409) if len(sessions) == 1 else answer
+            return answer
+
+        phone.alter = conflict
+        outcome = await phone.contribute()
+        assert isinstance(outcome, NotNow if heeds else Contributed)
+        for _ in range(3 if heeds else 0):  # nor later, nor after a restart
+            assert isinstance(await phone.contribute(), NotNow)
+        assert len(set(sessions)) == (1 if heeds else 2)
+        pair.clock.now += 1000
+        await pair.finish()
+        await pair.step()
+        assert (await last(pair, 0)).number == 1
+        await contributed(phone)  # another round is another coin
+        assert len(set(sessions)) == 2 if heeds else len(set(sessions)) == 3
+
+
+async def test_without_sampling_a_conflict_on_join_costs_nothing() -> None:
+    async with a_pair(privacy=PRIVACY, cohort=2) as pair:
+        await pair.step()
+        phone, seen = a_phone(pair, 0), []
+
+        def conflict(request: Request, answer: Answer) -> Answer:
+            seen.append(request.path.endswith("/join"))
+            return Answer(status=409) if seen[-1] and sum(seen) == 1 else answer
+
+        phone.alter = conflict
+        await contributed(phone)

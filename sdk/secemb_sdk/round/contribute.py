@@ -23,7 +23,7 @@ from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import Receipt, Traffic, make_receipt
 from secemb_sdk.home.records import Intent, Keyed, Ticket, Written
 from secemb_sdk.round.dense import read_dense
-from secemb_sdk.round.join import ask_how_rounds_ended, check_privacy, find_task
+from secemb_sdk.round.join import ask_how_rounds_ended, check_privacy, find_task, leave_out
 from secemb_sdk.round.route import Joined, Route
 from secemb_sdk.round.route_direct import DirectRoute
 from secemb_sdk.round.route_relayed import RelayedRoute
@@ -154,6 +154,7 @@ class Participation:
         try:
             joined = yield from route.join(seed)
         except ConflictError:  # this session has a place in an earlier round
+            yield from leave_out(self._exchange)  # of this round, where a coin decides
             seed = yield from self._draw_seed()
             joined = yield from route.join(seed)
         yield from check_privacy(self._exchange, joined.round, seed)  # server 0 may have opened the next one meanwhile

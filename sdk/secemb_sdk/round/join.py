@@ -132,8 +132,17 @@ def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[N
         yield from work(lambda: vault.enter_round(round_.number))
     if newest is None or round_.number <= newest:
         raise UnavailableError("a device takes part in a round once, and this one may have done so", seconds=_ONCE)
+    if task.privacy.sampling_rate:
+        exchange.tossed = round_.number
     if not takes_part(task, round_.encode(), seed):
         raise UnavailableError("this device was not sampled for the round", seconds=task.join_seconds)
+
+
+def leave_out(exchange: Exchange) -> Steps[None]:
+    """Stay out of the round that a coin has decided about: another seed must not toss for it again."""
+    tossed = exchange.tossed
+    if tossed is not None:
+        yield from work(lambda: exchange.context.vault.enter_round(tossed))
 
 
 def takes_part(task: TaskSpec, round_: bytes, seed: bytes) -> bool:
