@@ -78,6 +78,20 @@ def test_a_device_gets_its_next_token_and_loses_all_of_them_at_once(home: Path) 
     assert "no device has this name" in refused("token", "replace", "nobody", "--config", home)
 
 
+def test_a_device_is_suspended_and_resumed_by_name_or_hash(home: Path) -> None:
+    made = json.loads(secemb("token", "create", "tablet", "--config", home, "--json"))[0]["token"]
+    digits = hashlib.sha256(made.encode()).hexdigest()[:12]
+    reason = ["--reason", "sends damaged messages"]
+    row = json.loads(secemb("token", "suspend", digits, *reason, "--config", home, "--json"))
+    assert (row["name"], row["state"], row["joined"], row["problem"]) == ("tablet", "suspended", 0, None)
+    assert listed(home)["tablet"] == "suspended"
+    newest = json.loads(secemb("operator", "actions", "--config", home, "--json"))[0]
+    assert (newest["what"], newest["reason"]) == ("token suspend", "sends damaged messages")
+    assert json.loads(secemb("token", "resume", "tablet", "--config", home, "--json"))["state"] == "active"
+    assert listed(home)["tablet"] == "active"
+    assert "no token has this name" in refused("token", "suspend", "nobody", "--config", home)
+
+
 def test_what_commands_did_is_recorded_with_the_user_and_without_names_of_devices(home: Path) -> None:
     secemb("token", "create", "one more", "--config", home)
     shown = secemb("operator", "actions", "--config", home, "--json")

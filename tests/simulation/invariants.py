@@ -59,7 +59,9 @@ class Invariants:
         _require(first.keys() == second.keys(), "a round is known to one server only")
         for name, record in first.items():
             counts = await self.pair.parties[0].ledger.counts(record.round_id)
-            waits = record.state is RoundState.OPEN and counts.admitted == counts.updates < self.pair.task.min_cohort
+            since = self.pair.clock.now - self.pair.seat_rules.seconds
+            seats = await self.pair.parties[0].ledger.seats(record.round_id, since)
+            waits = record.state is RoundState.OPEN and seats.taken == counts.updates < self.pair.task.min_cohort
             _require(record.ended or waits, f"round {record.number} has not ended")
             aborted = record.state is RoundState.ABORTED or name not in self.acknowledged_aborts
             _require(aborted, f"round {record.number} is open although an operator has aborted it")

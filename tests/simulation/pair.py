@@ -43,6 +43,7 @@ from secemb_server0.panel import Panel
 from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient
 from secemb_server0.relay import Limits
+from secemb_server0.seats import SeatRules
 from secemb_server1.app import Server1, create_server1
 from secemb_server1.relay_keys import RelayKeys
 from secemb_shared.catalogue import FILE, digest_of
@@ -107,6 +108,7 @@ class Pair:
     choose_kind: Callable[[int], str] = always_train
     patience: Patience = PATIENCE
     relay_limits: Limits = AT_ONCE
+    seat_rules: SeatRules = field(default_factory=SeatRules)
     catalogue: Path | None = None
     panel: Panel | None = None
     keep_versions: int = 3
@@ -150,6 +152,7 @@ class Pair:
             relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
             relay_limits=self.relay_limits,
             panel=self.panel,
+            seat_rules=self.seat_rules,
         )
 
     async def enrol(self, token: str, *, expires_at: float | None = None) -> None:
@@ -318,6 +321,7 @@ async def a_pair(
     choose_kind: Callable[[int], str] = always_train,
     patience: Patience = PATIENCE,
     relay_limits: Limits = AT_ONCE,
+    seat_rules: SeatRules | None = None,
     catalogue: bytes | None = None,
     panel: Panel | None = None,
     keep_versions: int = 3,
@@ -335,6 +339,7 @@ async def a_pair(
         choose_kind=choose_kind,
         patience=patience,
         relay_limits=relay_limits,
+        seat_rules=seat_rules or SeatRules(),
         catalogue=folder / FILE if catalogue is not None else None,
         panel=panel,
         keep_versions=keep_versions,

@@ -20,6 +20,7 @@ from secemb_server0.conductor import (
     Wait,
     all_here,
     decide,
+    enough_here,
     joinable,
     missing,
 )
@@ -118,9 +119,15 @@ def test_a_round_that_cannot_be_afforded_does_not_open(kind: str) -> None:
 @st.composite
 def any_facts(draw: st.DrawFn) -> Facts:
     cohort = draw(st.integers(2, 9))
-    admitted = draw(st.integers(0, cohort))
+    seats = draw(st.integers(cohort, 2 * cohort))
+    admitted = draw(st.integers(0, seats))
     join_until = draw(st.floats(0, 100))
     return Facts(
+        seats=seats,
+        lapses_at=draw(st.none() | st.floats(0, 300)),
+        share=draw(st.floats(0.01, 1)),
+        grace=draw(st.floats(0, 100)),
+        enough_since=draw(st.none() | st.floats(0, 300)),
         state=draw(st.sampled_from([None, *RoundState])),
         next_number=draw(st.integers(0, 4)),
         next_kind=draw(st.sampled_from([TRAIN, SURVEY, EVALUATE])),
@@ -132,7 +139,7 @@ def any_facts(draw: st.DrawFn) -> Facts:
         join_until=join_until,
         upload_until=join_until + draw(st.floats(0, 100)),
         admitted=admitted,
-        complete=draw(st.integers(0, admitted)),
+        complete=draw(st.integers(0, min(admitted, cohort))),
     )
 
 
@@ -157,12 +164,12 @@ def test_no_round_opens_beside_another_and_none_seals_below_the_minimum(found: F
 
 @given(any_facts(), st.floats(0, 300))
 def test_who_waits_as_long_as_told_comes_to_an_end(found: Facts, now: float) -> None:
-    """At most twice: for those who may join and for those who may upload, even if nobody comes any more."""
+    """At most four times: for seats that lapse, who may join, the grace, and who may upload, even if nobody comes."""
     waits = 0  # an idle round is one that nothing is expected of
     while isinstance(decision := decide(found, now), Wait):
         now = decision.until
         waits += 1
-    assert waits <= 2
+    assert waits <= 4
 
 
 @given(any_facts(), st.floats(0, 300), st.data())
@@ -175,14 +182,18 @@ def test_nothing_is_missed_by_not_looking_before_as_many_have_come_as_are_missin
         assert all_here(found, now)
         return
     assert not all_here(found, now)
-    admitted = data.draw(st.integers(found.admitted, found.cohort)) if now < found.join_until else found.admitted
+    admitted = data.draw(st.integers(found.admitted, found.seats or 0)) if now < found.join_until else found.admitted
     more = data.draw(st.integers(0, min(lacking - 1, admitted - found.complete)))
-    assert not all_here(replace(found, admitted=admitted, complete=found.complete + more), now)
+    later = replace(found, admitted=admitted, complete=found.complete + more)
+    assert not all_here(later, now)
+    if admitted == found.admitted:  # who takes the last seat wakes the leader too
+        assert not enough_here(later, now) or enough_here(found, now)
 
 
 @given(any_facts(), st.floats(0, 300), st.floats(0, 300))
 def test_what_is_over_stays_over(found: Facts, now: float, later: float) -> None:
-    if not isinstance(decide(found, now), Wait):
+    found = replace(found, complete_there=None)
+    if not isinstance(decide(found, now), Wait) and now >= found.join_until:
         assert decide(found, now + later) == decide(found, now)
 
 
@@ -207,8 +218,9 @@ def test_a_round_that_nobody_has_joined_waits_without_a_deadline_and_gives_way_t
 def test_devices_may_join_in_the_window_and_later_only_while_there_are_too_few(found: Facts, now: float) -> None:
     found = replace(found, state=RoundState.OPEN)
     may = joinable(found, now)
-    assert not (may and found.admitted == found.cohort)
-    if found.admitted < found.cohort:
+    assert not (may and found.admitted == found.seats)
+    assert not (may and found.complete == found.cohort)
+    if found.admitted < (found.seats or 0) and found.complete < found.cohort:
         assert may == (now < found.join_until or found.complete < found.min_cohort)
     if may and isinstance(decision := decide(found, now), Advance):
         assert now >= found.upload_until, decision  # no round seals while a device could still make it larger
@@ -228,3 +240,68 @@ def test_a_round_waits_for_nobody_where_devices_toss_a_coin_for_each(complete: i
     assert not joinable(found, JOIN_UNTIL)
     assert decide(found, JOIN_UNTIL) == Abort("too few sessions")
     assert decide(replace(found, patient=True), UPLOAD_UNTIL) == Idle()  # where they do not, others may still come
+
+
+# Seats, and a share of them.
+
+SHARED = facts(4, 3, cohort=4, share=0.75, grace=5.0)
+
+
+@pytest.mark.parametrize(
+    ("since", "now", "decision"),
+    [
+        (None, 10.0, Wait(UPLOAD_UNTIL)),  # the leader has not noticed yet
+        (10.0, 10.0, Wait(15.0)),
+        (10.0, 14.9, Wait(15.0)),
+        (10.0, 15.0, SEAL),  # the fourth says nothing
+        (28.0, 29.0, Wait(UPLOAD_UNTIL)),  # the deadline comes before the end of the grace
+    ],
+)
+def test_with_a_share_complete_a_round_waits_for_the_others_as_long_as_the_grace(
+    since: float | None, now: float, decision: Decision
+) -> None:
+    assert decide(replace(SHARED, enough_since=since), now) == decision
+
+
+@pytest.mark.parametrize(
+    ("changes", "enough"),
+    [
+        ({}, True),
+        ({"complete": 2}, False),  # of four seats, three are needed
+        ({"complete": 2, "admitted": 2}, True),  # two seats have lapsed
+        ({"join_until": 20.0, "admitted": 3}, False),  # a fourth may still join
+        ({"join_until": 20.0}, True),  # nobody can: all seats are taken
+        ({"min_cohort": 4}, False),  # a share is never less than the minimum
+        ({"draining": True}, False),  # an operator must not decide who is left out
+        ({"state": RoundState.SEALING}, False),
+        ({"seats": 8, "admitted": 8}, True),  # more seats than the cohort: it takes a share of the cohort
+    ],
+)
+def test_a_share_is_of_the_seats_that_are_taken_and_counts_when_no_more_can_join(
+    changes: dict[str, object], enough: bool
+) -> None:
+    assert enough_here(replace(SHARED, **changes), 10.0) is enough  # type: ignore[arg-type]
+
+
+def test_server_1_must_hold_the_share_too() -> None:
+    found = replace(SHARED, enough_since=10.0)
+    assert decide(replace(found, complete_there=2), 16.0) == Wait(16.0 + STRAGGLER_SECONDS)
+    assert decide(replace(found, complete_there=3), 16.0) == SEAL
+
+
+def test_a_session_that_is_complete_on_one_server_only_costs_the_grace() -> None:
+    """Everybody is complete here, and one of them has never sent anything to server 1."""
+    found = replace(SHARED, complete=4, complete_there=3)
+    assert decide(replace(found, enough_since=10.0), 12.0) == Wait(12.0 + STRAGGLER_SECONDS)
+    assert decide(replace(found, enough_since=10.0), 15.0) == SEAL
+
+
+def test_a_full_cohort_seals_at_once_whoever_else_has_a_seat() -> None:
+    assert decide(facts(6, 4, seats=8), 5.0) == SEAL
+    assert decide(facts(6, 3, seats=8), 5.0) == Wait(JOIN_UNTIL)
+
+
+def test_a_round_looks_again_when_a_seat_lapses() -> None:
+    assert decide(facts(3, 1, lapses_at=4.0), 1.0) == Wait(4.0)
+    assert decide(facts(3, 1, lapses_at=4.0), 4.0) == Wait(JOIN_UNTIL)
+    assert decide(facts(1, 1, lapses_at=None), UPLOAD_UNTIL) == Idle()  # the others had seats, and they have lapsed

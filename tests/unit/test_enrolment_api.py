@@ -104,7 +104,25 @@ async def test_a_device_gets_its_next_token_with_an_overlap(desk: Desk, backend:
     assert "under another name" in refused.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["", "/list", "/replace", "/revoke"])
+async def test_devices_are_suspended_and_resumed_with_their_counts_in_the_list(
+    desk: Desk, backend: httpx.AsyncClient
+) -> None:
+    await created(backend, {"name": "a"}, {"name": "b"})
+    names = {"names": ["a", "nobody"]}
+    assert [(await backend.post(f"{TOKENS}/suspend", json=names)).json() for _ in range(2)] == [
+        {"suspended": 1},
+        {"suspended": 0},
+    ]
+    first, second = (await backend.post(f"{TOKENS}/list", json={})).json()
+    assert (first["state"], first["suspended_at"]) == ("suspended", desk.pair.clock.now)
+    assert (second["state"], second["suspended_at"]) == ("active", None)
+    assert [first[name] for name in ("joined", "completed", "refused", "rejected", "problem")] == [0, 0, 0, 0, None]
+    assert len(first["hash"]) == 16
+    assert (await backend.post(f"{TOKENS}/resume", json=names)).json() == {"resumed": 1}
+    assert (await backend.post(f"{TOKENS}/list", json={})).json()[0]["state"] == "active"
+
+
+@pytest.mark.parametrize("path", ["", "/list", "/replace", "/revoke", "/suspend", "/resume"])
 async def test_other_roles_are_refused_before_the_body_is_read(desk: Desk, path: str) -> None:
     async with desk.browser(0) as browser, desk.browser(1) as other:
         for token, status in ((READ_ONLY, 403), ("x", 401)):

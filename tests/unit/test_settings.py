@@ -55,7 +55,7 @@ def test_the_sample_is_accepted_and_says_what_the_defaults_are(role: int, tmp_pa
     for line in path.read_text(encoding="utf-8").splitlines():
         if heading := re.match(r"\[(\w+)\]", line):
             section = getattr(settings, heading[1])
-        if match := re.match(r"(\w+) = .*# default: ([^\s.]+(?:\.[\d.]+\d)?)", line):
+        if match := re.match(r"(\w+) = .*# default: ([^\s.]+(?:\.[\d.]*\d)?)", line):
             assert str(type(section).model_fields[match[1]].default).lower() == match[2], line
             told += 1
     assert told > 8

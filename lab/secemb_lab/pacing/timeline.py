@@ -120,10 +120,12 @@ class Timeline:
         found = await self._join(device, session_id)
         if not isinstance(found, JoinTicket):
             self._call_at(now + found.seconds, device, told=True)
-        elif self.population.drops_out():
+            return
+        spec = RoundSpec.decode(found.round.encode(), self.server.task)
+        await self._send_keys(spec.digest, session_id)
+        if self.population.drops_out():
             self._call_at(now + self.population.gone_seconds(), device, told=False)
         else:
-            spec = RoundSpec.decode(found.round.encode(), self.server.task)
             at = now + self.population.session_seconds()
             heapq.heappush(self._uploads, (at, device, Uploading(spec.digest, session_id)))
 
@@ -136,18 +138,18 @@ class Timeline:
             await self.server.ledger.add_tokens([new], Order("simulation"), self.clock.now)
             return await issuer.join(token, session_id)
 
+    async def _send_keys(self, round_id: bytes, session_id: bytes) -> None:
+        """Send keys as soon as there is a ticket, as the SDK does: who drops out later keeps a seat."""
+        seats, now = self.server.leader.seats, self.clock.now
+        await self.server.ledger.put_keys(
+            _message(round_id, session_id), now, require_admission=True, limit=seats.limit, since=seats.since(now)
+        )
+
     async def _upload(self, device: int, session: Uploading) -> None:
         """Let a session become complete; the device then calls for the next round, as docs/sdk.md shows."""
         ledger, now = self.server.ledger, self.clock.now
-        upload = Upload(
-            round_id=session.round_id,
-            session_id=session.session_id,
-            body_digest=_DIGEST,
-            public_digest=_DIGEST,
-            body=b"",
-        )
-        await ledger.put_keys(upload, now, require_admission=True, limit=self.server.task.cohort)
-        if await ledger.put_update(upload, now) is Stored.STORED:
+        upload = _message(session.round_id, session.session_id)
+        if await ledger.put_update(upload, now, limit=self.server.task.cohort) is Stored.STORED:
             self.uploads += 1
             self.server.leader.completed()
         self._call_at(now + _MOMENT, device, told=False)
@@ -155,3 +157,8 @@ class Timeline:
     def _call_at(self, time: float, device: int, *, told: bool) -> None:
         if time < self.seconds:
             heapq.heappush(self._calls, (time, device, told))
+
+
+def _message(round_id: bytes, session_id: bytes) -> Upload:
+    """Return keys or an update, which the ledger does not look into."""
+    return Upload(round_id=round_id, session_id=session_id, body_digest=_DIGEST, public_digest=_DIGEST, body=b"")

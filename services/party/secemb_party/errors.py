@@ -7,7 +7,8 @@ SecEmbError (secemb_shared)
 │   ├── UnauthorizedError          no valid token
 │   │   ├── LoginNeededError           no valid login to the operator's pages
 │   │   ├── TokenExpiredError          an enrolment token that was valid once
-│   │   └── TokenRevokedError          an enrolment token that was revoked
+│   │   ├── TokenRevokedError          an enrolment token that was revoked
+│   │   └── TokenSuspendedError        an enrolment token that is suspended for now
 │   ├── ForbiddenError             a valid token that does not allow this
 │   ├── TicketError                a ticket that is not valid for this session
 │   │   └── TicketExpiredError         it was valid once
@@ -114,6 +115,12 @@ class TokenRevokedError(UnauthorizedError):
     """An enrolment token was revoked."""
 
 
+class TokenSuspendedError(UnauthorizedError):
+    """An enrolment token is suspended: its device may come back when the operator says so."""
+
+    retry_after = 3600  # seconds
+
+
 class ForbiddenError(SecEmbError):
     """The caller is known and may not do this."""
 
@@ -143,7 +150,7 @@ class MediaTypeError(SecEmbError):
 
 
 class SlowBodyError(SecEmbError):
-    """A body did not arrive in time."""
+    """A body did not arrive in time, or the connection closed before it was complete."""
 
 
 class RangeError(SecEmbError):

@@ -4,15 +4,18 @@ While the disk is nearly full no new session begins, so that those that have beg
 """
 
 import hashlib
+import math
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from secemb_party.compute import Accepted, PreparedRound
 from secemb_party.errors import (
     RoundClosedError,
     SessionConflictError,
+    TicketError,
     TicketExpiredError,
     UnknownSessionError,
 )
@@ -27,6 +30,21 @@ from secemb_shared.messages import RoundSpec, Sizes
 
 Message = TypeVar("Message")
 Taken = TypeVar("Taken")
+
+SEATS_THERE = 4  # times the cohort: sessions of a round that server 1 keeps keys of. It does not know which have lapsed
+_READS = 8  # answers to one read ticket: its device may not have got the first ones
+_READERS = 100_000  # read sessions whose answers are counted
+
+
+class Seating(Protocol):
+    """How many seats server 0 gives in a round, and how long it keeps one without keys."""
+
+    @property
+    def limit(self) -> int:
+        """Return how many sessions may be in a round."""
+
+    def since(self, now: float) -> float:
+        """Return the time until which seats without keys have lapsed that were given by then."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,6 +69,8 @@ class Intake:
         self._role, self._task, self._ledger, self._clock = parts.role, parts.task, parts.ledger, parts.clock
         self._workers, self._metrics, self._prepared = parts.workers, parts.metrics, prepared
         self._space, self._complete = space, complete
+        self.seating: Seating | None = None  # of server 0, which knows who has joined
+        self._reads: Counter[bytes] = Counter()  # answers to each read session
         self._sizes = Sizes.of(parts.task)
         self._macs = UploadMacs(parts.ledger)
         # Server 0 writes the times in tickets. What they allow ends with the round, on both servers at the same time.
@@ -66,10 +86,13 @@ class Intake:
 
         async def take(body: bytes) -> bytes:
             [accepted] = await prepared.accept([KeysMessage(claim.session_id, body)])
-            upload = _keys_upload(claim, body, accepted)
-            admitted = self._role == 0  # server 0 knows who has joined
+            upload, now, seating = _keys_upload(claim, body, accepted), self._clock(), self.seating
             stored = await self._ledger.put_keys(
-                upload, self._clock(), require_admission=admitted, limit=self._task.cohort
+                upload,
+                now,
+                require_admission=self._role == 0,  # server 0 knows who has joined
+                limit=SEATS_THERE * self._task.cohort if seating is None else seating.limit,
+                since=-math.inf if seating is None else seating.since(now),
             )
             self._count("keys", transport, stored)
             self._macs.remember(upload)
@@ -86,6 +109,7 @@ class Intake:
             raise SessionConflictError("this session belongs to a round; use a new one to read")
 
         async def take(body: bytes) -> bytes:
+            self._count_read(claim.session_id)
             [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
             return answer
 
@@ -105,13 +129,22 @@ class Intake:
             check = partial(_checked_update, spec, self._role, claim.session_id, sent.message)
             upload = await self._workers.run(check, size=len(sent.message))
             hold = await self._macs.check(spec, upload, sent.mac)
-            stored = await self._ledger.put_update(upload, self._clock())
+            most = self._task.cohort if self._role == 0 else None  # there may be more seats than the cohort
+            stored = await self._ledger.put_update(upload, self._clock(), limit=most)
             self._count("update", transport, stored)
             if stored is Stored.STORED:
                 self._complete(spec, claim.session_id)
             return Kept(upload.body_digest, hold)
 
         return Expected(spec, upload_bytes(spec, self._role), take)
+
+    def _count_read(self, session_id: bytes) -> None:
+        """Count an answer to a read ticket, which server 0 gives at a rate; without this it would be good for any."""
+        if len(self._reads) > _READERS:
+            self._reads.clear()  # tickets are good for two minutes
+        self._reads[session_id] += 1
+        if self._reads[session_id] > _READS:
+            raise TicketError(f"this read ticket was used {_READS} times; ask for another")
 
     def _count(self, phase: str, transport: Transport, stored: Stored) -> None:
         _refuse_unless_stored(stored)

@@ -56,6 +56,7 @@ class Devices(Listening):
     body_seconds: Seconds = 60
     body_bytes_per_second: Annotated[int, Field(ge=0)] = 1024
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    reads_per_minute: Annotated[int, Field(ge=1, le=100_000)] = 60
 
 
 class Peer(Section):
@@ -123,6 +124,9 @@ class Rounds(Section):
     evaluate_every: Annotated[int, Field(ge=0)] = 0
     survey_first: bool = False
     joins_per_second: Annotated[float, Field(gt=0, le=100_000)] = 20
+    seat_seconds: Seconds = 15
+    seal_share: Annotated[float, Field(gt=0, le=1)] = 0.9
+    grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
     keep_bodies_rounds: Annotated[int, Field(ge=1)] = 3
     keep_rows_days: Annotated[int, Field(ge=1)] = 90
     keep_tasks: Annotated[int, Field(ge=0)] | None = None
@@ -176,9 +180,13 @@ _FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": 
 _ONLY_FOR: dict[int, tuple[str, ...]] = {
     0: (
         "devices.open_enrolment",
+        "devices.reads_per_minute",
         "rounds.evaluate_every",
         "rounds.survey_first",
         "rounds.joins_per_second",
+        "rounds.seat_seconds",
+        "rounds.seal_share",
+        "rounds.grace_seconds",
         "panel.file",
         "panel.every",
         "panel.margin",

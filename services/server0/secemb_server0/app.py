@@ -3,7 +3,6 @@
 import asyncio
 import random
 import ssl
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -47,6 +46,7 @@ from secemb_server0.peer_transport import PeerClient, PeerTransport
 from secemb_server0.relay import Limits, Relay, RelayedSessions
 from secemb_server0.relay_routes import relayed_routes
 from secemb_server0.routes import join_routes, rollback_routes
+from secemb_server0.seats import READS_PER_MINUTE, SeatRules
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -83,10 +83,19 @@ def create_server0(
     relay_limits: Limits | None = None,
     joins_per_second: float = JOINS_PER_SECOND,
     panel: Panel | None = None,
+    seat_rules: SeatRules | None = None,
+    reads_per_minute: int = READS_PER_MINUTE,
 ) -> Server0:
     """Return server 0 made of these parts; with a relay line, it relays if the task allows that."""
-    leader = Leader(party, peer, choose_kind=choose_kind, panel=panel)
-    issuer = TicketIssuer(party, leader, ticket_key, open_enrolment=open_enrolment, pace=Pace(joins_per_second))
+    leader = Leader(party, peer, choose_kind=choose_kind, panel=panel, rules=seat_rules)
+    issuer = TicketIssuer(
+        party,
+        leader,
+        ticket_key,
+        open_enrolment=open_enrolment,
+        pace=Pace(joins_per_second),
+        reads_per_minute=reads_per_minute,
+    )
     line = relay_line if party.task.relays else None
     relay_key = AnnouncedKey(party.task, line, party.clock) if line is not None else None
     bodies = Bodies(party.memory, patience or Patience())
@@ -98,7 +107,7 @@ def create_server0(
     if line is not None and relay_key is not None:
         relayed = RelayedSessions(party, Relay(line, metrics=party.metrics, limits=relay_limits))
         # First: FastAPI tries routes one after the other, and where a task is relayed most sessions are.
-        routers.insert(0, relayed_routes(relayed, relay_key, party.metrics, bodies, completed=leader.completed))
+        routers.insert(0, relayed_routes(party, relayed, relay_key, bodies, completed=leader.completed))
     ready = partial(check_readiness, party, peer)
     operator = None
     if operators is not None:
@@ -145,6 +154,12 @@ async def run(settings: Settings) -> None:
                 relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
                 joins_per_second=settings.rounds.joins_per_second,
                 panel=panel_of(settings),
+                seat_rules=SeatRules(
+                    seconds=settings.rounds.seat_seconds,
+                    share=settings.rounds.seal_share,
+                    grace=settings.rounds.grace_seconds,
+                ),
+                reads_per_minute=devices.reads_per_minute,
             )
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
             beside = [
@@ -160,10 +175,15 @@ async def run(settings: Settings) -> None:
 
 async def call_peer(leader: Leader, *, every: float = 10.0) -> None:
     """Call server 1 now and then, whatever rounds do: pauses, clocks and outages are told when they begin."""
+    failing = Outage("a call to server 1 failed", "calls to server 1 work again", level="error")
     while True:
-        # Told by the line, by the ledger, or by the conductor.
-        with suppress(PeerUnavailableError, PeerRefusedError, LedgerUnavailableError):
+        try:
             await leader.exchange()
+            failing.worked()
+        except (PeerUnavailableError, PeerRefusedError, LedgerUnavailableError):
+            pass  # told by the line, by the ledger, or by the conductor
+        except Exception as error:
+            failing.failed(type(error).__name__, error)
         await asyncio.sleep(every)
 
 

@@ -8,6 +8,7 @@ open, no deadline     → Idle until a device joins; Abort if something else wai
                       → Paused, if an operator lets no round begin: this one has not, or waits for others
 open, still time      → Wait; seal, if the operator closes the round and both servers hold enough
 open, all complete    → Wait for the sessions that server 1 does not hold yet
+open, enough complete → Wait for the others as long as the grace lasts, then seal without them
 open, time is up      → seal; with too few sessions Idle again, or Abort if some of them were lost
 sealing … published   → the next step; an interrupted step is repeated, which does no harm
 
@@ -15,8 +16,13 @@ A session that joins while no join window runs begins one: the first session, an
 were too few. So a round without devices costs nothing, and a slow fleet fills one round instead of failing in many.
 Where devices toss a coin for each round, those that sit this one out never join it: a round that waited for them would
 wait for ever. There the deadlines begin when the round opens, and too few sessions abort it.
+
+A seat is a session's place in a round. One without keys lapses after some seconds, so that it keeps nobody out. Once no
+more can join, a share of the seats is enough: whoever holds one and says nothing costs the others the grace, and no
+more.
 """
 
+import math
 from dataclasses import dataclass
 
 from secemb_party.budget import may_open
@@ -43,8 +49,13 @@ class Facts:
     started: bool = True  # a session has joined, so that there are deadlines
     join_until: float = 0.0
     upload_until: float = 0.0
-    admitted: int = 0
+    seats: int | None = None  # sessions that may be in a round at a time; None: as many as the cohort
+    admitted: int = 0  # seats that are taken, and have not lapsed
+    lapses_at: float | None = None  # when the next of them lapses, unless its session sends keys
     complete: int = 0  # sessions whose update is here
+    share: float = 1.0  # of the seats taken that suffice to seal, once no more sessions can join
+    grace: float = 0.0  # seconds that the others have then
+    enough_since: float | None = None  # when enough were first seen to be here
     complete_there: int | None = None  # at server 1, if it was asked
     rollback_to: int | None = None  # the older version that the operator requested
     affordable: bool = True  # the privacy budget has room for the next round
@@ -127,8 +138,10 @@ def _in_open_round(facts: Facts, now: float) -> Decision:
         wanted = facts.complete  # what server 1 must hold before the seal
         if closes(facts):
             wanted = facts.min_cohort
+        elif _grace_is_over(facts, now):
+            wanted = _needed(facts, facts.admitted)
         elif not all_here(facts, now):
-            return Wait(facts.join_until if now < facts.join_until else facts.upload_until)
+            return Wait(_next_change(facts, now))
         # A device sends to one server after the other: without asking server 1, sealing would leave out slow devices.
         if facts.complete_there is not None and facts.complete_there < wanted:
             return Wait(min(now + STRAGGLER_SECONDS, facts.upload_until))
@@ -136,6 +149,37 @@ def _in_open_round(facts: Facts, now: float) -> Decision:
         return Advance(RoundState.OPEN)
     # The device of a lost session could not come back in this round.
     return _idle(facts, now) if facts.patient and facts.complete == facts.admitted else Abort("too few sessions")
+
+
+def _next_change(facts: Facts, now: float) -> float:
+    """Return when there is something to look at, even if nobody joins or uploads meanwhile."""
+    over = facts.enough_since + facts.grace if facts.enough_since is not None else None
+    times = (facts.join_until, over, facts.lapses_at, facts.upload_until)
+    return min(time for time in times if time is not None and time > now)
+
+
+def _grace_is_over(facts: Facts, now: float) -> bool:
+    since = facts.enough_since
+    return since is not None and now >= since + facts.grace and enough_here(facts, now)
+
+
+def wants_to_seal(facts: Facts, now: float) -> bool:
+    """Tell whether the seal depends on what server 1 holds: all are here, or the others have had their time."""
+    return all_here(facts, now) or _grace_is_over(facts, now) or closes(facts)
+
+
+def _needed(facts: Facts, seats: int) -> int:
+    """Return how many complete sessions are enough where so many seats are taken."""
+    return max(facts.min_cohort, math.ceil(facts.share * min(seats, facts.cohort)))
+
+
+def enough_here(facts: Facts, now: float) -> bool:
+    """Tell whether no more sessions can join, and so many are complete here that the others get the grace and no more.
+
+    An operator who drains the server keeps devices out, and must not decide by that who is in the sum.
+    """
+    shut = joinable(facts, now) or _shut(facts) or facts.state is not RoundState.OPEN
+    return not shut and facts.complete >= _needed(facts, facts.admitted)
 
 
 def closes(facts: Facts) -> bool:
@@ -165,23 +209,32 @@ def _idle(facts: Facts, now: float) -> Decision:
 
 
 def all_here(facts: Facts, now: float) -> bool:
-    """Tell whether every admitted session is complete here, and no more can join."""
-    return facts.state is RoundState.OPEN and not joinable(facts, now) and facts.complete == facts.admitted
+    """Tell whether every session that has a seat is complete here and no more can join, or the cohort is complete."""
+    if facts.state is not RoundState.OPEN:
+        return False
+    return facts.complete >= facts.cohort or (not joinable(facts, now) and facts.complete >= facts.admitted)
 
 
 def missing(facts: Facts, now: float) -> int:
-    """Return how many sessions must still become complete before `all_here` can hold."""
+    """Return how many sessions must still become complete before `enough_here` or `all_here` can begin to hold."""
     if _shut(facts):
-        return facts.admitted - facts.complete
-    if now < facts.join_until:
-        return facts.cohort - facts.complete
-    return max(facts.admitted, facts.min_cohort if facts.patient else 0) - facts.complete
+        return min(facts.admitted, facts.cohort) - facts.complete
+    seats = _seats(facts) if now < facts.join_until else facts.admitted
+    goal = math.ceil(facts.share * min(seats, facts.cohort))
+    if facts.patient:
+        goal = max(goal, facts.min_cohort)
+    return (goal if facts.complete < goal else min(seats, facts.cohort)) - facts.complete
 
 
 def joinable(facts: Facts, now: float) -> bool:
     """Tell whether devices may join the open round: in the join window, and after it while it waits for more."""
     too_few = facts.patient and facts.complete < facts.min_cohort
-    return not _shut(facts) and facts.admitted < facts.cohort and (now < facts.join_until or too_few)
+    room = facts.admitted < _seats(facts) and facts.complete < facts.cohort
+    return not _shut(facts) and room and (now < facts.join_until or too_few)
+
+
+def _seats(facts: Facts) -> int:
+    return facts.cohort if facts.seats is None else facts.seats
 
 
 def _shut(facts: Facts) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from secemb_party.ledger import RoundRecord
 from secemb_party.parts import Clock
-from secemb_server0.conductor import Facts, joinable
+from secemb_server0.conductor import Facts, enough_here, joinable
 from secemb_shared.messages import TaskSpec
 
 
@@ -41,6 +41,21 @@ class RoundTimer:
         return self._deadlines
 
 
+class GraceTimer:
+    """Keeps since when enough sessions of a round are here; a seat that lapses or is taken may change that."""
+
+    def __init__(self) -> None:
+        self._enough: tuple[bytes, float] | None = None  # the round, and since when
+
+    def since(self, record: RoundRecord | None, facts: Facts, now: float) -> float | None:
+        """Return since when enough are here; None: they are not."""
+        if record is None or not enough_here(facts, now):
+            self._enough = None
+        elif self._enough is None or self._enough[0] != record.round_id:
+            self._enough = record.round_id, now
+        return self._enough[1] if self._enough is not None else None
+
+
 class Door:
     """The round that devices may join and the sessions in it, as the leader last saw them in the ledger."""
 
@@ -54,7 +69,8 @@ class Door:
         if self.record is None or self.record.round_id != record.round_id:
             self._sessions = set()
         self._sessions.update(sessions)
-        self.record, self._facts = record, replace(facts, admitted=max(facts.admitted, len(self._sessions)))
+        # Sessions that joined while the leader looked are missing in its facts. The ledger knows them, and decides.
+        self.record, self._facts = record, facts
 
     def close(self) -> None:
         """Let no device join."""
@@ -74,14 +90,23 @@ class Door:
         """Tell whether only the trusted panel may join the round."""
         return self._facts is not None and self._facts.panel
 
+    def is_full(self) -> bool:
+        """Tell whether every seat is taken."""
+        return self._facts is not None and self._facts.admitted >= (self._facts.seats or self._facts.cohort)
+
+    def has(self, session_id: bytes) -> bool:
+        """Tell whether a session has joined the round before."""
+        return session_id in self._sessions
+
     def lets_in(self, session_id: bytes, now: float) -> bool:
         """Tell whether a session may join now, or may ask again because it has joined before."""
-        return self._facts is not None and (joinable(self._facts, now) or session_id in self._sessions)
+        return self._facts is not None and (joinable(self._facts, now) or self.has(session_id))
 
     def admit(self, session_id: bytes, record: RoundRecord, deadlines: Deadlines) -> None:
         """Note a session that the ledger has admitted, and the round's deadlines after that."""
         if self._facts is None or not self.holds(record.round_id):
             return  # the round was closed meanwhile
+        new = session_id not in self._sessions
         self._sessions.add(session_id)
         self.record = record
         self._facts = replace(
@@ -89,7 +114,7 @@ class Door:
             started=record.started,
             join_until=deadlines.join_until,
             upload_until=deadlines.upload_until,
-            admitted=len(self._sessions),
+            admitted=self._facts.admitted + new,
         )
 
     def complete(self) -> None:

@@ -53,6 +53,14 @@ class Enrolment:
         """Revoke all tokens of devices, for good, and return of how many; a session that has joined stays."""
         return await self._ledger.revoke_tokens(names, order, self._clock())
 
+    async def suspend(self, names: Sequence[str], order: Order) -> int:
+        """Let devices neither join nor read for now, and return how many could; a session that has joined stays."""
+        return await self._ledger.suspend_devices(names, order, self._clock())
+
+    async def resume(self, names: Sequence[str], order: Order) -> int:
+        """Let suspended devices take part again, and return how many there were."""
+        return await self._ledger.resume_devices(names, order, self._clock())
+
     async def find(self, names: Sequence[str]) -> list[Token]:
         """Return the tokens of devices."""
         return await self._ledger.tokens_of(names)

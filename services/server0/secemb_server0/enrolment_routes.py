@@ -103,12 +103,32 @@ class TokenView(BaseModel):
     created_at: float
     expires_at: float | None
     revoked_at: float | None
+    hash: str  # the first digits of the token's SHA-256
+    joined: int  # sessions of the device, with any of its tokens
+    completed: int  # of them, part of a sum
+    refused: int  # messages that did not fit their round
+    rejected: int  # sessions that failed a check between the servers
+    problem: str | None  # the last refusal or rejection
+    problem_at: float | None
+    suspended_at: float | None
 
 
 class Revoked(BaseModel):
     """How many devices had an open token that was revoked now."""
 
     revoked: int
+
+
+class Suspended(BaseModel):
+    """How many devices were suspended now."""
+
+    suspended: int
+
+
+class Resumed(BaseModel):
+    """How many devices were suspended and may take part again."""
+
+    resumed: int
 
 
 Kind = TypeVar("Kind", bound=_Message)
@@ -161,6 +181,16 @@ def enrolment_routes(party: Party, operators: Operators, *, patience: Patience) 
         """Revoke all tokens of devices, for good; a session that has joined a round stays in it."""
         return Revoked(revoked=await enrolment.revoke(asked.names, order))
 
+    @router.post("/tokens/suspend", responses=_REFUSED, openapi_extra=_describe(NamesRequest))
+    async def suspend(order: OrderOf, asked: Annotated[NamesRequest, Depends(names)]) -> Suspended:
+        """Let devices neither join nor read until they are resumed; a session that has joined a round stays in it."""
+        return Suspended(suspended=await enrolment.suspend(asked.names, order))
+
+    @router.post("/tokens/resume", responses=_REFUSED, openapi_extra=_describe(NamesRequest))
+    async def resume(order: OrderOf, asked: Annotated[NamesRequest, Depends(names)]) -> Resumed:
+        """Let suspended devices take part again."""
+        return Resumed(resumed=await enrolment.resume(asked.names, order))
+
     @router.post("/tokens/list", responses=_REFUSED, openapi_extra=_describe(ListRequest))
     async def list_(asked: Annotated[ListRequest, Depends(listing)]) -> list[TokenView]:
         """List tokens, in the order of names; a device that was given a next token has several."""
@@ -185,4 +215,12 @@ def _view(one: Token, now: float) -> TokenView:
         created_at=one.created_at,
         expires_at=one.expires_at,
         revoked_at=one.revoked_at,
+        hash=one.token_hash.hex()[:16],
+        joined=one.conduct.joined,
+        completed=one.conduct.completed,
+        refused=one.conduct.refused,
+        rejected=one.conduct.rejected,
+        problem=one.conduct.problem,
+        problem_at=one.conduct.problem_at,
+        suspended_at=one.conduct.suspended_at,
     )

@@ -15,15 +15,17 @@ from secemb_party.errors import (
     TaskEndedError,
     TokenExpiredError,
     TokenRevokedError,
+    TokenSuspendedError,
     UnauthorizedError,
 )
-from secemb_party.ledger import Admission, RoundRecord, RoundState, TokenState, Window
+from secemb_party.ledger import Admission, RoundRecord, RoundState, Token, TokenState, Window
 from secemb_party.parts import Clock
 from secemb_party.service import Party
 from secemb_party.tickets import READ_DOMAIN, Claim, issue_ticket
 from secemb_server0.leader import Leader
 from secemb_server0.pace import Pace
 from secemb_server0.peer import RelayLine
+from secemb_server0.seats import READS_PER_MINUTE, ReadRate, back_off
 from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
@@ -102,15 +104,24 @@ class NotNow:
     """No round can be joined now; try again after this time."""
 
     seconds: int
+    held_back: bool = False  # because this device joined rounds and then fell silent
 
 
 class TicketIssuer:
     """Decides which devices may take part and in which round, and gives them tickets."""
 
     def __init__(
-        self, party: Party, leader: Leader, key: Ed25519PrivateKey, *, open_enrolment: bool, pace: Pace
+        self,
+        party: Party,
+        leader: Leader,
+        key: Ed25519PrivateKey,
+        *,
+        open_enrolment: bool,
+        pace: Pace,
+        reads_per_minute: int = READS_PER_MINUTE,
     ) -> None:
         self._party, self._leader, self._key, self._open, self._pace = party, leader, key, open_enrolment, pace
+        self._reads = ReadRate(reads_per_minute, party.steady)
 
     async def join(self, token: str | None, session_id: bytes) -> JoinTicket | NotNow:
         """Give a device its ticket: one session per device and round; the same session gets a ticket again.
@@ -123,12 +134,20 @@ class TicketIssuer:
         record = door.record
         if record is None or not door.lets_in(session_id, self._party.steady()):
             return self._not_now(now)
-        device = await self._device(token, session_id, for_panel=door.for_panel)
-        if device is None:
+        known = await self._known(token)
+        if door.for_panel and not self._is_on_panel(known):
             return self._not_now(now)
-        window = Window(now + task.join_seconds, now + task.upload_seconds)
+        if known is not None and not door.has(session_id) and (wait := back_off(known.conduct, now)) > 0:
+            return NotNow(math.ceil(wait), held_back=True)
+        seats = self._leader.seats
         admission = await self._party.ledger.admit(
-            record.round_id, session_id, device=device, limit=task.cohort, now=now, window=window
+            record.round_id,
+            session_id,
+            device=_device(known, session_id),
+            limit=seats.limit,
+            now=now,
+            window=Window(now + task.join_seconds, now + task.upload_seconds),
+            since=seats.since(now),
         )
         match admission:
             case Admission.ADMITTED | Admission.ALREADY:
@@ -140,7 +159,9 @@ class TicketIssuer:
 
     async def read(self, token: str | None, session_id: bytes) -> ReadTicket | NotNow:
         """Give a device a ticket to read in the latest round that server 1 knows too, open or not; store nothing."""
-        await self._device(token, session_id)
+        known = await self._known(token)
+        if known is not None:
+            self._reads.take(known.device)
         door, until = self._leader.door, math.ceil(self._party.clock() + READ_SECONDS)
         for record in await self._party.ledger.rounds(self._party.task.task_id, limit=2):
             if record.state is not RoundState.OPEN or door.holds(record.round_id):
@@ -166,15 +187,10 @@ class TicketIssuer:
         self._party.intake.tickets.remember(Claim(record.round_id, session_id, ticket), expires)
         return JoinTicket(record.spec.decode(), ticket, record.upload_until)
 
-    async def _device(self, token: str | None, session_id: bytes, *, for_panel: bool = False) -> bytes | None:
-        """Return the name under which this device is known: the hash of its first token.
-
-        None, if only the trusted panel may join and it is not in it.
-        """
+    async def _known(self, token: str | None) -> Token | None:
+        """Return the token of a device that may take part; None where devices need none."""
         if self._open:
-            if for_panel:
-                return None  # nobody is known
-            return hashlib.sha256(b"open" + session_id).digest()
+            return None
         hashed = hashlib.sha256((token or "").encode()).digest()
         known = await self._party.ledger.token(hashed)
         if token is None or known is None:
@@ -184,7 +200,16 @@ class TicketIssuer:
                 raise TokenExpiredError("this enrolment token has expired; open the device's home with its next one")
             case TokenState.REVOKED:
                 raise TokenRevokedError("this enrolment token was revoked; ask the operator of server 0")
+            case TokenState.SUSPENDED:
+                raise TokenSuspendedError("this enrolment token is suspended for now; ask the operator of server 0")
+        return known
+
+    def _is_on_panel(self, known: Token | None) -> bool:
+        """Tell whether a device is in the trusted panel; where nobody is known, nobody is."""
         panel = self._leader.panel
-        if for_panel and (panel is None or known.name not in panel.names()):
-            return None
-        return known.device
+        return known is not None and panel is not None and known.name in panel.names()
+
+
+def _device(known: Token | None, session_id: bytes) -> bytes:
+    """Return the name under which a device is known in rounds: the hash of its first token."""
+    return known.device if known is not None else hashlib.sha256(b"open" + session_id).digest()

@@ -32,22 +32,24 @@ from secemb_server0.conductor import (
     Paused,
     RollBack,
     Wait,
-    all_here,
-    closes,
     decide,
     missing,
+    wants_to_seal,
 )
-from secemb_server0.door import Door, RoundTimer
+from secemb_server0.door import Door, GraceTimer, RoundTimer
 from secemb_server0.pace import REMEMBERED, Forecast
 from secemb_server0.panel import Panel, is_for_panel
 from secemb_server0.peer import Peer
 from secemb_server0.rollback import Rollbacks
+from secemb_server0.seats import REMEMBERED as JUDGED
+from secemb_server0.seats import SeatRules, Seats
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
 ChooseKind = Callable[[int], str]
 
 _LOOK_SECONDS = 10.0  # the ledger is read at least this often
+_LAPSED_SECONDS = 0.01  # after which a seat has surely lapsed, whatever two clocks make of its last moment
 
 
 def always_train(_: int) -> str:
@@ -59,9 +61,17 @@ class Leader:
     """Opens, seals and ends the rounds of one task."""
 
     def __init__(
-        self, party: Party, peer: Peer, *, choose_kind: ChooseKind = always_train, panel: Panel | None = None
+        self,
+        party: Party,
+        peer: Peer,
+        *,
+        choose_kind: ChooseKind = always_train,
+        panel: Panel | None = None,
+        rules: SeatRules | None = None,
     ) -> None:
         self._party, self._peer, self._choose_kind, self.panel = party, peer, choose_kind, panel
+        self.seats = Seats(rules or SeatRules(), party.task.cohort)
+        self._grace = GraceTimer()
         self._ledger, self._task = party.ledger, party.task
         self.rollbacks = Rollbacks(party, peer)
         self._completion = Completion(party, peer, self.rollbacks, panel)
@@ -78,6 +88,7 @@ class Leader:
         self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
         self._aborted_there: tuple[bytes, str] | None = None  # a round that server 1's operator has ended, and why
         party.control.wake = self._steered
+        party.intake.seating = self.seats
         if panel is not None:
             party.protect = lambda: panel.protected(party)
 
@@ -93,6 +104,8 @@ class Leader:
             record = await self._ledger.round(record.round_id) or record
             self.changed.set()
         self.door.admit(session_id, record, self.timer.of(record))
+        if self.door.is_full():
+            self.changed.set()  # the next seat may lapse before anyone would look
         return record
 
     def completed(self) -> None:
@@ -150,8 +163,9 @@ class Leader:
         facts, now = await self._facts(last), self._party.steady()
         self._awaited = before + max(1, missing(facts, now))
         decision: Decision
+        facts = replace(facts, enough_since=self._grace.since(record, facts, now))
         try:
-            asks = facts.complete and (all_here(facts, now) or closes(facts)) and now < facts.upload_until
+            asks = facts.complete and wants_to_seal(facts, now) and now < facts.upload_until
             if record is not None and asks:
                 facts = replace(facts, complete_there=await self._complete_there(record, facts))
             decision = decide(facts, now)
@@ -216,6 +230,7 @@ class Leader:
         )
         if last is None or last.ended or self.ended_rounds is None:
             self.ended_rounds = await self._party.ended_rounds()
+            self.seats.learn(await self._ledger.finished(task.task_id, self._party.clock(), rounds=JUDGED))
         if last is None or last.ended:
             self.forecast.learn(await self._ledger.rounds(task.task_id, limit=REMEMBERED))
             kind = await self._next_kind(last)
@@ -236,14 +251,22 @@ class Leader:
         )
         if last.state is not RoundState.OPEN:
             return facts  # no session joins any more
+        # In this order: whoever is complete then has a seat, however many join and upload in between.
         counts, told = await self._ledger.counts(last.round_id), self._party.control.of_round(last.round_id)
+        wall, rules = self._party.clock(), self.seats.rules
+        seats = await self._ledger.seats(last.round_id, self.seats.since(wall))
+        lapses_in = None if seats.oldest is None else seats.oldest + rules.seconds - wall + _LAPSED_SECONDS
         abort = abort_reason(0, told.reason) if told is not None and told.what is What.ABORT else None
         if self._aborted_there is not None and self._aborted_there[0] == last.round_id:
             abort = self._aborted_there[1]
         return replace(
             facts,
-            admitted=counts.admitted,
+            seats=self.seats.limit,
+            admitted=seats.taken,
+            lapses_at=None if lapses_in is None else self._party.steady() + lapses_in,
             complete=counts.updates,
+            share=rules.share,
+            grace=rules.grace,
             closing=last.kind == EVALUATE and not await self._trains_on(),
             panel=last.kind == EVALUATE and await is_for_panel(self._ledger, last.round_id),
             close=told is not None and told.what is What.CLOSE,

@@ -21,9 +21,10 @@ from secemb_party.http.session_routes import (
     WITH_TICKET_AND_MAC,
     Notify,
     answer_keys,
+    noting_refusals,
     session_router,
 )
-from secemb_party.metrics import Metrics
+from secemb_party.service import Party
 from secemb_party.upload_macs import Sent
 from secemb_server0.join import AnnouncedKey
 from secemb_server0.relay import RelayedSessions
@@ -41,7 +42,7 @@ class RelayedReceipt(BaseModel):
 
 
 def relayed_routes(
-    sessions: RelayedSessions, key: AnnouncedKey, metrics: Metrics, bodies: Bodies, *, completed: Notify
+    party: Party, sessions: RelayedSessions, key: AnnouncedKey, bodies: Bodies, *, completed: Notify
 ) -> APIRouter:
     """Return the routes; `completed` is called when an update is durable on both servers."""
     router = session_router()
@@ -49,7 +50,7 @@ def relayed_routes(
     def refuse(error: RelayRefusedError) -> Response:
         """Tell the device what server 1 has refused, as server 1 would have told it."""
         problem = PROBLEMS.get(error.refusal.slug, UNAVAILABLE)
-        metrics.refused(problem.slug)
+        party.metrics.refused(problem.slug)
         if problem is _OUTDATED:
             key.forget()
         return problem_response(problem, error)
@@ -66,8 +67,10 @@ def relayed_routes(
     )
     async def relayed_keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take RELAYED_KEYS, pass server 1's part on and return RELAYED_ANSWER when both hold the keys."""
+        claim = read_claim(request, round, session)
         try:
-            return await answer_keys(sessions.expect_keys, read_claim(request, round, session), request, bodies)
+            async with noting_refusals(party, claim):
+                return await answer_keys(sessions.expect_keys, claim, request, bodies)
         except RelayRefusedError as error:
             return refuse(error)
 
@@ -82,9 +85,10 @@ def relayed_routes(
         """Take RELAYED_UPLOAD, pass server 1's part on and return receipts when both hold the upload."""
         claim, mac = read_claim(request, round, session), read_mac(request)
         try:
-            with bodies.of(claim.session_id) as read:
-                expected = await sessions.expect_update(claim)
-                kept = await expected.take(Sent(await read(request, expected.length), mac))
+            async with noting_refusals(party, claim):
+                with bodies.of(claim.session_id) as read:
+                    expected = await sessions.expect_update(claim)
+                    kept = await expected.take(Sent(await read(request, expected.length), mac))
         except RelayRefusedError as error:
             return refuse(error)
         completed()

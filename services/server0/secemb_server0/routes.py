@@ -100,7 +100,7 @@ def join_routes(
         token, session_id = await _read_join(party, task, request, patience)
         found = await issuer.join(token, session_id)
         if isinstance(found, NotNow):
-            party.metrics.join("not-now", retry_after=found.seconds)
+            party.metrics.join("held-back" if found.held_back else "not-now", retry_after=found.seconds)
             return Response(refusal.body(), 202, {"retry-after": str(found.seconds)}, JSON)
         party.metrics.join("admitted")
         relay = await _shown(relay_key) if relay_key is not None else None

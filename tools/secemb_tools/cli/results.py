@@ -249,7 +249,9 @@ RESULTS: dict[str, Any] = {
     "token import": tokens.ImportedTokens,
     "token list": list[tokens.TokenRow],
     "token replace": tokens.NewToken,
+    "token resume": tokens.TokenRow,
     "token revoke": tokens.TokenRow,
+    "token suspend": tokens.TokenRow,
 }
 
 

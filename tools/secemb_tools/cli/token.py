@@ -80,13 +80,14 @@ def list_(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """List tokens in the order of names, with hashes, states and dates."""
+    """List tokens in the order of names, with hashes, states, what became of their sessions, and dates."""
     from secemb_tools.operate import tokens
     from secemb_tools.operate.settings import settings_at
 
     with refusals():
         found = asyncio.run(tokens.list_some(settings_at(config), after=after, limit=limit))
-        output.show_rows(["name", "hash", "state", "created", "expires", "revoked"], found, as_json=json)
+        columns = ["name", "hash", "state", "joined", "completed", "refused", "rejected", "problem"]
+        output.show_rows([*columns, "created", "expires", "revoked"], found, as_json=json)
         if len(found) == limit:
             output.note(f"There may be more: --after {found[-1]['name']!r}")
 
@@ -120,6 +121,35 @@ def revoke(
 
     with refusals():
         output.show_facts(asyncio.run(tokens.revoke(settings_at(config), name)), as_json=json)
+
+
+@app.command()
+def suspend(
+    name: Annotated[str, typer.Argument(help="The device's name, or at least the first 8 digits of a token's hash.")],
+    reason: Annotated[str | None, typer.Option(help="Why; `secemb operator actions` lists it.")] = None,
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Let a device neither join nor read until `token resume`. A running server heeds it at once."""
+    from secemb_tools.operate import tokens
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        output.show_facts(asyncio.run(tokens.suspend(settings_at(config), name, reason)), as_json=json)
+
+
+@app.command()
+def resume(
+    name: Annotated[str, typer.Argument(help="The device's name, or at least the first 8 digits of a token's hash.")],
+    config: ConfigFile = Path("secemb.toml"),
+    json: AsJson = False,
+) -> None:
+    """Let a suspended device take part again."""
+    from secemb_tools.operate import tokens
+    from secemb_tools.operate.settings import settings_at
+
+    with refusals():
+        output.show_facts(asyncio.run(tokens.resume(settings_at(config), name)), as_json=json)
 
 
 class _CsvTable:

@@ -86,6 +86,7 @@ def _rest(role: int, at: Addresses) -> str:
         "evaluate_every = 0                        # measure the model on devices every n rounds; 0: never\n"
         "survey_first = false                      # true: first ask how many items devices have\n"
         "joins_per_second = 20                     # how many devices a second are asked to come back\n"
+        "seal_share = 0.9                          # seal when this share of the sessions is complete, after a grace\n"
     )
     return _REST.format(
         ticket=ticket,

@@ -88,9 +88,9 @@ async def list_actions(settings: Settings, limit: int) -> list[ActionRow]:
     ]
 
 
-def local_order() -> Order:
+def local_order(reason: str | None = None) -> Order:
     """Return who runs this command: whoever can write the server's files needs no token."""
-    return Order(f"{getpass.getuser()}, on this machine"[:100])
+    return Order(f"{getpass.getuser()}, on this machine"[:100], reason)
 
 
 async def open_ledger(settings: Settings) -> Ledger:

@@ -45,7 +45,12 @@ class TokenRow(TypedDict):
 
     name: str
     hash: str  # its first digits
-    state: str  # active, expired or revoked
+    state: str  # active, expired, revoked or suspended
+    joined: int  # sessions of the device, with any of its tokens
+    completed: int  # of them, part of a sum
+    refused: int  # messages that did not fit their round
+    rejected: int  # sessions that failed a check between the servers
+    problem: str | None  # the last refusal or rejection
     created: str | None
     expires: str | None
     revoked: str | None
@@ -97,7 +102,7 @@ async def replace(settings: Settings, name: str, *, days: int | None, overlap: f
 
 
 async def list_some(settings: Settings, *, after: str, limit: int) -> list[TokenRow]:
-    """Return the name, hash, state and dates of tokens, in the order of names."""
+    """Return the name, hash, state, counts and dates of tokens, in the order of names."""
     async with _ledger(settings) as ledger:
         # Behind every token of that name, whatever its generation.
         return [_row(token) for token in await ledger.tokens(after=(after, 2**53), limit=limit)]
@@ -108,6 +113,22 @@ async def revoke(settings: Settings, name: str) -> TokenRow:
     async with _ledger(settings) as ledger:
         found = await ledger.find_device(name)
         await ledger.revoke_tokens([found], local_order(), time.time())
+        return _row((await ledger.tokens_of([found]))[-1])
+
+
+async def suspend(settings: Settings, name: str, reason: str | None) -> TokenRow:
+    """Let a device neither join nor read for now; a session that has already joined stays in its round."""
+    async with _ledger(settings) as ledger:
+        found = await ledger.find_device(name)
+        await ledger.suspend_devices([found], local_order(reason), time.time())
+        return _row((await ledger.tokens_of([found]))[-1])
+
+
+async def resume(settings: Settings, name: str) -> TokenRow:
+    """Let a suspended device take part again."""
+    async with _ledger(settings) as ledger:
+        found = await ledger.find_device(name)
+        await ledger.resume_devices([found], local_order(), time.time())
         return _row((await ledger.tokens_of([found]))[-1])
 
 
@@ -195,6 +216,11 @@ def _row(token: Token) -> TokenRow:
         "name": token.name,
         "hash": token.token_hash.hex()[:16],
         "state": token.state(time.time()).value,
+        "joined": token.conduct.joined,
+        "completed": token.conduct.completed,
+        "refused": token.conduct.refused,
+        "rejected": token.conduct.rejected,
+        "problem": token.conduct.problem,
         "created": when(token.created_at),
         "expires": when(token.expires_at),
         "revoked": when(token.revoked_at),

@@ -116,6 +116,9 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.UnauthorizedError: UNAUTHORIZED,
     errors.TokenExpiredError: _spoken("token-expired", 401, "The enrolment token has expired"),
     errors.TokenRevokedError: _spoken("token-revoked", 401, "The enrolment token was revoked"),
+    errors.TokenSuspendedError: replace(
+        _spoken("token-suspended", 403, "The enrolment token is suspended"), retry_after=3600
+    ),
     errors.ForbiddenError: FORBIDDEN,
     errors.TicketError: _spoken("ticket-refused", 403, "The ticket is not valid for this session"),
     errors.BusyError: BUSY,

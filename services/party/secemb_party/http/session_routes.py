@@ -1,6 +1,7 @@
 """The requests that are nearly all of the traffic: a session's keys and update, and reads."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -11,6 +12,7 @@ from secemb_party.errors import (
     BusyError,
     LedgerUnavailableError,
     MediaTypeError,
+    RelayRefusedError,
     RequestInvalidError,
     RoundClosedError,
     SessionConflictError,
@@ -19,7 +21,7 @@ from secemb_party.errors import (
     UnknownRoundError,
     UnknownSessionError,
 )
-from secemb_party.http.problems import problem_responses
+from secemb_party.http.problems import PROBLEMS, problem_for, problem_responses
 from secemb_party.http.request_body import Bodies
 from secemb_party.http.requests import (
     BINARY,
@@ -36,7 +38,7 @@ from secemb_party.intake import Expected
 from secemb_party.service import Party
 from secemb_party.tickets import Claim
 from secemb_party.upload_macs import Sent
-from secemb_shared.errors import LengthError, MacError
+from secemb_shared.errors import LengthError, MacError, MessageError, RingError, SecEmbError, SessionError
 
 Notify = Callable[[], None]
 
@@ -86,7 +88,9 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
     )
     async def keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's KEYS and return its ANSWER; the same bytes may come again, others get 409."""
-        return await answer_keys(party.intake.expect_keys, read_claim(request, round, session), request, bodies)
+        claim = read_claim(request, round, session)
+        async with noting_refusals(party, claim):
+            return await answer_keys(party.intake.expect_keys, claim, request, bodies)
 
     @router.put(
         "/update",
@@ -98,9 +102,10 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
     async def update(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable."""
         claim, mac = read_claim(request, round, session), read_mac(request)
-        with bodies.of(claim.session_id) as read:
-            expected = await party.intake.expect_update(claim)
-            kept = await expected.take(Sent(await read(request, expected.length), mac))
+        async with noting_refusals(party, claim):
+            with bodies.of(claim.session_id) as read:
+                expected = await party.intake.expect_update(claim)
+                kept = await expected.take(Sent(await read(request, expected.length), mac))
         completed()
         return JSONResponse({"sha256": kept.digest.hex()})
 
@@ -116,6 +121,30 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
         return await answer_keys(party.intake.expect_rows, read_claim(request, round, session), request, bodies)
 
     return router
+
+
+# What the sender of a message is to blame for, not the network and not the time. Its ticket was checked by then.
+_BLAMED = (MessageError, MacError, RingError, SessionError)
+_BLAMED_THERE = ("message-", "relay-box", "relay-altered", "relay-round", "proof-refused", "session-conflict")
+
+
+@asynccontextmanager
+async def noting_refusals(party: Party, claim: Claim) -> AsyncIterator[None]:
+    """Let server 0 count a refused message for the device of its session: operators tell devices from servers by it."""
+    try:
+        yield
+    except SecEmbError as error:
+        slug = _blame(error)
+        if slug is not None and party.role == 0:
+            await party.ledger.note_refusal(claim.session_id, slug, party.clock())
+        raise
+
+
+def _blame(error: SecEmbError) -> str | None:
+    if isinstance(error, RelayRefusedError):
+        slug = error.refusal.slug
+        return slug if slug in PROBLEMS and slug.startswith(_BLAMED_THERE) else None
+    return problem_for(type(error)).slug if isinstance(error, _BLAMED) else None
 
 
 async def answer_keys(

@@ -1,5 +1,6 @@
 """The ledger itself: every call in one place, each made of a function that runs inside a transaction."""
 
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -9,7 +10,18 @@ from sqlalchemy import Connection, text
 
 from secemb_party.errors import LedgerFullError, LedgerSettingError, LedgerTakenError, LedgerUnavailableError
 from secemb_party.evaluation import SessionBodies
-from secemb_party.ledger import archive, events, instructions, rounds, schema, sessions, suspects, tasks, tokens
+from secemb_party.ledger import (
+    archive,
+    devices,
+    events,
+    instructions,
+    rounds,
+    schema,
+    sessions,
+    suspects,
+    tasks,
+    tokens,
+)
 from secemb_party.ledger.bodies import DatabaseBodies
 from secemb_party.ledger.database import Database, Measure, MeasuredDatabase, parse
 from secemb_party.ledger.records import Stored, Upload
@@ -156,6 +168,8 @@ class Ledger:
     has_update = _reads(sessions.has_update)
     session_summaries = _reads(sessions.session_summaries)
     counts = _reads(sessions.counts)
+    seats = _reads(sessions.seats)
+    finished = _reads(sessions.finished)
     forget_sessions = _writes(sessions.forget_sessions)
     keys_digest = _reads(sessions.keys_digest)
     _body_names = _reads(sessions.body_names)
@@ -171,6 +185,12 @@ class Ledger:
     token = _reads(tokens.token)
     tokens_of = _reads(tokens.tokens_of)
     tokens = _reads(tokens.tokens)
+
+    note_refusal = _writes(devices.note_refusal)
+    note_rejections = _writes(devices.note_rejections)
+    suspend_devices = _writes(devices.suspend_devices)
+    resume_devices = _writes(devices.resume_devices)
+    notable_devices = _reads(devices.notable_devices)
 
     remember = _writes(events.remember)
     recall = _reads(events.recall)
@@ -191,15 +211,17 @@ class Ledger:
     read_archive = _writes(archive.read_archive)
     restore_archive = _writes(archive.restore_archive)
 
-    async def put_keys(self, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
+    async def put_keys(
+        self, upload: Upload, now: float, *, require_admission: bool, limit: int, since: float = -math.inf
+    ) -> Stored:
         """Record a session's keys and store their body; see `sessions.put_keys`."""
         store = await self.bodies.stage(upload.round_id, upload.session_id, KEYS, upload.body_digest, upload.body)
-        return await self._put_keys(upload, store, now, require_admission=require_admission, limit=limit)
+        return await self._put_keys(upload, store, now, require_admission=require_admission, limit=limit, since=since)
 
-    async def put_update(self, upload: Upload, now: float) -> Stored:
+    async def put_update(self, upload: Upload, now: float, *, limit: int | None = None) -> Stored:
         """Record a session's update and store its body; see `sessions.put_update`."""
         store = await self.bodies.stage(upload.round_id, upload.session_id, UPDATE, upload.body_digest, upload.body)
-        return await self._put_update(upload, store, now)
+        return await self._put_update(upload, store, now, limit=limit)
 
     async def read_bodies(
         self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int

@@ -219,6 +219,22 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
+class Seats:
+    """The seats of a round that are taken: by sessions with keys, and by those that joined a moment ago."""
+
+    taken: int
+    oldest: float | None  # when the first of those without keys joined
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """How many sessions of some rounds sent keys, and how many of them came to an end, if too late."""
+
+    keys: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
 class NewToken:
     """A token that a device is to have, known by its SHA-256 only."""
 
@@ -242,6 +258,22 @@ class TokenState(StrEnum):
     ACTIVE = "active"
     EXPIRED = "expired"
     REVOKED = "revoked"
+    SUSPENDED = "suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """What became of a device's sessions, whichever of its tokens it joined with."""
+
+    joined: int
+    completed: int  # part of a sum
+    refused: int  # messages that did not fit their round, by this server or by the other
+    rejected: int  # sessions that failed a check between the servers
+    silent: int  # sessions since the last that came to an end
+    joined_at: float | None
+    problem: str | None  # the slug of the last refusal or rejection
+    problem_at: float | None
+    suspended_at: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,11 +287,14 @@ class Token:
     created_at: float
     expires_at: float | None
     revoked_at: float | None
+    conduct: Conduct
 
     def state(self, now: float) -> TokenState:
         """Return whether the token opens the door now."""
         if self.revoked_at is not None:
             return TokenState.REVOKED
+        if self.conduct.suspended_at is not None:
+            return TokenState.SUSPENDED
         return TokenState.ACTIVE if self.expires_at is None or now < self.expires_at else TokenState.EXPIRED
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select, 
 
 from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.database import insert_new, writes_alone
+from secemb_party.ledger.devices import note_aborted, note_counted
 from secemb_party.ledger.events import append_event, record_action
 from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, What, Window, allowed
 from secemb_party.ledger.schema import instructions, sessions
@@ -172,6 +173,10 @@ def advance(
     why = {"reason": reason} if reason is not None else {}
     told = {"round": row["number"], "kind": row["kind"], "state": to.value, **why, **(remarks or {})}
     append_event(tx, "round", told, now)
+    if to is RoundState.SEALED:
+        note_counted(tx, sorted(sealed_sessions or ()))
+    elif to is RoundState.ABORTED:
+        note_aborted(tx, round_id)
     if order is not None:
         record_action(tx, order, "abort", {"round": row["number"]}, now)
     return _find(tx, round_id)

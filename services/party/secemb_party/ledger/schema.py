@@ -169,6 +169,7 @@ sessions: Table = Table(
     Column("update_digest", _DIGEST),
     Column("update_public", _DIGEST),
     Column("update_at", Double),
+    Column("late_at", Double),  # when something came that the round no longer accepted
     UniqueConstraint("round_id", "device"),  # one session a device and round; also the way to a round's sessions
 )
 
@@ -192,6 +193,22 @@ tokens: Table = Table(
     Column("expires_at", Double),
     Column("revoked_at", Double),
     UniqueConstraint("name", "generation"),
+)
+
+# What became of a device's sessions: for the operator of server 0, who alone knows devices. Rows stay.
+devices: Table = Table(
+    "devices",
+    METADATA,
+    Column("device", _DIGEST, primary_key=True),
+    Column("joined", BigInteger, nullable=False),
+    Column("completed", BigInteger, nullable=False),
+    Column("refused", BigInteger, nullable=False),
+    Column("rejected", BigInteger, nullable=False),
+    Column("silent", BigInteger, nullable=False),  # sessions since the last that came to an end
+    Column("joined_at", Double),
+    Column("problem", ShortText(64)),
+    Column("problem_at", Double),
+    Column("suspended_at", Double),
 )
 
 events: Table = Table(

@@ -3,8 +3,12 @@
 Their rows grow without end, so those of rounds that ended long ago, and of tasks that are no longer served, are
 removed. Rounds stay: their number, kind, digests and sealed list are what the privacy accountant counts, and what the
 other server compares.
+
+A session that joins takes a seat. Without keys the seat lapses: after the time `since` it counts no more, its device
+may begin another session, and its keys are still taken while there is a seat for them.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +17,18 @@ from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
 
 from secemb_party.errors import NotRecordedError
 from secemb_party.ledger.database import insert_new
-from secemb_party.ledger.records import Admission, Counts, RoundState, SessionSummary, Stored, Upload, Window
+from secemb_party.ledger.devices import note_join, note_late
+from secemb_party.ledger.records import (
+    Admission,
+    Counts,
+    Finished,
+    RoundState,
+    Seats,
+    SessionSummary,
+    Stored,
+    Upload,
+    Window,
+)
 from secemb_party.ledger.rounds import lock_round, postpone
 from secemb_party.ledger.schema import answers, bodies, rounds
 from secemb_party.ledger.schema import sessions as sessions_table
@@ -26,14 +41,49 @@ _LOOK = (
         rounds.c.join_until,
         sessions_table.c.round_id,
         sessions_table.c.device,
+        sessions_table.c.admitted_at,
         sessions_table.c.keys_digest,
         sessions_table.c.update_digest,
     )
     .select_from(rounds.outerjoin(sessions_table, sessions_table.c.session_id == bindparam("session")))
     .where(rounds.c.round_id == bindparam("round"))
 )
-_TALLY = select(func.count(), func.count().filter(sessions_table.c.device == bindparam("device_"))).where(_IN_ROUND)
+_SEATED = or_(sessions_table.c.keys_digest.is_not(None), sessions_table.c.admitted_at > bindparam("since"))
+_TALLY = select(
+    func.count().filter(_SEATED),
+    func.count().filter(_SEATED, sessions_table.c.device == bindparam("device_")),
+).where(_IN_ROUND)
+_SEATS = select(
+    func.count().filter(_SEATED),
+    func.min(sessions_table.c.admitted_at).filter(sessions_table.c.keys_digest.is_(None), _SEATED),
+).where(_IN_ROUND)
+# A seat that has lapsed, of a device that joins the same round with another session.
+_VACATE = delete(sessions_table).where(
+    _IN_ROUND, sessions_table.c.device == bindparam("device_"), sessions_table.c.keys_digest.is_(None)
+)
 _SIZE = select(func.count()).where(_IN_ROUND)
+_UPDATES = select(func.count(sessions_table.c.update_digest)).where(_IN_ROUND)
+_LATE = (
+    update(sessions_table).where(sessions_table.c.session_id == bindparam("session")).values(late_at=bindparam("now"))
+)
+_ROUNDS_OVER = (
+    select(rounds.c.round_id)
+    .where(
+        rounds.c.task_id == bindparam("task"),
+        rounds.c.ended_at.is_not(None),
+        rounds.c.upload_until <= bindparam("now"),
+        rounds.c.upload_until > rounds.c.opened_at,
+    )
+    .order_by(rounds.c.number.desc())
+    .limit(bindparam("limit"))
+)
+_FINISHED = select(
+    func.count(sessions_table.c.keys_digest),
+    func.count().filter(
+        sessions_table.c.keys_digest.is_not(None),
+        or_(sessions_table.c.update_digest.is_not(None), sessions_table.c.late_at.is_not(None)),
+    ),
+).where(sessions_table.c.round_id.in_(_ROUNDS_OVER))
 _COUNT = select(
     func.count(), func.count(sessions_table.c.keys_digest), func.count(sessions_table.c.update_digest)
 ).where(_IN_ROUND)
@@ -81,14 +131,23 @@ class _Seen:
     join_until: float
     round_id: bytes | None  # of the session; None where there is no such session
     device: bytes | None
+    admitted_at: float | None
     keys_digest: bytes | None
     update_digest: bytes | None
 
 
 def admit(
-    tx: Connection, round_id: bytes, session_id: bytes, *, device: bytes, limit: int, now: float, window: Window
+    tx: Connection,
+    round_id: bytes,
+    session_id: bytes,
+    *,
+    device: bytes,
+    limit: int,
+    now: float,
+    window: Window,
+    since: float = -math.inf,
 ) -> Admission:
-    """Give a device its session in a round, one a device and at most `limit` in all.
+    """Give a device its session in a round, one a device and at most `limit` seats in all.
 
     While no join window runs, the session begins `window`: nobody has joined before, or too few came in time.
     """
@@ -98,22 +157,32 @@ def admit(
         return Admission.ALREADY if same else Admission.SESSION_TAKEN
     if seen.state is not RoundState.OPEN:
         return Admission.CLOSED
-    sessions, of_device = tx.execute(_TALLY, {"round": round_id, "device_": device}).one()
+    found = {"round": round_id, "device_": device}
+    seats, of_device = tx.execute(_TALLY, {**found, "since": since}).one()
     if of_device:
         return Admission.DEVICE_TAKEN
-    if sessions >= limit:
+    if seats >= limit:
         return Admission.FULL
+    tx.execute(_VACATE, found)
     row = {"session_id": session_id, "round_id": round_id, "device": device, "admitted_at": now}
     # The only thing this lock does not keep out is the same id in another round.
     if not insert_new(tx, sessions_table, row):
         return Admission.SESSION_TAKEN
     if now >= seen.join_until:
         postpone(tx, round_id, window)
+    note_join(tx, device, now)
     return Admission.ADMITTED
 
 
 def put_keys(
-    tx: Connection, upload: Upload, store_body: Step, now: float, *, require_admission: bool, limit: int
+    tx: Connection,
+    upload: Upload,
+    store_body: Step,
+    now: float,
+    *,
+    require_admission: bool,
+    limit: int,
+    since: float = -math.inf,
 ) -> Stored:
     """Record a session's keys, and store their body in the same transaction.
 
@@ -122,7 +191,11 @@ def put_keys(
     """
     seen = _look(tx, upload.round_id, upload.session_id)
     refusal = _refusal(seen, upload, held=seen.keys_digest)
+    if refusal is None and seen.admitted_at is not None and seen.admitted_at <= since:
+        seats = tx.execute(_SEATS, {"round": upload.round_id, "since": since}).one()[0]
+        refusal = Stored.FULL if seats >= limit else None
     if refusal is not None:
+        _note_late(tx, seen, upload, refusal, now)
         return refusal
     if seen.round_id is None:
         if require_admission:
@@ -138,14 +211,21 @@ def put_keys(
     return Stored.STORED
 
 
-def put_update(tx: Connection, upload: Upload, store_body: Step, now: float) -> Stored:
-    """Record a session's update, whose keys must be here, and store its body in the same transaction."""
+def put_update(tx: Connection, upload: Upload, store_body: Step, now: float, *, limit: int | None = None) -> Stored:
+    """Record a session's update, whose keys must be here, and store its body in the same transaction.
+
+    A round has at most `limit` updates: more sessions may have joined than a sum may have.
+    """
     seen = _look(tx, upload.round_id, upload.session_id)
     refusal = _refusal(seen, upload, held=seen.update_digest)
-    if refusal is not None:
-        return refusal
-    if seen.keys_digest is None:
+    if refusal is None and seen.keys_digest is None:
         return Stored.NO_KEYS
+    if refusal is None and limit is not None:
+        held = tx.execute(_UPDATES, {"round": upload.round_id}).scalar_one()
+        refusal = Stored.FULL if held >= limit else None
+    if refusal is not None:
+        _note_late(tx, seen, upload, refusal, now)
+        return refusal
     _record(tx, UPDATE, upload, now)
     store_body(tx)
     return Stored.STORED
@@ -185,6 +265,23 @@ def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:
 def counts(tx: Connection, round_id: bytes) -> Counts:
     """Return how many sessions of a round got how far."""
     return Counts(*tx.execute(_COUNT, {"round": round_id}).one())
+
+
+def seats(tx: Connection, round_id: bytes, since: float) -> Seats:
+    """Return how many seats of a round are taken, where those without keys lapse that were given until `since`."""
+    return Seats(*tx.execute(_SEATS, {"round": round_id, "since": since}).one())
+
+
+def finished(tx: Connection, task_id: bytes, now: float, *, rounds: int) -> Finished:
+    """Return how many sessions of the last few rounds came to an end, of those rounds whose time to upload is over."""
+    return Finished(*tx.execute(_FINISHED, {"task": task_id, "now": now, "limit": rounds}).one())
+
+
+def _note_late(tx: Connection, seen: _Seen, upload: Upload, refusal: Stored, now: float) -> None:
+    """Remember that a device of this round sent something, although too late to count."""
+    if seen.round_id == upload.round_id and refusal in (Stored.CLOSED, Stored.FULL):
+        tx.execute(_LATE, {"session": upload.session_id, "now": now})
+        note_late(tx, seen.device)
 
 
 def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:

@@ -11,26 +11,23 @@ from sqlalchemy import Connection, RowMapping, bindparam, insert, select, tuple_
 
 from secemb_party.errors import LedgerFormatError, TokenConflictError, UnknownTokenError
 from secemb_party.ledger.database import Turn, insert_new, take_turn
+from secemb_party.ledger.devices import COUNTS, NO_CONDUCT
 from secemb_party.ledger.events import record_action
-from secemb_party.ledger.records import Added, NewToken, Token
+from secemb_party.ledger.records import Added, Conduct, NewToken, Token
+from secemb_party.ledger.schema import devices
 from secemb_party.ledger.schema import tokens as tokens_table
 from secemb_party.operators import Order
 
 _PLACE = tuple_(tokens_table.c.name, tokens_table.c.generation)
-_BY_HASH = select(tokens_table).where(tokens_table.c.token_hash == bindparam("hash"))
+_TOKENS = select(tokens_table, *COUNTS).join(devices, devices.c.device == tokens_table.c.device)
+_BY_HASH = _TOKENS.where(tokens_table.c.token_hash == bindparam("hash"))
 _HASHES = select(tokens_table.c.token_hash).where(tokens_table.c.token_hash.in_(bindparam("hashes", expanding=True)))
-_BY_NAMES = (
-    select(tokens_table)
-    .where(tokens_table.c.name.in_(bindparam("names", expanding=True)))
-    .order_by(tokens_table.c.name, tokens_table.c.generation)
+_BY_NAMES = _TOKENS.where(tokens_table.c.name.in_(bindparam("names", expanding=True))).order_by(
+    tokens_table.c.name, tokens_table.c.generation
 )
-_BY_PREFIX = (
-    select(tokens_table).where(tokens_table.c.token_hash.between(bindparam("first"), bindparam("last"))).limit(2)
-)
-_AFTER = (
-    select(tokens_table)
-    .where(tuple_(bindparam("after_name"), bindparam("after_generation")) < _PLACE)
-    .order_by(tokens_table.c.name, tokens_table.c.generation)
+_BY_PREFIX = _TOKENS.where(tokens_table.c.token_hash.between(bindparam("first"), bindparam("last"))).limit(2)
+_AFTER = _TOKENS.where(tuple_(bindparam("after_name"), bindparam("after_generation")) < _PLACE).order_by(
+    tokens_table.c.name, tokens_table.c.generation
 )
 _REVOKE = (
     update(tokens_table)
@@ -46,7 +43,7 @@ _SHORTEN = (
     )
     .values(expires_at=bindparam("end"))
 )
-_ADD = insert(tokens_table)
+_ADD, _ADD_DEVICES = insert(tokens_table), insert(devices)
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
@@ -70,6 +67,7 @@ def add_tokens(tx: Connection, new: Sequence[NewToken], order: Order, now: float
             hashes.add(one.token_hash)
     if rows:
         tx.execute(_ADD, rows)
+        tx.execute(_ADD_DEVICES, [{"device": row["device"], **NO_CONDUCT} for row in rows])
         record_action(tx, order, "token create", {"tokens": outcomes.count(Added.ADDED)}, now)
     return outcomes
 
@@ -121,7 +119,7 @@ def find_device(tx: Connection, name_or_prefix: str) -> str:
 def token(tx: Connection, token_hash: bytes) -> Token | None:
     """Return a token, revoked or not, or None: one read of the key's index, however many tokens there are."""
     row = tx.execute(_BY_HASH, {"hash": token_hash}).mappings().one_or_none()
-    return None if row is None else Token(**row)
+    return None if row is None else _token(row)
 
 
 def tokens_of(tx: Connection, names: Sequence[str]) -> list[Token]:
@@ -136,7 +134,12 @@ def tokens(tx: Connection, *, after: tuple[str, int] = ("", 0), limit: int) -> l
 
 
 def _tokens(rows: Iterable[RowMapping]) -> list[Token]:
-    return [Token(**row) for row in rows]
+    return [_token(row) for row in rows]
+
+
+def _token(row: RowMapping) -> Token:
+    facts = dict(row)
+    return Token(conduct=Conduct(*(facts.pop(column.name) for column in COUNTS)), **facts)
 
 
 def _known(tx: Connection, new: Sequence[NewToken]) -> set[bytes]:

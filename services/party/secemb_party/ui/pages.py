@@ -27,6 +27,7 @@ from secemb_party.ui.views.safeguards import guard_facts
 Which = Annotated[Number, Path()]
 Before = Annotated[Number | None, Query()]
 Word = Annotated[str, Query(max_length=40)]
+_DEVICES = 100  # that are shown
 _LIFTED = {"resume": What.PAUSE, "drain-end": What.DRAIN}
 
 
@@ -96,6 +97,11 @@ class _Desk:
         @router.get("/guard")
         async def guard(request: Request) -> Response:
             return self._answer(request, "guard.html", await guard_facts(self._party), "Guard")
+
+        @router.get("/devices")
+        async def devices(request: Request) -> Response:
+            facts: dict[str, object] = {"devices": await self._party.ledger.notable_devices(limit=_DEVICES)}
+            return self._answer(request, "devices.html", facts, "Devices")
 
         @router.get("/peer")
         async def peer_page(request: Request) -> Response:

@@ -99,6 +99,7 @@ PAGES = (
     ("Quality", "/ui/quality"),
     ("Privacy", "/ui/privacy"),
     ("Guard", "/ui/guard"),
+    ("Devices", "/ui/devices"),
     ("Peer", "/ui/peer"),
     ("Model", "/ui/model"),
     ("Capacity", "/ui/capacity"),

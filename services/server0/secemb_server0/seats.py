@@ -1,0 +1,74 @@
+"""How much one device may hold of a round, and of the servers: seats, waits after silence, a rate of reads."""
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from secemb_party.errors import BusyError
+from secemb_party.ledger import Conduct, Finished
+from secemb_party.parts import Clock
+
+READS_PER_MINUTE = 60  # private reads of a device, unless the operator sets another rate
+REMEMBERED = 5  # rounds from which the dropout is measured
+_MOST_SEATS = 2  # times the cohort, however many drop out
+_PARDONED = 1  # sessions in a row that a device may lose without waiting: phones go out
+_FIRST_WAIT, _LONGEST_WAIT = 60.0, 86_400.0  # seconds; twice as long with each further session
+_DEVICES = 100_000  # whose reads are remembered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatRules:
+    """What the operator sets about the seats of a round."""
+
+    seconds: float = 15.0  # that a seat is kept for a session without keys
+    share: float = 0.9  # of the sessions in a round that suffice to seal it, once no more can join
+    grace: float = 10.0  # seconds that the others have from then on
+
+
+class Seats:
+    """The seats of rounds: how long one is kept without keys, and how many there are.
+
+    Of those who send keys some never upload. A round has so many more seats than its cohort as, going by the last
+    rounds, are needed to fill it, and takes no more updates than its cohort.
+    """
+
+    def __init__(self, rules: SeatRules, cohort: int) -> None:
+        self.rules, self._cohort, self.limit = rules, cohort, cohort
+
+    def learn(self, found: Finished) -> None:
+        """Take in how many of those who sent keys in the last rounds came to an end."""
+        ended = max(found.ended / found.keys, 1 / _MOST_SEATS) if found.keys else 1.0
+        self.limit = math.ceil(self._cohort / ended)
+
+    def since(self, now: float) -> float:
+        """Return the time until which seats without keys have lapsed that were given by then."""
+        return now - self.rules.seconds
+
+
+def back_off(conduct: Conduct, now: float) -> float:
+    """Return for how many seconds a device may not join: after sessions in a row that it began and did not end."""
+    beyond = conduct.silent - _PARDONED
+    if beyond <= 0 or conduct.joined_at is None:
+        return 0.0
+    wait = min(_FIRST_WAIT * 2.0 ** min(beyond - 1, 20), _LONGEST_WAIT)
+    return max(0.0, min(conduct.joined_at + wait - now, _LONGEST_WAIT))
+
+
+class ReadRate:
+    """How often each device may read rows: so many times at once, and as many again in each minute."""
+
+    def __init__(self, per_minute: int, clock: Clock) -> None:
+        self._most, self._clock = per_minute, clock
+        self._left: OrderedDict[bytes, tuple[float, float]] = OrderedDict()  # reads that are left, and as of when
+
+    def take(self, device: bytes) -> None:
+        """Count a read; raise `BusyError` if the device must wait."""
+        now, a_second = self._clock(), self._most / 60
+        left, then = self._left.get(device, (float(self._most), now))
+        left = min(float(self._most), left + (now - then) * a_second)
+        self._left[device] = max(left - 1, 0.0) if left >= 1 else left, now
+        self._left.move_to_end(device)
+        if len(self._left) > _DEVICES:
+            self._left.popitem(last=False)
+        if left < 1:
+            raise BusyError(math.ceil((1 - left) / a_second))
