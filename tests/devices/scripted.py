@@ -162,6 +162,16 @@ class Device:
         before = self.answers.setdefault((role, what), content)
         assert before == content, f"server {role} answered the same {what} in two ways"
 
+    async def fall_silent(self) -> None:
+        """Join, send keys to both servers, and no more: without keys its seat would lapse, and nobody miss it."""
+        joined = await self.join()
+        assert joined is not None
+        assert joined.status_code == 200, joined.text
+        for role in (0, 1):
+            answer = await self.put(role, KEYS)
+            assert answer is not None
+            assert answer.status_code == 200, answer.text
+
     async def take_part(self) -> None:
         """Join and send everything to both servers."""
         joined = await self.join()

@@ -58,7 +58,7 @@ async def test_an_abort_that_comes_between_the_leaders_look_and_the_seal_still_c
 ) -> None:
     async with a_pair() as pair:
         devices = await filled(pair, complete)
-        await a_device(pair, 5).join()  # and is lost
+        await a_device(pair, 5).fall_silent()  # and is lost
         completion = pair.server0.leader._completion
         honest = completion.close
 

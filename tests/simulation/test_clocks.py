@@ -132,7 +132,7 @@ async def test_a_round_that_a_clock_running_ahead_has_opened_ends_in_its_time() 
         pair.server0.leader.timer._steady = steady
         pair.clock.now += DAY
         await pair.step()
-        await a_device(pair, 0).join()  # and is lost
+        await a_device(pair, 0).fall_silent()  # and is lost
         await pair.step()
         for restarted in (False, True):
             pair.clock.now -= DAY / 2  # NTP sets it right

@@ -62,7 +62,7 @@ async def test_a_round_that_runs_may_still_cost() -> None:
         await run_round(pair)
         await pair.step()  # the second one is open: it is the last, and is still to come until its share is made
         assert (await standing(pair)).remaining == 1
-        await a_device(pair, 0, name=secrets.token_bytes(16)).join()  # and is lost
+        await a_device(pair, 0, name=secrets.token_bytes(16)).fall_silent()  # and is lost
         pair.clock.now += pair.task.upload_seconds + 1
         await pair.finish()  # it is aborted
         assert (await standing(pair)).remaining == 1

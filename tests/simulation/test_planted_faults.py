@@ -59,10 +59,10 @@ def acknowledge_without_storing(patch: Patch) -> None:
     """Server 1 says that an update is durable and keeps nothing."""
     honest = Ledger.put_update
 
-    async def put_update(self: Ledger, upload: Any, now: float) -> Stored:
+    async def put_update(self: Ledger, upload: Any, now: float, **more: Any) -> Stored:
         if len(upload.body) == _SMALLER and upload.session_id == a_name(2):
             return Stored.STORED
-        return await honest(self, upload, now)
+        return await honest(self, upload, now, **more)
 
     patch.setattr(Ledger, "put_update", put_update)
 
@@ -118,7 +118,7 @@ async def one_with_two_public_parts(pair: Pair) -> list[Device]:
 async def a_single_one(pair: Pair) -> list[Device]:
     device = a_device(pair, 0)
     await device.take_part()
-    await a_device(pair, 1).join()  # and is lost, so that the round is aborted
+    await a_device(pair, 1).fall_silent()  # and is lost, so that the round is aborted
     return [device]
 
 

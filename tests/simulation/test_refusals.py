@@ -253,7 +253,7 @@ async def test_a_session_id_is_not_used_in_a_second_round() -> None:
     async with a_pair(open_enrolment=False) as pair:
         await pair.enrol("first")
         await pair.step()
-        await a_device(pair, 1, token="first").join()
+        await a_device(pair, 1, token="first").fall_silent()
         await pair.finish()
         await pair.step()
         assert_problem(await a_device(pair, 1, token="first").join(), 409, "session-conflict")

@@ -33,7 +33,7 @@ async def abort(pair: Pair, phone: Phone) -> None:
     """Run one round in which this device finishes its session, and the only other one does not."""
     await pair.step()
     await contributed(phone)
-    await a_device(pair, 1, name=secrets.token_bytes(16)).join()
+    await a_device(pair, 1, name=secrets.token_bytes(16)).fall_silent()
     pair.clock.now += pair.task.upload_seconds + 1
     await pair.finish()
     await pair.step()

@@ -61,7 +61,7 @@ async def test_sessions_of_an_aborted_round_are_counted_as_lost() -> None:
     async with a_pair() as pair:
         await pair.step()
         await a_device(pair, 0).take_part()
-        await a_device(pair, 1).join()  # and is lost
+        await a_device(pair, 1).fall_silent()  # and is lost
         pair.clock.now += pair.task.upload_seconds + 1
         await pair.finish()
         assert sessions(pair, 0) == {"counted": 0, "aborted": 2}

@@ -43,7 +43,7 @@ async def test_a_full_cohort_is_sealed_before_its_deadline() -> None:
 async def test_a_round_with_too_few_sessions_is_aborted_on_both_sides_and_the_next_one_opens() -> None:
     async with a_pair() as pair:
         await filled(pair, 1)
-        await a_device(pair, 4).join()  # and is lost
+        await a_device(pair, 4).fall_silent()  # and is lost
         pair.clock.now += pair.task.upload_seconds
         assert isinstance(await pair.step(), Abort)
         assert [(await last(pair, role)).state for role in (0, 1)] == [RoundState.ABORTED] * 2
@@ -128,7 +128,7 @@ async def test_bodies_of_aborted_rounds_are_forgotten_as_well() -> None:
         for number in range(6):
             assert isinstance(await pair.step(), Open)
             await a_device(pair, number).take_part()  # too few
-            await a_device(pair, 9, name=bytes([number]) * 16).join()  # and is lost
+            await a_device(pair, 9, name=bytes([number]) * 16).fall_silent()  # and is lost
             await pair.finish()
         for role in (0, 1):
             ledger = pair.parties[role].ledger

@@ -68,7 +68,7 @@ async def test_an_aborted_round_is_told_with_its_reason(lines: Lines, caplog: An
     async with a_pair() as pair:
         await pair.step()
         await a_device(pair, 0).take_part()
-        await a_device(pair, 1).join()  # and is lost: otherwise the round would wait for more devices
+        await a_device(pair, 1).fall_silent()  # and is lost: otherwise the round would wait for more devices
         await pair.finish()
     aborted = [line for line in about_rounds(lines) if line["event"] == "round aborted"]
     assert [line["reason"] for line in aborted] == ["too few sessions on both sides"] * 2

@@ -34,7 +34,7 @@ async def run_round(pair: Pair, devices: int) -> bool:
         return False
     assert isinstance(decision, Open)
     if not devices:
-        await a_device(pair, 0, name=secrets.token_bytes(16)).join()  # and is never heard of again
+        await a_device(pair, 0, name=secrets.token_bytes(16)).fall_silent()  # and is never heard of again
     for number in range(devices):
         device = a_device(pair, number, name=secrets.token_bytes(16))
         await device.join()

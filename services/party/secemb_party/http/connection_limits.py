@@ -13,7 +13,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from secemb_party.logs import get_logger
 
 _SPARE_FILES = 1280  # for the three other listeners, the ledger, the model and the line to the other server
-_PLENTY = 65_536  # a client that has not finished its TLS handshake is no connection yet, but takes a file
 _FEWEST = 16
 
 
@@ -27,12 +26,11 @@ class ConnectionLimits:
     idle_seconds: int = 75  # from an answer to the next request
 
     def for_open_files(self) -> "ConnectionLimits":
-        """Return limits that this process may have files for, after raising its soft limit."""
+        """Return limits that this process may have files for, after raising its soft limit as far as is needed."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = self.connections + _SPARE_FILES
-        plenty = max(wanted, _PLENTY)
-        if soft < plenty:
-            soft = plenty if hard == resource.RLIM_INFINITY else min(plenty, hard)
+        if soft < wanted:
+            soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         if soft >= wanted:
             return self
