@@ -14,7 +14,8 @@ from tests.simulation.tampering import LONG, each, flip
 from tests.simulation.test_refusals import assert_problem
 
 import secemb_party.http.session_routes
-from secemb_party.ledger import Conduct
+from secemb_party.errors import PeerUnavailableError
+from secemb_party.ledger import Conduct, RoundState
 from secemb_party.operators import Order
 from secemb_sdk.round.contribute import NotNow
 from secemb_shared.messages import RoundSpec
@@ -149,6 +150,32 @@ async def test_a_rejected_session_is_noted_for_its_token() -> None:
         found = await conduct(pair, "first")
         assert (found.rejected, found.problem, found.problem_at) == (2, "norm-rejected", pair.clock.now + 1)
         assert (await conduct(pair, "second")).rejected == 0
+
+
+async def test_a_session_that_the_servers_reject_is_counted_for_its_token_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its public part differs between the servers. The line fails after the comparison, which is then repeated."""
+    async with a_pair(open_enrolment=False) as pair:
+        devices = await enrolled(pair, "a", "b", "bad")
+        devices[2].twist = UPDATE
+        for one in devices:
+            await one.take_part()
+        pair.clock.now += pair.task.join_seconds
+        while (record := await pair.parties[0].ledger.last_round(pair.task.task_id)) is not None:
+            if record.state is RoundState.SEALING:
+                break
+            await pair.step()
+        for _ in range(3):
+            with monkeypatch.context() as patch:
+                patch.setattr(pair.server0.leader._completion._peer, "commit", _lost)
+                with pytest.raises(PeerUnavailableError):
+                    await pair.server0.leader.step()
+        await pair.finish()
+        assert [(await conduct(pair, token)).rejected for token in ("a", "b", "bad")] == [0, 0, 1]
+        assert [(await conduct(pair, token)).completed for token in ("a", "b", "bad")] == [1, 1, 0]
+
+
+async def _lost(*_: object) -> bytes:
+    raise PeerUnavailableError("the line fails")
 
 
 async def test_a_suspended_device_neither_joins_nor_reads_until_it_is_resumed() -> None:

@@ -1,6 +1,7 @@
 """From the end of uploads to the published version: what the leader does with a round that accepts nothing new."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from secemb_party.errors import PeerRefusedError
@@ -31,15 +32,21 @@ class Completion:
         """Accept nothing new from now on: it could no longer count."""
         return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
 
-    async def abort(self, record: RoundRecord, reason: str) -> RoundRecord:
-        """End a round without a sum, at server 1 first."""
+    async def abort(self, record: RoundRecord, reason: str, rejected: Sequence[bytes] = ()) -> RoundRecord:
+        """End a round without a sum, at server 1 first; these sessions of it were rejected."""
         await self._peer.abort(record.round_id, reason)
-        return await self.abort_here(record, reason)
+        return await self.abort_here(record, reason, rejected)
 
-    async def abort_here(self, record: RoundRecord, reason: str) -> RoundRecord:
+    async def abort_here(self, record: RoundRecord, reason: str, rejected: Sequence[bytes] = ()) -> RoundRecord:
         """End a round that server 1 does not have, or has aborted."""
-        now = self._party.clock()
-        ended = await self._party.advance(record.round_id, record.state, RoundState.ABORTED, now, reason=reason)
+        ended = await self._party.advance(
+            record.round_id,
+            record.state,
+            RoundState.ABORTED,
+            self._party.clock(),
+            reason=reason,
+            rejected_sessions=rejected,
+        )
         await self._party.tidy()
         return ended
 
@@ -66,7 +73,7 @@ class Completion:
         both, failed = await self._verify(record, both)
         self._party.note_rejected(record, [*rejected, *failed])
         if len(both) < self._task.min_cohort:
-            return await self.abort(record, "too few sessions on both sides")
+            return await self.abort(record, "too few sessions on both sides", rejected)
         digest = await self._peer.commit(record.round_id, both)
         if digest != list_digest(both):
             raise PeerRefusedError("server 1 sealed another list")
@@ -77,6 +84,7 @@ class Completion:
             self._party.clock(),
             sealed_sessions=both,
             list_digest=digest,
+            rejected_sessions=rejected,
         )
 
     async def _verify(self, record: RoundRecord, sessions: list[bytes]) -> tuple[list[bytes], list[bytes]]:

@@ -49,7 +49,6 @@ from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 ChooseKind = Callable[[int], str]
 
 _LOOK_SECONDS = 10.0  # the ledger is read at least this often
-_LAPSED_SECONDS = 0.01  # after which a seat has surely lapsed, whatever two clocks make of its last moment
 
 
 def always_train(_: int) -> str:
@@ -251,22 +250,15 @@ class Leader:
         )
         if last.state is not RoundState.OPEN:
             return facts  # no session joins any more
-        # In this order: whoever is complete then has a seat, however many join and upload in between.
+        # Before the seats: those who are complete then have one, however many join and upload in between.
         counts, told = await self._ledger.counts(last.round_id), self._party.control.of_round(last.round_id)
-        wall, rules = self._party.clock(), self.seats.rules
-        seats = await self._ledger.seats(last.round_id, self.seats.since(wall))
-        lapses_in = None if seats.oldest is None else seats.oldest + rules.seconds - wall + _LAPSED_SECONDS
         abort = abort_reason(0, told.reason) if told is not None and told.what is What.ABORT else None
         if self._aborted_there is not None and self._aborted_there[0] == last.round_id:
             abort = self._aborted_there[1]
         return replace(
             facts,
-            seats=self.seats.limit,
-            admitted=seats.taken,
-            lapses_at=None if lapses_in is None else self._party.steady() + lapses_in,
+            **await self.seats.facts(self._ledger, last.round_id, self._party.clock(), self._party.steady()),
             complete=counts.updates,
-            share=rules.share,
-            grace=rules.grace,
             closing=last.kind == EVALUATE and not await self._trains_on(),
             panel=last.kind == EVALUATE and await is_for_panel(self._ledger, last.round_id),
             close=told is not None and told.what is What.CLOSE,

@@ -3,9 +3,10 @@
 import math
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Any
 
 from secemb_party.errors import BusyError
-from secemb_party.ledger import Conduct, Finished
+from secemb_party.ledger import Conduct, Finished, Ledger
 from secemb_party.parts import Clock
 
 READS_PER_MINUTE = 60  # private reads of a device, unless the operator sets another rate
@@ -14,6 +15,7 @@ _MOST_SEATS = 2  # times the cohort, however many drop out
 _PARDONED = 1  # sessions in a row that a device may lose without waiting: phones go out
 _FIRST_WAIT, _LONGEST_WAIT = 60.0, 86_400.0  # seconds; twice as long with each further session
 _DEVICES = 100_000  # whose reads are remembered
+_SURELY = 0.01  # seconds after which a seat has lapsed, whatever two clocks make of its last moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,18 @@ class Seats:
         """Take in how many of those who sent keys in the last rounds came to an end."""
         ended = max(found.ended / found.keys, 1 / _MOST_SEATS) if found.keys else 1.0
         self.limit = math.ceil(self._cohort / ended)
+
+    async def facts(self, ledger: Ledger, round_id: bytes, now: float, steady: float) -> dict[str, Any]:
+        """Return what the conductor goes by, at this moment of the ledger's clock and of the steady one."""
+        found = await ledger.seats(round_id, self.since(now))
+        lapses_in = None if found.oldest is None else found.oldest + self.rules.seconds - now + _SURELY
+        return {
+            "seats": self.limit,
+            "admitted": found.taken,
+            "lapses_at": None if lapses_in is None else steady + lapses_in,
+            "share": self.rules.share,
+            "grace": self.rules.grace,
+        }
 
     def since(self, now: float) -> float:
         """Return the time until which seats without keys have lapsed that were given by then."""

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, RowMapping, Select, bindparam, func, select, 
 
 from secemb_party.errors import LedgerConflictError, LedgerFormatError, NotRecordedError, StateConflictError
 from secemb_party.ledger.database import insert_new, writes_alone
-from secemb_party.ledger.devices import note_aborted, note_counted
+from secemb_party.ledger.devices import note_aborted, note_counted, note_rejections
 from secemb_party.ledger.events import append_event, record_action
 from secemb_party.ledger.records import ENDED, REQUIRED_FACTS, NewRound, RoundRecord, RoundState, What, Window, allowed
 from secemb_party.ledger.schema import instructions, sessions
@@ -18,6 +18,7 @@ from secemb_party.ledger.tasks import find_task
 from secemb_party.operators import Order
 
 _ID_SIZE = 16
+REJECTED = "session-rejected"  # what is noted about a device whose session failed a check between the servers
 _ROUND = select(rounds_table).where(rounds_table.c.round_id == bindparam("round"))
 # A round's row is the lock of the round: whatever changes in it, sessions included, changes under this lock.
 _LOCK = (
@@ -148,10 +149,12 @@ def advance(
     reason: str | None = None,
     remarks: Mapping[str, Any] | None = None,
     order: Order | None = None,
+    rejected_sessions: Sequence[bytes] = (),
 ) -> RoundRecord:
     """Move a round one state on, if it is where the caller expects it, and tell the operator, with these remarks.
 
-    An order is that of an operator who aborts the round; it is recorded as well.
+    An order is that of an operator who aborts the round; it is recorded as well. So are, for their devices, sessions
+    that were rejected by a check between the servers, with the step that ends the comparison.
     A repeated call returns the round as it is. A fact that is stored never changes: a call that brings another
     one is refused, as is any call for a round that is elsewhere.
     """
@@ -173,6 +176,7 @@ def advance(
     why = {"reason": reason} if reason is not None else {}
     told = {"round": row["number"], "kind": row["kind"], "state": to.value, **why, **(remarks or {})}
     append_event(tx, "round", told, now)
+    note_rejections(tx, rejected_sessions, REJECTED, now)
     if to is RoundState.SEALED:
         note_counted(tx, sorted(sealed_sessions or ()))
     elif to is RoundState.ABORTED:
