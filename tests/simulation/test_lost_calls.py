@@ -45,7 +45,9 @@ async def test_server_1_is_told_again_of_a_round_that_it_has_lost() -> None:
     """Its ledger was put back to an older copy. What server 1 was told once counts until something fails."""
     async with a_pair() as pair:
         await pair.step()
-        await a_device(pair, 0).fall_silent()  # and is lost
+        device = a_device(pair, 0)
+        await device.join()
+        await device.put(0, KEYS)  # and is lost
         await pair.step()
         await pair.parties[1].ledger._database.write(lambda tx: tx.execute(delete(rounds)))
         pair.clock.now += pair.task.upload_seconds

@@ -35,7 +35,7 @@ async def standing(pair: Pair, kind: str = TRAIN) -> Spent:
 async def let_one_pass(pair: Pair) -> None:
     """Let a round end whose only device is lost."""
     await pair.step()
-    await a_device(pair, 0, name=secrets.token_bytes(16)).join()
+    await a_device(pair, 0, name=secrets.token_bytes(16)).fall_silent()
     pair.clock.now += pair.task.upload_seconds + 1
     await pair.finish()
     assert (await last(pair, 0)).state is RoundState.ABORTED
