@@ -71,7 +71,8 @@ class Completion:
         if not {*both, *rejected} <= complete or sorted(set(both)) != both or not set(both).isdisjoint(rejected):
             raise PeerRefusedError("server 1 lists sessions that are not complete here, or out of order")
         both, failed = await self._verify(record, both)
-        self._party.note_rejected(record, [*rejected, *failed])
+        rejected = [*rejected, *failed]
+        self._party.note_rejected(record, rejected)
         if len(both) < self._task.min_cohort:
             return await self.abort(record, "too few sessions on both sides", rejected)
         digest = await self._peer.commit(record.round_id, both)
