@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secemb_party.errors import BusyError
-from secemb_party.ledger import Conduct, Finished
+from secemb_party.ledger import Conduct, Turnout
 from secemb_server0.seats import ReadRate, SeatRules, Seats, back_off
 
 NEW = Conduct(
@@ -30,14 +30,14 @@ NEW = Conduct(
 def test_a_round_has_as_many_seats_as_fill_it_and_at_most_twice_its_cohort(keys: int, ended: int, limit: int) -> None:
     seats = Seats(SeatRules(), 100)
     assert seats.limit == 100
-    seats.learn(Finished(keys, ended))
+    seats.learn(Turnout(keys, ended))
     assert seats.limit == limit
 
 
 @given(st.integers(1, 500), st.integers(0, 1000), st.floats(0, 1))
 def test_those_who_usually_finish_fill_the_cohort(cohort: int, keys: int, part: float) -> None:
     seats, ended = Seats(SeatRules(), cohort), int(keys * part)
-    seats.learn(Finished(keys, ended))
+    seats.learn(Turnout(keys, ended))
     assert cohort <= seats.limit <= 2 * cohort
     if keys and ended / keys >= 0.5:
         assert seats.limit * ended / keys >= cohort - 1e-6

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from secemb_party.errors import BusyError
-from secemb_party.ledger import Conduct, Finished, Ledger
+from secemb_party.ledger import Conduct, Ledger, Turnout
 from secemb_party.parts import Clock
 
 READS_PER_MINUTE = 60  # private reads of a device, unless the operator sets another rate
@@ -37,7 +37,7 @@ class Seats:
     def __init__(self, rules: SeatRules, cohort: int) -> None:
         self.rules, self._cohort, self.limit = rules, cohort, cohort
 
-    def learn(self, found: Finished) -> None:
+    def learn(self, found: Turnout) -> None:
         """Take in how many of those who sent keys in the last rounds came to an end."""
         ended = max(found.ended / found.keys, 1 / _MOST_SEATS) if found.keys else 1.0
         self.limit = math.ceil(self._cohort / ended)

@@ -219,7 +219,7 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Seats:
+class TakenSeats:
     """The seats of a round that are taken: by sessions with keys, and by those that joined a moment ago."""
 
     taken: int
@@ -227,7 +227,7 @@ class Seats:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class Turnout:
     """How many sessions of some rounds sent keys, and how many of them came to an end, if too late."""
 
     keys: int

@@ -21,11 +21,11 @@ from secemb_party.ledger.devices import note_join, note_late
 from secemb_party.ledger.records import (
     Admission,
     Counts,
-    Finished,
     RoundState,
-    Seats,
     SessionSummary,
     Stored,
+    TakenSeats,
+    Turnout,
     Upload,
     Window,
 )
@@ -267,14 +267,14 @@ def counts(tx: Connection, round_id: bytes) -> Counts:
     return Counts(*tx.execute(_COUNT, {"round": round_id}).one())
 
 
-def seats(tx: Connection, round_id: bytes, since: float) -> Seats:
+def seats(tx: Connection, round_id: bytes, since: float) -> TakenSeats:
     """Return how many seats of a round are taken, where those without keys lapse that were given until `since`."""
-    return Seats(*tx.execute(_SEATS, {"round": round_id, "since": since}).one())
+    return TakenSeats(*tx.execute(_SEATS, {"round": round_id, "since": since}).one())
 
 
-def finished(tx: Connection, task_id: bytes, now: float, *, rounds: int) -> Finished:
+def finished(tx: Connection, task_id: bytes, now: float, *, rounds: int) -> Turnout:
     """Return how many sessions of the last few rounds came to an end, of those rounds whose time to upload is over."""
-    return Finished(*tx.execute(_FINISHED, {"task": task_id, "now": now, "limit": rounds}).one())
+    return Turnout(*tx.execute(_FINISHED, {"task": task_id, "now": now, "limit": rounds}).one())
 
 
 def _note_late(tx: Connection, seen: _Seen, upload: Upload, refusal: Stored, now: float) -> None:
