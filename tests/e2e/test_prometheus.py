@@ -34,7 +34,9 @@ from secemb_tools.local.process import HERE
 TESTS = ROOT / "tests" / "e2e" / "prometheus_rules.yml"
 PANELS = {"row", "stat", "timeseries", "state-timeline", "table", "text"}  # of Grafana itself
 # What a pair without noise, evaluations and refusals has no samples of.
-NOT_HERE = re.compile(r"secemb_privacy_|secemb_quality|secemb_panel_quality|secemb_refusals_total.*> 0$|secemb_drain(ing|ed).*== 1$")
+NOT_HERE = re.compile(
+    r"secemb_privacy_|secemb_quality|secemb_panel_quality|secemb_refusals_total.*> 0$|secemb_drain(ing|ed).*== 1$"
+)
 
 
 def test_every_rule_and_panel_is_about_a_metric_that_exists() -> None:
