@@ -75,4 +75,4 @@ async def test_the_largest_cohort_fits() -> None:
         record = await pair.parties[1].ledger.last_round(pair.task.task_id)
         assert record is not None
         answer = await ask(pair, f"/peer/v1/rounds/{record.round_id.hex()}/prepare", offer, bearer=PEER_TOKEN)
-        assert (answer.status_code, answer.json()) == (200, {"sessions": []})
+        assert (answer.status_code, answer.json()) == (200, {"sessions": [], "rejected": []})

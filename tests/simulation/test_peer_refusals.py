@@ -251,13 +251,17 @@ async def announce(pair: Pair, spec: RoundSpec) -> httpx.Response:
     return await call(pair, "announce", message)
 
 
-async def test_a_round_is_not_announced_with_another_key_for_its_checks() -> None:
+async def test_a_round_that_is_announced_with_another_key_for_its_checks_ends() -> None:
     """With two keys server 0 would see two points of what a device has proved, and with them its update."""
     async with a_pair() as pair:
         await pair.step()
         record = await current(pair)
-        spec = RoundSpec.decode(record.spec, pair.task)
-        assert_problem(await announce(pair, spec), *REFUSED)
+        key = await pair.parties[1].check_key(record.round_id)
+        assert_problem(await announce(pair, RoundSpec.decode(record.spec, pair.task)), 409, "round-aborted")
+        found = await pair.parties[1].ledger.round(record.round_id)
+        assert found is not None
+        assert found.state is RoundState.ABORTED
+        assert await pair.parties[1].check_key(record.round_id) == key
 
 
 async def publish(pair: Pair, path: str, model: Model, **changes: object) -> httpx.Response:

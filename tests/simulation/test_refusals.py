@@ -10,6 +10,7 @@ from tests.simulation.pair import TICKET_KEY, Pair, a_pair
 from secemb_party.http.problems import MEDIA_TYPE, PREFIX
 from secemb_party.ledger import Counts
 from secemb_party.tickets import CLOCK_TOLERANCE, issue_ticket
+from secemb_shared.dpf import HASH_BYTES
 
 pytestmark = pytest.mark.asyncio
 Spoil = Callable[[bytes], bytes]
@@ -81,7 +82,8 @@ async def test_keys_with_bits_after_the_last_one_are_refused() -> None:
         body = device.body(0, KEYS)
         geometry = pair.task.geometry
         assert geometry.depth * geometry.slots % 8, "this test needs bits to spare"
-        spoiled = body[:-1] + bytes([body[-1] | 0x80])
+        at = len(body) - geometry.slots * HASH_BYTES - 1
+        spoiled = body[:at] + bytes([body[at] | 0x80]) + body[at + 1 :]
         assert_problem(await device.put(0, KEYS, spoiled), 400, "message-encoding")
 
 

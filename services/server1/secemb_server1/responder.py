@@ -58,6 +58,7 @@ class Responder:
             join_until=announcement.join_until,
             upload_until=announcement.upload_until,
         )
+        key = bytes.fromhex(announcement.check_key)
         async with self._opening:  # of two concurrent announcements, the second finds the first
             known = await self._ledger.round(spec.digest)
             if known is None:
@@ -65,10 +66,21 @@ class Responder:
                 await self._check_next(spec)
                 await self._check_shares(announcement.shares)
             else:
-                _check_aborted(known)
-            await self._party.open_round(new, bytes.fromhex(announcement.check_key))
+                _check_aborted(await self._check_key(known, key))
+            await self._party.open_round(new, key)
             await self._party.postpone(spec.digest, Window(announcement.join_until, announcement.upload_until))
         return spec.digest
+
+    async def _check_key(self, known: RoundRecord, key: bytes) -> RoundRecord:
+        """End a round that server 0 announces with another key than before: its ledger is one of before the round.
+
+        To go on would be a second look at what devices have proved, and two of them show an update.
+        """
+        unsealed = known.state in (RoundState.OPEN, RoundState.SEALING)
+        if not unsealed or await self._party.check_key(known.round_id) == key:
+            return known
+        await self.abort(known.round_id, "server 0 was restored from a backup of before this round")
+        return (await self._party.round(known.round_id))[0]
 
     def _check_pause(self) -> None:
         """Refuse a new round while this server's operator has paused the task or drains the server."""
