@@ -38,13 +38,13 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test bench loadtest memory pacing wire quality report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test bench loadtest memory pacing attack wire quality report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'PYTHON=python3.12 VENV=.venv312 choose another interpreter; ARGS="…" is passed on to the command.'
-	@echo 'QUICK=1 makes bench, loadtest, memory, pacing, wire and the reports short; their figures then only show that they run.'
+	@echo 'QUICK=1 makes bench, loadtest, memory, pacing, attack, wire and the reports short; their figures then only show that they run.'
 
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
@@ -63,6 +63,9 @@ memory: $(RUN) which-kernel ## measure the peak memory of two real servers besid
 
 pacing: $(RUN) which-kernel ## simulate fleets of up to a million devices against server 0's pacing, write build/pacing.json
 	@$(LAB) pacing $(if $(QUICK),--quick) $(ARGS)
+
+attack: $(RUN) which-kernel ## run hostile clients against two real servers, write build/attack.json and a page
+	@$(LAB) attack $(if $(QUICK),--quick) $(ARGS)
 
 wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, write build/wire.json
 	@$(LAB) wire $(if $(QUICK),--sessions 2 --catalogue ML100K) $(ARGS)

@@ -187,6 +187,27 @@ def pacing(
     raise typer.Exit(0 if reached else REFUSED)
 
 
+@app.command()
+def attack(
+    output: Annotated[Path, typer.Option(help="JSON file for the figures; a page and a plot go beside it.")] = Path(
+        "build/attack.json"
+    ),
+    attack: Annotated[list[str] | None, typer.Option(help="Only this attack beside none; may be repeated.")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, max=1000, help="Rounds under each attack.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks, one round each, no goals of time.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Run hostile clients against two real servers on loopback, and measure what they change.
+
+    Exit code 1 if a goal is missed.
+    """
+    from secemb_lab.attack.report import run
+
+    with refusals(), usage_errors():
+        reached = run(output, quick=quick, names=attack or [], rounds=rounds, as_json=json)
+    raise typer.Exit(0 if reached else REFUSED)
+
+
 @report_app.command()
 def dp(
     path: Annotated[Path, typer.Option(help="A set of ratings: a directory or a file, as `secemb simulate` reads it.")],

@@ -4,6 +4,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from secemb_lab.attack.stage import Figures as AttackFigures
 from secemb_lab.bench.catalogues import Figure as CatalogueFigure
 from secemb_lab.bench.devices import Figure as DeviceFigure
 from secemb_lab.loadtest.memory import MemoryRun
@@ -258,6 +259,15 @@ class Pacing(TypedDict):
     goals: list[Bar]
 
 
+class AttackReport(TypedDict):
+    """`attack`."""
+
+    quick: bool
+    machine: Machine
+    attacks: list[AttackFigures]
+    goals: list[Bar]
+
+
 class QualityReport(TypedDict):
     """`quality`."""
 
@@ -272,6 +282,7 @@ class QualityReport(TypedDict):
 
 
 RESULTS: dict[str, Any] = {
+    "attack": AttackReport,
     "bench": Bench,
     "loadtest": Loadtest,
     "memory": Memory,

@@ -129,6 +129,7 @@ CASES: dict[str, Case] = {
     ),
     "loadtest": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
     "memory": Case(bad=lambda _: ("--items", "many"), fix="separated by commas", code=2),
+    "attack": Case(bad=lambda _: ("--attack", "none such"), fix="there are none, ring extremes", code=2),
     "pacing": Case(bad=lambda _: ("--devices", "7"), fix="there are 1000, 100000", code=2),
     "model export": Case(
         good=lambda place: (place.new(".safetensors"), "--config", place.pair.servers[1].folder),
@@ -374,6 +375,7 @@ _BENCH = "tests/e2e/test_command.py::test_the_benchmark_writes_every_figure_it_p
 _LOADTEST = "tests/e2e/test_loadtest.py::test_devices_move_what_the_plan_says_of_their_transport"
 _MEMORY = "tests/e2e/test_loadtest.py::test_the_memory_of_real_servers_is_compared_with_the_plan"
 _PACING = "tests/e2e/test_loadtest.py::test_simulated_fleets_reach_their_goals_and_are_drawn"
+_ATTACK = "tests/e2e/test_attack.py::test_attacks_on_real_servers_change_nothing_and_are_seen"
 _QUALITY = "tests/integration/test_quality.py::test_a_short_run_measures_every_part_and_writes_its_files"
 _WIRE = "tests/e2e/test_wire.py::test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head"
 _ROUND_END = (
@@ -394,6 +396,7 @@ ELSEWHERE: dict[tuple[str, str], str] = {
     **{("memory", kind): _MEMORY for kind in (SUCCESS, JSON)},
     **{("model reset-optimiser", kind): _RECOVERY for kind in (SUCCESS, JSON)},
     **{("model rollback", kind): _SERVERS for kind in (SUCCESS, JSON)},
+    **{("attack", kind): _ATTACK for kind in (SUCCESS, JSON)},
     **{("pacing", kind): _PACING for kind in (SUCCESS, JSON)},
     **{(f"round {name}", kind): _ROUND_END for name in ("abort", "close") for kind in (SUCCESS, JSON)},
     **{("quality", kind): _QUALITY for kind in (SUCCESS, JSON)},

@@ -78,6 +78,8 @@ _MAY_BE_EMPTY = {
         "kernel.instruction_sets",
         "bench.threads",
         "pacing.reasons",
+        "attack.seen",
+        "attack.rank",
         "wire.reads",
         "data fetch.faults",
         "data show.faults",

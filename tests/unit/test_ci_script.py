@@ -67,9 +67,9 @@ def test_what_is_missing_or_left_behind_stops_a_merge(
     assert words in done.stderr
 
 
-@pytest.mark.parametrize("report", ["quality", "pacing"])
-def test_a_report_that_misses_a_goal_stops_a_merge_and_is_shown(report: str, tmp_path: Path) -> None:
-    done = decide(tmp_path, report=f"{report}) echo missed: a share; exit 1 ;;")
+@pytest.mark.parametrize(("target", "report"), [("quality", "quality"), ("pacing", "pacing"), ("attack", "attacks")])
+def test_a_report_that_misses_a_goal_stops_a_merge_and_is_shown(target: str, report: str, tmp_path: Path) -> None:
+    done = decide(tmp_path, report=f"{target}) echo missed: a share; exit 1 ;;")
     assert done.returncode == 1
     assert "missed: a share" in done.stderr
     assert f"a goal of the report on {report} was missed" in done.stderr

@@ -16,6 +16,7 @@ TARGETS = {
     "loadtest": "loadtest",
     "memory": "memory",
     "pacing": "pacing",
+    "attack": "attack",
     "wire": "wire",
     "quality": "quality",
     "report-dp": "report dp",

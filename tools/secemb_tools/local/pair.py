@@ -41,6 +41,7 @@ class Pair:
         task: TaskSpec,
         *,
         evaluate_every: int = 0,
+        survey_first: bool = False,
         relayed: bool = False,
         identity: Ed25519PrivateKey | None = None,
         ports: Sequence[int] = (),  # as many as `PORTS`, those of devices first; none: free ones
@@ -57,6 +58,7 @@ class Pair:
             Service(1, folder / "server1", Ports(ports[1], *ports[5:7]), ca=self.ca),
         )
         self._folder, self._evaluate_every, self._open_enrolment = folder, evaluate_every, open_enrolment
+        self._survey_first = survey_first
         self.peer_port = ports[2]
         self.peer_via: int | None = None  # a port of this machine that forwards there, for measurements in between
         self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
@@ -123,6 +125,7 @@ class Pair:
         variables |= {
             "SECEMB_DEVICES__OPEN_ENROLMENT": "true" if self._open_enrolment else "false",
             "SECEMB_ROUNDS__EVALUATE_EVERY": str(self._evaluate_every),
+            "SECEMB_ROUNDS__SURVEY_FIRST": "true" if self._survey_first else "false",
         }
         if self.peer_via is not None:
             variables["SECEMB_PEER__URL"] = f"https://{HERE}:{self.peer_via}"

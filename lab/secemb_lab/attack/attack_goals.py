@@ -1,0 +1,34 @@
+"""What must hold under each attack."""
+
+from collections.abc import Iterator, Sequence
+
+from secemb_lab.attack.attacks import NONE, REJECTED, WITHIN
+from secemb_lab.attack.stage import Figures
+from secemb_lab.report.quality_goals import Goal
+
+LATENCY = 2.0  # times that of no attack
+RMSE = 0.01  # beyond that of no attack
+MEMORY = 300e6  # bytes that a server may grow by
+
+
+def goals(found: Sequence[Figures], *, quick: bool) -> list[Goal]:
+    """Return every goal, with what was measured; a quick run has none that depend on time or on many rounds."""
+    return [goal for one in found for goal in _goals(one, quick=quick)]
+
+
+def _goals(one: Figures, *, quick: bool) -> Iterator[Goal]:
+    name = one.attack
+    yield Goal.at_least(f"{name}: share of honest devices that finished", one.finished / max(one.devices, 1), 1.0)
+    for role, grown in enumerate(one.memory_growth):
+        yield Goal.at_most(f"{name}: growth of server {role} in bytes", grown, MEMORY)
+    if one.kind == REJECTED:
+        for role, seen in enumerate(one.seen):
+            yield Goal.at_least(f"{name}: sessions rejected by server {role}", seen.get("sessions rejected", 0), 1)
+    if one.kind != WITHIN:
+        yield Goal.at_most(f"{name}: rows that only the attacker has and that changed", one.rows_touched, 0)
+    if quick or one.attack == NONE.name:
+        return
+    if one.latency_ratio is not None:
+        yield Goal.at_most(f"{name}: latency of honest devices", one.latency_ratio, LATENCY)
+    if one.rmse_beyond is not None and one.kind != WITHIN:
+        yield Goal.at_most(f"{name}: RMSE beyond that of no attack", one.rmse_beyond, RMSE)

@@ -1,0 +1,235 @@
+"""What hostile clients do, each until it is ended: sessions that break a rule, and requests that hold a server up."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+
+from secemb_lab.attack.forged_session import Forger, Messages, macs_of
+from secemb_lab.attack.forgeries import Forgery
+from secemb_lab.loadtest.fleet import headers_of, path_of
+from secemb_sdk.round.session import DeviceSession
+from secemb_shared.messages import RoundSpec, TaskSpec
+from secemb_shared.messages.spec import EVALUATE, TRAIN
+from secemb_shared.randomness import Indices
+
+_PAUSE = 0.05  # seconds between two requests to join that were answered "not now"
+_SECONDS = 30.0
+_HEAD = b"a-header: " + b"x" * 4000 + b"\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Two servers, and what hostile clients have: tokens, and items that no honest device rates."""
+
+    urls: tuple[str, str]
+    task: TaskSpec
+    tokens: tuple[str, ...] = field(repr=False)
+    items: tuple[int, ...]
+    last: int = 0  # the last round that is attacked: who has had a seat in it takes no other
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A session that has joined."""
+
+    round: RoundSpec
+    session_id: bytes
+    ticket: str
+
+
+Act: TypeAlias = Callable[["Client", Seat], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """One hostile client with a token of its own."""
+
+    http: httpx.AsyncClient
+    target: Target
+    token: str = field(repr=False)
+
+    @property
+    def items(self) -> Indices:
+        """Return items for a session."""
+        return np.array(self.target.items[: self.target.task.capacity], dtype=np.int64)
+
+    async def seat(self, step: str = "join") -> Seat | None:
+        """Ask for a ticket once."""
+        session_id, task = secrets.token_bytes(16), self.target.task
+        url = f"{self.target.urls[0]}/v1/tasks/{task.task_id.hex()}/{step}"
+        headers = {"authorization": f"Bearer {self.token}"}
+        answer = await self.http.post(url, json={"session": session_id.hex()}, headers=headers)
+        if answer.status_code != 200 or not answer.json().get("ticket"):
+            return None
+        found = answer.json()
+        return Seat(RoundSpec.decode(found["round"].encode(), task), session_id, found["ticket"])
+
+    async def put(self, role: int, seat: Seat, what: str, body: bytes, mac: bytes = b"") -> httpx.Response:
+        """Send one message of a session."""
+        url = self.target.urls[role] + path_of(seat.round, seat.session_id, what)
+        method = "POST" if what == "rows" else "PUT"
+        return await self.http.request(method, url, content=body, headers=headers_of(seat.ticket, mac))
+
+    async def send(self, seat: Seat, keys: Messages, update: Messages) -> None:
+        """Send a whole session."""
+        macs = macs_of(seat.round, seat.session_id, keys, update)
+        for role in (0, 1):
+            await self.put(role, seat, "keys", keys[role])
+        for role in (0, 1):
+            await self.put(role, seat, "update", update[role], macs[role])
+
+    def honest(self, seat: Seat) -> DeviceSession:
+        """Return a session by the rules, under the id that has joined."""
+        given = [seat.session_id]
+        return DeviceSession(
+            seat.round, self.items, random_bytes=lambda count: given.pop() if given else secrets.token_bytes(count)
+        )
+
+    async def take_seats(self, act: Act, step: str = "join") -> None:
+        """Join every round up to the last, and do this in it; reads go on until they are ended."""
+        while True:
+            with suppress(httpx.HTTPError):
+                seat = await self.seat(step)
+                if seat is not None:
+                    await act(self, seat)
+                    if step == "join" and seat.round.number >= self.target.last:
+                        return
+            await asyncio.sleep(_PAUSE)
+
+
+def forging(forgery: Forgery) -> Act:
+    """Return what sends a forged session in training rounds, and zeros in others."""
+
+    async def act(client: Client, seat: Seat) -> None:
+        if seat.round.kind != TRAIN:
+            session = client.honest(seat)
+            await client.send(seat, session.keys, session.write_nothing())
+            return
+        make = lambda: Forger.begin(seat.round, seat.session_id, client.items)  # noqa: E731
+        _, keys, update = await asyncio.to_thread(forgery.make, make)
+        await client.send(seat, keys, update)
+
+    return act
+
+
+async def lie(client: Client, seat: Seat) -> None:
+    """Report figures that no device can have, and train with zeros."""
+    session = client.honest(seat)
+    if seat.round.kind == TRAIN:
+        await client.send(seat, session.keys, session.write_nothing())
+        return
+    size = seat.round.sum_size
+    values = np.full(size, 1e6) if seat.round.kind == EVALUATE else np.full(size, 1e5)
+    await client.send(seat, session.keys, session.write_sums(values))
+
+
+async def keep_silent(client: Client, seat: Seat) -> None:
+    """Join and send nothing."""
+
+
+async def stop_half_way(client: Client, seat: Seat) -> None:
+    """Send keys and no update."""
+    for role, keys in enumerate(client.honest(seat).keys):
+        await client.put(role, seat, "keys", keys)
+
+
+async def frame(client: Client, seat: Seat) -> None:
+    """Raise what an operator could take for the other server's doing: a false MAC, and boxes that cannot be opened."""
+    session = client.honest(seat)
+    for role in (0, 1):
+        await client.put(role, seat, "keys", session.keys[role])
+    update = session.write_nothing()
+    for role in (0, 1):
+        for _ in range(5):
+            await client.put(role, seat, "update", update[role], secrets.token_bytes(32))
+    if seat.round.task.relays:
+        await client.put(0, seat, "relayed-keys", session.keys[0] + secrets.token_bytes(1000))
+    for role in (0, 1):  # it still takes part, so that the round does not wait
+        await client.put(role, seat, "update", update[role], session.marks.macs[role])
+
+
+async def read_rows(client: Client, seat: Seat) -> None:
+    """Read rows over and over with one ticket."""
+    for _ in range(20):
+        for role, keys in enumerate(client.honest(seat).keys):
+            await client.put(role, seat, "rows", keys)
+
+
+async def withhold_bodies(client: Client, seat: Seat) -> None:
+    """Announce 70 bodies to each server with one ticket and send none; take part afterwards."""
+    session = client.honest(seat)
+    head = (
+        f"PUT {path_of(seat.round, seat.session_id, 'keys')} HTTP/1.1\r\nhost: x\r\n"
+        f"content-type: application/octet-stream\r\nsecemb-ticket: {seat.ticket}\r\n"
+        f"content-length: {len(session.keys[0])}\r\n\r\n"
+    ).encode()
+    await asyncio.gather(*(_hold(url, head, 1.0) for url in client.target.urls for _ in range(70)))
+    await client.send(seat, session.keys, session.write_nothing())
+
+
+async def stay_idle(target: Target, connections: int) -> None:
+    """Keep connections open to each server, and open others where one is closed."""
+
+    async def one(url: str) -> None:
+        while True:
+            await _hold(url, b"", 60.0)
+            await asyncio.sleep(_PAUSE)
+
+    await asyncio.gather(*(one(url) for url in target.urls for _ in range(connections)))
+
+
+async def send_headers(target: Target, connections: int, megabytes: int) -> None:
+    """Send heads that do not end, as fast as they are taken, up to so many megabytes in all."""
+    left = megabytes * 1_000_000
+
+    async def one(url: str) -> None:
+        nonlocal left
+        while left > 0:
+            with suppress(OSError):
+                reader, writer = await _connect(url)
+                writer.write(b"POST / HTTP/1.1\r\nhost: x\r\n")
+                try:
+                    while left > 0 and not reader.at_eof():
+                        writer.write(_HEAD)
+                        await asyncio.wait_for(writer.drain(), 5.0)
+                        left -= len(_HEAD)
+                except (OSError, TimeoutError):
+                    pass
+                finally:
+                    writer.close()
+            await asyncio.sleep(_PAUSE)
+
+    await asyncio.gather(*(one(url) for url in target.urls for _ in range(connections)))
+
+
+async def _connect(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    place = urlsplit(url)
+    return await asyncio.open_connection(place.hostname, place.port)
+
+
+async def _hold(url: str, data: bytes, seconds: float) -> None:
+    """Open a connection, send this, and wait until the server closes it or the time is up."""
+    with suppress(OSError, TimeoutError):
+        reader, writer = await _connect(url)
+        try:
+            writer.write(data)
+            async with asyncio.timeout(seconds):
+                await reader.read()
+        finally:
+            writer.close()
+
+
+async def with_tokens(target: Target, act: Act, count: int, step: str = "join", first: int = 0) -> None:
+    """Let so many clients take seats, each with its own token."""
+    limits = httpx.Limits(max_connections=count + 10)
+    async with httpx.AsyncClient(timeout=_SECONDS, limits=limits, trust_env=False) as http:
+        clients = [Client(http, target, token) for token in target.tokens[first : first + count]]
+        work: list[Coroutine[Any, Any, None]] = [one.take_seats(act, step) for one in clients]
+        await asyncio.gather(*work)

@@ -1,0 +1,184 @@
+"""`make attack`: every attack against two real servers, as a table, figures, a page and the goals that must hold."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from pathlib import Path
+from time import perf_counter
+
+from rich.table import Table
+
+from secemb_lab.attack.attack_goals import goals
+from secemb_lab.attack.attacks import ATTACKS, NONE, Attack
+from secemb_lab.attack.stage import Figures, a_stage
+from secemb_lab.bench.report import describe_machine
+from secemb_lab.report.quality_goals import Goal
+from secemb_tools.charts import bar_chart
+from secemb_tools.errors import OperationError
+from secemb_tools.local.process import stopped_by_signals, workspace
+from secemb_tools.output import console_for, note, write_figures
+
+ROUNDS, SLOW_ROUNDS = 50, 10
+_QUICK_ROUNDS = 1
+# One of each kind: the others differ in how much, not in what.
+QUICK = (
+    "none",
+    "ring extremes",
+    "random words",
+    "equal seeds",
+    "wrong cs",
+    "3 x bound, all numbers",
+    "10 x bound, one number",
+    "wrap-around",
+    "framing",
+    "requests without bodies",
+    "idle connections",
+    "endless headers",
+    "floods of reads",
+    "promotion within the bound",  # rows that it has touched go on moving
+)
+COLUMNS = (
+    "attack",
+    "rounds",
+    "published",
+    "finished",
+    "latency",
+    "round s",
+    "rows",
+    "RMSE",
+    "beyond",
+    "MB 0",
+    "MB 1",
+    "what operators see",
+)
+
+
+def run(output: Path, *, quick: bool, names: Sequence[str], rounds: int | None, as_json: bool = False) -> bool:
+    """Run the attacks, print a table, write figures, a page and a plot; return whether all goals were reached."""
+    console = console_for(as_json=as_json, width=200)
+    work = _run_all(_chosen(names, quick=quick), quick=quick, rounds=rounds)
+    found = compared(asyncio.run(stopped_by_signals(work)), quick=quick)
+    wanted = goals(found, quick=quick)
+    console.print(table(found))
+    for one in _missed(wanted):
+        console.print(one)
+    figures = {
+        "quick": quick,
+        "machine": describe_machine(),
+        "attacks": [asdict(one) for one in found],
+        "goals": [asdict(one) for one in wanted],
+    }
+    write_figures(console, output, figures, as_json=as_json)
+    output.with_suffix(".md").write_text(page(found, wanted, f"{output.stem}-rmse.svg"), encoding="utf-8")
+    picture = bar_chart(
+        {one.attack: one.rmse for one in found}, title="RMSE after the rounds under each attack", unit=""
+    )
+    output.with_name(f"{output.stem}-rmse.svg").write_text(picture, encoding="utf-8")
+    console.print(f"{sum(one.reached for one in wanted)} of {len(wanted)} goals reached")
+    return all(one.reached for one in wanted)
+
+
+def _chosen(names: Sequence[str], *, quick: bool) -> list[Attack]:
+    if unknown := [one for one in names if one not in ATTACKS]:
+        raise OperationError(f"--attack: there is no {unknown[0]!r}; there are {', '.join(ATTACKS)}")
+    chosen = names or (QUICK if quick else tuple(ATTACKS))
+    return [NONE, *(ATTACKS[one] for one in chosen if one != NONE.name)]
+
+
+async def _run_all(attacks: Sequence[Attack], *, quick: bool, rounds: int | None) -> list[Figures]:
+    """Run each attack against servers of its own; a quick run starts servers once for each setting."""
+    start, found = perf_counter(), []
+    groups = [list(some) for _, some in groupby(attacks, key=lambda one: one.setting)]
+    for group in groups if quick else [[one] for one in attacks]:
+        with workspace("secemb-attack-") as folder:
+            async with a_stage(folder, group[0], rounds or ROUNDS) as stage:
+                for one in group:
+                    count = rounds or (_QUICK_ROUNDS if quick else SLOW_ROUNDS if one.slow else ROUNDS)
+                    found.append(await stage.run(one, count))
+                    note(f"{len(found)} of {len(attacks)}, {perf_counter() - start:.0f} s: {one.name}")
+    return found
+
+
+def compared(found: Sequence[Figures], *, quick: bool) -> list[Figures]:
+    """Return the figures beside those of no attack; errors only where as many rounds were run from the start."""
+    base = found[0]
+    return [
+        replace(
+            one,
+            latency_ratio=_ratio(one.device_seconds, base.device_seconds),
+            rmse_beyond=one.rmse - base.rmse if one.rounds == base.rounds and not quick else None,
+        )
+        for one in found
+    ]
+
+
+def _ratio(one: float | None, base: float | None) -> float | None:
+    return None if one is None or base is None else one / base
+
+
+def seen_words(seen: Iterable[dict[str, int]]) -> str:
+    """Return what the counters of both servers say, but for rounds that were published."""
+    parts = (
+        f"{role}: {name} {count}"
+        for role, one in enumerate(seen)
+        for name, count in sorted(one.items())
+        if name != "rounds: published"
+    )
+    return "; ".join(parts)
+
+
+def cells_of(one: Figures) -> list[str]:
+    """Return the row of one attack."""
+    rank = "" if one.rank is None else f" (rank {one.rank[0]} → {one.rank[1]})"
+    return [
+        one.attack,
+        str(one.rounds),
+        str(one.published),
+        f"{one.finished}/{one.devices}",
+        "-" if one.latency_ratio is None else f"{one.latency_ratio:.2f}",
+        f"{one.round_seconds:.2f}",
+        f"{one.rows_touched}{rank}",
+        f"{one.rmse:.4f}",
+        "-" if one.rmse_beyond is None else f"{one.rmse_beyond:+.4f}",
+        *(f"{grown / 1e6:+.0f}" for grown in one.memory_growth),
+        seen_words(one.seen),
+    ]
+
+
+def table(found: Sequence[Figures]) -> Table:
+    """Return a row for each attack."""
+    shown = Table(title="Attacks against two real servers on loopback", title_justify="left")
+    for name in COLUMNS:
+        shown.add_column(name, justify="left" if name in (COLUMNS[0], COLUMNS[-1]) else "right", overflow="fold")
+    for one in found:
+        shown.add_row(*cells_of(one))
+    return shown
+
+
+def page(found: Sequence[Figures], wanted: Sequence[Goal], picture: str) -> str:
+    """Return the report as Markdown."""
+    lines = [
+        "# Hostile clients against two real servers",
+        "",
+        f"`make attack`: {sum(one.reached for one in wanted)} of {len(wanted)} goals reached.",
+        "",
+        "Latency is the time of an honest device from its first request to its receipt, relative to no attack.",
+        "Rows are those that changed although no honest device has them. RMSE is over ratings that no device has;",
+        "`beyond` is the difference to no attack after as many rounds. MB is the growth of each server.",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "| --- |" + " ---: |" * (len(COLUMNS) - 2) + " --- |",
+        *("| " + " | ".join(cells_of(one)) + " |" for one in found),
+        "",
+        *(f"- {one}" for one in _missed(wanted)),
+        "",
+        f"![RMSE after the rounds under each attack]({picture})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _missed(wanted: Sequence[Goal]) -> Iterator[str]:
+    for one in wanted:
+        if not one.reached:
+            yield f"missed: {one.name}: {one.measured:.4g}, goal {one.goal:.4g}"
