@@ -22,6 +22,8 @@ def test_attacks_on_real_servers_change_nothing_and_are_seen(tmp_path: Path) -> 
     assert [one["attack"] for one in found["attacks"]] == ["none", *chosen]
     forged = found["attacks"][1]
     assert [one["sessions rejected"] for one in forged["seen"]] == [2, 2]
+    assert forged["tokens"]["hostile"]["rejected"] == 2
+    assert forged["tokens"]["honest"].keys() == {"joined", "completed"}
     page = (tmp_path / "figures.md").read_text(encoding="utf-8")
     assert all(name in page for name in chosen)
     assert "<svg" in (tmp_path / "figures-rmse.svg").read_text(encoding="utf-8")
@@ -41,6 +43,7 @@ GOOD = Figures(
     rmse_beyond=0.001,
     memory_growth=[1_000_000, 0],
     seen=[{"sessions rejected": 50}, {"sessions rejected": 50}],
+    tokens={"honest": {"joined": 400}, "hostile": {"joined": 50, "rejected": 50}},
 )
 
 
@@ -59,6 +62,7 @@ def test_an_attack_without_effect_reaches_every_goal() -> None:
         {"latency_ratio": 2.1},
         {"rmse_beyond": 0.02},
         {"rows_touched": 1},
+        {"tokens": {"honest": {"joined": 400, "rejected": 1}, "hostile": {}}},
         {"memory_growth": [0, 301_000_000]},
         {"seen": [{"sessions rejected": 50}, {}]},
     ],

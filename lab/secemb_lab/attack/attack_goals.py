@@ -19,6 +19,8 @@ def goals(found: Sequence[Figures], *, quick: bool) -> list[Goal]:
 def _goals(one: Figures, *, quick: bool) -> Iterator[Goal]:
     name = one.attack
     yield Goal.at_least(f"{name}: share of honest devices that finished", one.finished / max(one.devices, 1), 1.0)
+    blamed = one.tokens.get("honest", {})
+    yield Goal.at_most(f"{name}: sessions of honest devices rejected", blamed.get("rejected", 0), 0)
     for role, grown in enumerate(one.memory_growth):
         yield Goal.at_most(f"{name}: growth of server {role} in bytes", grown, MEMORY)
     if one.kind == REJECTED:

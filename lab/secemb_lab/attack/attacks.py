@@ -23,7 +23,8 @@ from secemb_lab.attack.clients import (
 from secemb_lab.attack.forgeries import FORGERIES
 
 SEATS = 2  # of a round that are not honest devices'
-FLOOD = 40  # tokens of an attacker who has many
+TOKENS = 80  # of all attackers
+_MANY, _OTHERS, _SILENT, _FLOOD = range(10, 40), range(10), range(40, 42), range(40, TOKENS)
 IDLE = 1000  # connections to each server
 HEADERS = (10, 300)  # connections to each server, and megabytes in all
 READERS = 4
@@ -50,13 +51,13 @@ class Attack:
         return self.evaluate_every, self.survey_first
 
 
-def _seats(act: Act, count: int = SEATS, step: str = "join", first: int = 0) -> Hostile:
-    return partial(with_tokens, act=act, count=count, step=step, first=first)
+def _seats(act: Act, count: int = SEATS, tokens: range = _MANY, step: str = "join") -> Hostile:
+    return partial(with_tokens, act=act, count=count, tokens=tokens, step=step)
 
 
 async def _beside(target: Target, *, attack: Hostile, seats: int) -> None:
     """Run an attack that takes this many seats, and let others take the rest with updates of zeros."""
-    await asyncio.gather(_seats(_ZEROS, SEATS - seats, first=seats)(target), attack(target))
+    await asyncio.gather(_seats(_ZEROS, SEATS - seats)(target), attack(target))
 
 
 def _load(name: str, attack: Hostile, seats: int = 0) -> Attack:
@@ -78,12 +79,12 @@ ATTACKS: dict[str, Attack] = {
         Attack(name="false evaluations", kind=FIGURES, run=_seats(lie), evaluate_every=2),
         Attack(name="false surveys", kind=FIGURES, run=_seats(lie), survey_first=True),
         Attack(name="framing", kind=LOAD, run=_seats(frame)),
-        _load("requests without bodies", _seats(withhold_bodies, count=1), seats=1),
+        _load("requests without bodies", _seats(withhold_bodies, 1, _OTHERS), seats=1),
         _load("idle connections", partial(stay_idle, connections=IDLE)),
         _load("endless headers", partial(send_headers, connections=HEADERS[0], megabytes=HEADERS[1])),
-        _load("floods of reads", _seats(read_rows, count=READERS, step="read", first=SEATS)),
-        Attack(name="silent tokens", kind=LOAD, run=_seats(keep_silent), slow=True),
-        Attack(name="tokens that stop half way", kind=LOAD, run=_seats(stop_half_way), slow=True),
-        Attack(name="a flood of seats", kind=LOAD, run=_seats(keep_silent, count=FLOOD), slow=True),
+        _load("floods of reads", _seats(read_rows, READERS, _OTHERS, step="read")),
+        Attack(name="silent tokens", kind=LOAD, run=_seats(keep_silent, tokens=_SILENT), slow=True),
+        Attack(name="tokens that stop half way", kind=LOAD, run=_seats(stop_half_way, tokens=_SILENT), slow=True),
+        Attack(name="a flood of seats", kind=LOAD, run=_seats(keep_silent, len(_FLOOD), _FLOOD), slow=True),
     )
 }

@@ -2,9 +2,10 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -49,11 +50,11 @@ Act: TypeAlias = Callable[["Client", Seat], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """One hostile client with a token of its own."""
+    """One hostile client. It has several tokens and takes them in turn: servers let one that failed wait."""
 
     http: httpx.AsyncClient
     target: Target
-    token: str = field(repr=False)
+    tokens: Iterator[str] = field(repr=False)
 
     @property
     def items(self) -> Indices:
@@ -64,7 +65,7 @@ class Client:
         """Ask for a ticket once."""
         session_id, task = secrets.token_bytes(16), self.target.task
         url = f"{self.target.urls[0]}/v1/tasks/{task.task_id.hex()}/{step}"
-        headers = {"authorization": f"Bearer {self.token}"}
+        headers = {"authorization": f"Bearer {next(self.tokens)}"}
         answer = await self.http.post(url, json={"session": session_id.hex()}, headers=headers)
         if answer.status_code != 200 or not answer.json().get("ticket"):
             return None
@@ -226,10 +227,11 @@ async def _hold(url: str, data: bytes, seconds: float) -> None:
             writer.close()
 
 
-async def with_tokens(target: Target, act: Act, count: int, step: str = "join", first: int = 0) -> None:
-    """Let so many clients take seats, each with its own token."""
+async def with_tokens(target: Target, act: Act, count: int, tokens: range, step: str = "join") -> None:
+    """Let so many clients take seats, and share these tokens out among them."""
     limits = httpx.Limits(max_connections=count + 10)
     async with httpx.AsyncClient(timeout=_SECONDS, limits=limits, trust_env=False) as http:
-        clients = [Client(http, target, token) for token in target.tokens[first : first + count]]
+        owned = [target.tokens[one] for one in tokens]
+        clients = [Client(http, target, cycle(owned[one::count])) for one in range(count)]
         work: list[Coroutine[Any, Any, None]] = [one.take_seats(act, step) for one in clients]
         await asyncio.gather(*work)

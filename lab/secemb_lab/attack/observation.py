@@ -18,11 +18,13 @@ from secemb_tools.datasets import Split
 from secemb_tools.local import Pair, Service
 from secemb_tools.local.process import HERE
 from secemb_tools.operate.settings import settings_at
+from secemb_tools.operate.tokens import list_some
 from secemb_tools.simulation.world import World
 
 _COUNTERS = re.compile(
     r"^secemb_(refusals|sessions_rejected|rounds|conductor_failures)_total(?:\{(.*)\})? (\S+)$", re.MULTILINE
 )
+_TOKENS = 1000
 _LABEL = re.compile(r'\w+="([^"]*)"')
 
 
@@ -34,6 +36,22 @@ def counters_of(server: Service) -> Counter[str]:
         words = [name.replace("_", " "), *_LABEL.findall(labels)]
         found[": ".join(one for one in words if one != "self")] = round(float(value))
     return found
+
+
+async def tokens_of(server: Service) -> dict[str, Counter[str]]:
+    """Return what `secemb token list` counts, for honest and for hostile devices together."""
+    found: dict[str, Counter[str]] = {}
+    for row in await list_some(settings_at(server.folder), after="", limit=_TOKENS):
+        counts = found.setdefault(row["name"].split()[0], Counter())
+        counts.update(
+            joined=row["joined"], completed=row["completed"], refused=row["refused"], rejected=row["rejected"]
+        )
+    return found
+
+
+def difference(new: dict[str, Counter[str]], old: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    """Return by how much counters have grown."""
+    return {name: dict(counts - old[name]) for name, counts in new.items()}
 
 
 def memory_of(server: Service) -> int:

@@ -1,7 +1,7 @@
 """`make attack`: every attack against two real servers, as a table, figures, a page and the goals that must hold."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
@@ -36,6 +36,7 @@ QUICK = (
     "idle connections",
     "endless headers",
     "floods of reads",
+    "silent tokens",
     "promotion within the bound",  # rows that it has touched go on moving
 )
 COLUMNS = (
@@ -128,6 +129,16 @@ def seen_words(seen: Iterable[dict[str, int]]) -> str:
     return "; ".join(parts)
 
 
+def token_words(tokens: Mapping[str, Mapping[str, int]]) -> str:
+    """Return what the counters of tokens say, but for honest ones that only took part."""
+    parts = (
+        f"{name} tokens: " + ", ".join(f"{what} {count}" for what, count in counts.items())
+        for name, counts in tokens.items()
+        if name == "hostile" or set(counts) - {"joined", "completed"}
+    )
+    return "; ".join(parts)
+
+
 def cells_of(one: Figures) -> list[str]:
     """Return the row of one attack."""
     rank = "" if one.rank is None else f" (rank {one.rank[0]} → {one.rank[1]})"
@@ -142,7 +153,7 @@ def cells_of(one: Figures) -> list[str]:
         f"{one.rmse:.4f}",
         "-" if one.rmse_beyond is None else f"{one.rmse_beyond:+.4f}",
         *(f"{grown / 1e6:+.0f}" for grown in one.memory_growth),
-        seen_words(one.seen),
+        "; ".join(filter(None, (seen_words(one.seen), token_words(one.tokens)))),
     ]
 
 

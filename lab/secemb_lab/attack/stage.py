@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from secemb_lab.attack.attacks import FLOOD, PROMOTION, SEATS, Attack
+from secemb_lab.attack.attacks import PROMOTION, SEATS, TOKENS, Attack
 from secemb_lab.attack.clients import Target
 from secemb_lab.attack.hostile_process import Attacker, hostile_process
-from secemb_lab.attack.observation import Judge, counters_of, memory_of
+from secemb_lab.attack.observation import Judge, counters_of, difference, memory_of, tokens_of
 from secemb_sdk.http import HttpTransport
 from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.datasets.splits import split_per_user
@@ -29,9 +29,10 @@ from secemb_tools.transport import Transport
 
 HONEST = 8  # devices of a round
 PEOPLE, ITEMS, MOST = 48, 600, 24
-JOIN_SECONDS, UPLOAD_SECONDS = 3, 8
+JOIN_SECONDS, UPLOAD_SECONDS = 5, 60
 DEVICE_SECONDS = 60.0  # for an honest device to be admitted and to finish
-ROUND_SECONDS = 60.0  # for a round to open or to end
+ROUND_SECONDS = 120.0  # for a round to open or to end
+_VARIABLES = {"SECEMB_ROUNDS__SEAT_SECONDS": "5"}  # a seat without keys lapses; rounds here are short
 _SEED = 1
 _PAUSE = 0.02
 
@@ -55,6 +56,7 @@ class Figures:
     rmse_beyond: float | None = None  # by how much it is larger than without an attack
     memory_growth: list[int] = field(default_factory=list)  # bytes, of both servers
     seen: list[dict[str, int]] = field(default_factory=list)  # what each operator's counters say
+    tokens: dict[str, dict[str, int]] = field(default_factory=dict)  # of honest and hostile ones, at server 0
 
 
 def make_world(rounds: int) -> tuple[World, Judge]:
@@ -87,6 +89,7 @@ class Stage:
         """Run rounds under an attack; it goes on until the last of them is sealed, and is in no round after that."""
         servers = self._pair.servers
         counters, memory = [counters_of(one) for one in servers], [memory_of(one) for one in servers]
+        tokens = await tokens_of(servers[0])
         before, item = self._judge.newest(self._pair), self._judge.unrated[0]
         numbers: list[int] = []
         spent: list[float | None] = []
@@ -113,6 +116,7 @@ class Stage:
             rmse=self._judge.rmse(after),
             memory_growth=[memory_of(one) - old for one, old in zip(servers, memory, strict=True)],
             seen=[dict(counters_of(one) - old) for one, old in zip(servers, counters, strict=True)],
+            tokens=difference(await tokens_of(servers[0]), tokens),
         )
 
     async def aclose(self) -> None:
@@ -166,10 +170,10 @@ async def a_stage(folder: Path, attack: Attack, rounds: int) -> AsyncIterator[St
         folder,
         world.task,
         evaluate_every=attack.evaluate_every,
-        survey_first=attack.survey_first,
+        variables=_VARIABLES | {"SECEMB_ROUNDS__SURVEY_FIRST": str(attack.survey_first).lower()},
         open_enrolment=False,
     )
-    names = [f"device {one}" for one in range(HONEST)] + [f"hostile {one}" for one in range(FLOOD)]
+    names = [f"honest {one}" for one in range(HONEST)] + [f"hostile {one}" for one in range(TOKENS)]
     try:
         for pause in pair.starting():
             await asyncio.sleep(pause)

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -41,13 +41,13 @@ class Pair:
         task: TaskSpec,
         *,
         evaluate_every: int = 0,
-        survey_first: bool = False,
         relayed: bool = False,
         identity: Ed25519PrivateKey | None = None,
         ports: Sequence[int] = (),  # as many as `PORTS`, those of devices first; none: free ones
         open_enrolment: bool = True,
         tls: bool = False,
         catalogue: Catalogue | None = None,
+        variables: Mapping[str, str] | None = None,  # further settings of server 0
     ) -> None:
         ports = ports or free_ports(PORTS)
         self._catalogue = catalogue.encode() if catalogue is not None and len(catalogue) else None
@@ -58,7 +58,7 @@ class Pair:
             Service(1, folder / "server1", Ports(ports[1], *ports[5:7]), ca=self.ca),
         )
         self._folder, self._evaluate_every, self._open_enrolment = folder, evaluate_every, open_enrolment
-        self._survey_first = survey_first
+        self._more = dict(variables or {})
         self.peer_port = ports[2]
         self.peer_via: int | None = None  # a port of this machine that forwards there, for measurements in between
         self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
@@ -125,8 +125,7 @@ class Pair:
         variables |= {
             "SECEMB_DEVICES__OPEN_ENROLMENT": "true" if self._open_enrolment else "false",
             "SECEMB_ROUNDS__EVALUATE_EVERY": str(self._evaluate_every),
-            "SECEMB_ROUNDS__SURVEY_FIRST": "true" if self._survey_first else "false",
-        }
+        } | self._more
         if self.peer_via is not None:
             variables["SECEMB_PEER__URL"] = f"https://{HERE}:{self.peer_via}"
         return variables
