@@ -54,6 +54,7 @@ REFUSED: dict[str, tuple[str, Callable[[bytes], bytes], dict[str, str], str]] = 
     "a message that is too short": (KEYS, lambda body: body[:-1], {}, "message-length"),
     "other keys": (KEYS, lambda body: flipped(body, ENVELOPE_BYTES), {}, "session-conflict"),
     "an upload with a wrong MAC": (UPDATE, lambda body: body, {"secemb-proof": "00" * 16}, "proof-refused"),
+    "an upload with half a MAC": (UPDATE, lambda body: body, {"secemb-proof": "00"}, "proof-refused"),
 }
 
 

@@ -173,3 +173,10 @@ async def test_a_lie_that_no_fleet_could_tell_is_discarded_and_no_figure_shows_i
             assert await states(pair) == [PUBLISHED if number else DISCARDED] * 2
             assert (await last(pair, 1)).kind == kind
         assert [one["round"] for one in await results(pair)] == [1]
+
+
+@pytest.mark.parametrize("kind", [SURVEY, EVALUATE])
+async def test_without_the_limits_the_lie_would_be_published(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secemb_server0.completion.find_impossible", lambda *_: None)
+    with pytest.raises(AssertionError):
+        await test_a_lie_that_no_fleet_could_tell_is_discarded_and_no_figure_shows_it(kind)

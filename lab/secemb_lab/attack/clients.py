@@ -147,9 +147,10 @@ async def frame(client: Client, seat: Seat) -> None:
     for role in (0, 1):
         await client.put(role, seat, "keys", session.keys[role])
     update = session.write_nothing()
-    for role in (0, 1):
-        for _ in range(5):
-            await client.put(role, seat, "update", update[role], secrets.token_bytes(32))
+    for role, mac in enumerate(session.marks.macs):
+        for false in (secrets.token_bytes(len(mac)), mac[:-1]):
+            for _ in range(3):
+                await client.put(role, seat, "update", update[role], false)
     if seat.round.task.relays:
         await client.put(0, seat, "relayed-keys", session.keys[0] + secrets.token_bytes(1000))
     for role in (0, 1):  # it still takes part, so that the round does not wait

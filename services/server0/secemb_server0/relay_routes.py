@@ -83,11 +83,12 @@ def relayed_routes(
     )
     async def relayed_update(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take RELAYED_UPLOAD, pass server 1's part on and return receipts when both hold the upload."""
-        claim, mac = read_claim(request, round, session), read_mac(request)
+        claim = read_claim(request, round, session)
         try:
             async with noting_refusals(party, claim):
                 with bodies.of(claim.session_id) as read:
                     expected = await sessions.expect_update(claim)
+                    mac = read_mac(request)
                     kept = await expected.take(Sent(await read(request, expected.length), mac))
         except RelayRefusedError as error:
             return refuse(error)

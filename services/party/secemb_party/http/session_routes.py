@@ -101,10 +101,11 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
     )
     async def update(round: RoundHex, session: SessionHex, request: Request) -> Response:
         """Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable."""
-        claim, mac = read_claim(request, round, session), read_mac(request)
+        claim = read_claim(request, round, session)
         async with noting_refusals(party, claim):
             with bodies.of(claim.session_id) as read:
                 expected = await party.intake.expect_update(claim)
+                mac = read_mac(request)  # after the ticket: a device is to blame for it
                 kept = await expected.take(Sent(await read(request, expected.length), mac))
         completed()
         return JSONResponse({"sha256": kept.digest.hex()})
