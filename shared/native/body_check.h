@@ -40,59 +40,77 @@ TARGET static void NAME(leaf_hashes)(const uint8_t *bytes, const uint8_t *nodes,
     }
 }
 
-/* ---- a server: XOR over all leaves of AES(k_j, hash_j ^ t * correction_j ^ AES(k_3, place)) ---- */
+/* ---- a server: XOR over all leaves of AES(k_j, hash_j ^ t * correction_j ^ mask of slot ^ mask of leaf) ---- */
 
 /* Four slots of one session. */
 typedef struct {
-    V4 corrections[HASHES], places, present; /* places: the slots' numbers; present: all ones where there is a slot */
+    V4 corrections[HASHES], masks, present; /* present: all ones where there is a slot */
 } NAME(checked_slots);
 
-TARGET static NAME(checked_slots) NAME(load_checked)(const uint8_t *corrections, size_t slot, size_t available) {
+TARGET static NAME(checked_slots) NAME(load_checked)(const NAME(key) *mask_key, const uint8_t *corrections, size_t slot,
+                                                     size_t available) {
     NAME(checked_slots) four;
     uint8_t blocks[HASHES][VECTOR] = {{0}}, present[VECTOR] = {0};
     uint64_t places[GROUP * 2];
-    for (size_t lane = 0; lane < GROUP; lane++) places[2 * lane] = 0, places[2 * lane + 1] = slot + lane;
+    for (size_t lane = 0; lane < GROUP; lane++) places[2 * lane] = slot + lane, places[2 * lane + 1] = 1;
     for (size_t lane = 0; lane < smaller(GROUP, available); lane++) {
         memset(present + lane * BLOCK, 255, BLOCK);
         for (int j = 0; j < HASHES; j++)
             memcpy(blocks[j] + lane * BLOCK, corrections + lane * HASH + j * BLOCK, BLOCK);
     }
     for (int j = 0; j < HASHES; j++) four.corrections[j] = NAME(v_load)(blocks[j]);
-    four.places = NAME(v_load)((const uint8_t *)places), four.present = NAME(v_load)(present);
+    V4 masks = NAME(v_xor)(NAME(v_load)((const uint8_t *)places), mask_key->k[0]);
+    for (int round = 1; round < ROUNDS; round++) masks = NAME(v_aes)(masks, mask_key->k[round]);
+    four.masks = NAME(v_aeslast)(masks, mask_key->k[ROUNDS]), four.present = NAME(v_load)(present);
     return four;
 }
 
-/* One leaf of four slots. The three hashes and the mask of the place are four computations side by side. */
-LANE_FN V4 NAME(check_leaf)(const NAME(checked_slots) *slots, const NAME(key) *keys, const uint8_t *schedules, V4 node,
-                            size_t leaf) {
-    const uint64_t number[2] = {leaf, 0};
-    const V4 s = NAME(v_sigma)(node, NAME(v_bcast)(NAME(high_half))), t = NAME(v_control)(node);
-    const V4 place = NAME(v_xor)(slots->places, NAME(v_bcast)((const uint8_t *)number));
-    V4 x[HASHES + 1];
-    for (int j = 0; j < HASHES; j++) x[j] = NAME(v_xor)(s, NAME(v_bcast)(schedules + j * SCHEDULE));
-    x[HASHES] = NAME(v_xor)(place, keys[HASHES].k[0]);
-    for (int round = 1; round < ROUNDS; round++) {
+#define CHECK_LEAVES (IN_FLIGHT >= 8 ? 2 : 1) /* at once: more would not fit into the registers */
+
+/* What n leaves of four slots add to the fingerprint: their hashes side by side, then what hides those. */
+LANE_FN V4 NAME(check_leaves)(const NAME(checked_slots) *slots, const NAME(key) *keys, const uint8_t *schedules,
+                              const uint8_t *masks, const V4 *nodes, const int n) {
+    V4 x[CHECK_LEAVES * HASHES], s[CHECK_LEAVES];
+    for (int i = 0; i < n; i++) {
+        s[i] = NAME(v_sigma)(nodes[i], NAME(v_bcast)(NAME(high_half)));
         for (int j = 0; j < HASHES; j++)
-            x[j] = NAME(v_aes)(x[j], NAME(v_bcast)(schedules + j * SCHEDULE + round * BLOCK));
-        x[HASHES] = NAME(v_aes)(x[HASHES], keys[HASHES].k[round]);
-    }
-    const V4 mask = NAME(v_aeslast)(x[HASHES], keys[HASHES].k[ROUNDS]);
-    for (int j = 0; j < HASHES; j++) {
-        const V4 last = NAME(v_xor)(s, NAME(v_bcast)(schedules + j * SCHEDULE + ROUNDS * BLOCK));
-        const V4 corrected = NAME(v_xor)(NAME(v_aeslast)(x[j], last), NAME(v_and)(t, slots->corrections[j]));
-        x[j] = NAME(v_xor)(NAME(v_xor)(corrected, mask), keys[j].k[0]);
+            x[HASHES * i + j] = NAME(v_xor)(s[i], NAME(v_bcast)(schedules + (HASHES * i + j) * SCHEDULE));
     }
     for (int round = 1; round < ROUNDS; round++)
-        for (int j = 0; j < HASHES; j++) x[j] = NAME(v_aes)(x[j], keys[j].k[round]);
+        for (int j = 0; j < HASHES * n; j++)
+            x[j] = NAME(v_aes)(x[j], NAME(v_bcast)(schedules + j * SCHEDULE + round * BLOCK));
+    for (int i = 0; i < n; i++) {
+        const V4 t = NAME(v_control)(nodes[i]), mask = NAME(v_xor)(slots->masks, NAME(v_bcast)(masks + i * BLOCK));
+        for (int j = 0; j < HASHES; j++) {
+            const V4 last = NAME(v_bcast)(schedules + (HASHES * i + j) * SCHEDULE + ROUNDS * BLOCK);
+            const V4 hash = NAME(v_aeslast)(x[HASHES * i + j], NAME(v_xor)(s[i], last));
+            const V4 hidden = NAME(v_xor)(NAME(v_and)(t, slots->corrections[j]), NAME(v_xor)(mask, keys[j].k[0]));
+            x[HASHES * i + j] = NAME(v_xor)(hash, hidden);
+        }
+    }
+    for (int round = 1; round < ROUNDS; round++)
+        for (int j = 0; j < HASHES * n; j++) x[j] = NAME(v_aes)(x[j], keys[j % HASHES].k[round]);
     V4 sum = NAME(v_aeslast)(x[0], keys[0].k[ROUNDS]);
-    for (int j = 1; j < HASHES; j++) sum = NAME(v_xor)(sum, NAME(v_aeslast)(x[j], keys[j].k[ROUNDS]));
+    for (int j = 1; j < HASHES * n; j++) sum = NAME(v_xor)(sum, NAME(v_aeslast)(x[j], keys[j % HASHES].k[ROUNDS]));
     return NAME(v_and)(sum, slots->present);
 }
 
-/* XORs the fingerprints of the part's slots into `out` (sessions, 16). All leaves of the part's range are looked at. */
-TARGET static int NAME(fingerprint)(const paths_t *p, const checks_t *checks, const part_t *part, uint8_t *out) {
+/* The masks of the leaves from `first` on: the stream of the key. */
+TARGET static void NAME(leaf_masks)(const NAME(key) *mask_key, size_t first, size_t count, uint8_t *masks) {
+    for (size_t at = 0; at < count; at += IN_FLIGHT * GROUP) {
+        V4 x[IN_FLIGHT];
+        uint8_t some[IN_FLIGHT * VECTOR];
+        NAME(stream_vectors)(mask_key, first + at, x);
+        for (int j = 0; j < IN_FLIGHT; j++) NAME(v_store)(some + VECTOR * j, x[j]);
+        memcpy(masks + at * BLOCK, some, smaller(IN_FLIGHT * GROUP, count - at) * BLOCK);
+    }
+}
+
+/* The answers of the part's slots, and in the same walk their fingerprints: XOR-ed into `out` (sessions, 16). */
+TARGET static int NAME(answer_checked)(const paths_t *p, const table_t *table, const checks_t *checks, const part_t *part,
+                                       const uint32_t *rows, size_t columns, uint32_t *answers, uint8_t *out) {
     uint8_t *schedules = NAME(schedules_of)(p);
-    uint8_t *memory = take_lines(2 * NODE_BYTES + sizeof(NAME(tree)) + CHUNK_LEAVES * HASHES * SCHEDULE);
+    uint8_t *memory = take_lines(2 * NODE_BYTES + sizeof(NAME(tree)) + CHUNK_LEAVES * (HASHES * SCHEDULE + BLOCK));
     const int bits = NAME(chunk_bits_for)(p->depth, VECTOR), failed = !schedules || !memory;
     const size_t chunk = (size_t)1 << bits;
     NAME(key) keys[HASHES + 1];
@@ -101,19 +119,27 @@ TARGET static int NAME(fingerprint)(const paths_t *p, const checks_t *checks, co
         const NAME(key) leaf_key = NAME(make_key)(checks->leaf_keys + session * BLOCK);
         NAME(tree) *tree = (NAME(tree) *)(memory + 2 * NODE_BYTES);
         uint8_t *leaf_schedules = (uint8_t *)tree + sizeof(NAME(tree)), lanes[VECTOR];
+        uint8_t *leaf_masks = leaf_schedules + CHUNK_LEAVES * HASHES * SCHEDULE;
         V4 sum = NAME(v_xor)(leaf_key.k[0], leaf_key.k[0]);
         for (size_t first = part->leaf_from; first < part->leaf_to; first += chunk) {
             const size_t count = smaller(chunk, part->leaf_to - first);
             NAME(leaf_schedules)(&leaf_key, first, count, leaf_schedules);
+            NAME(leaf_masks)(&keys[HASHES], first, count, leaf_masks);
             for (size_t slot = part->slot_from; slot < part->slot_to; slot += GROUP) {
-                const NAME(checked_slots) four = NAME(load_checked)(checks->corrections + (session * p->slots + slot) * HASH,
-                                                                    slot, part->slot_to - slot);
+                const NAME(checked_slots) four = NAME(load_checked)(
+                    &keys[HASHES], checks->corrections + (session * p->slots + slot) * HASH, slot, part->slot_to - slot);
                 NAME(load_tree)(tree, p, SCHEDULES(schedules, session), session, slot);
                 const V4 *nodes = NAME(expand_chunk)(tree, p->depth, bits, first, count, (V4 *)memory,
                                                      (V4 *)(memory + NODE_BYTES));
-                for (size_t leaf = 0; leaf < count; leaf++)
-                    sum = NAME(v_xor)(sum, NAME(check_leaf)(&four, keys, leaf_schedules + leaf * HASHES * SCHEDULE,
-                                                            nodes[leaf], first + leaf));
+                NAME(answer_group)(nodes, table, slot, smaller(GROUP, part->slot_to - slot), first, count, rows, columns,
+                                   answers + (session * p->slots + slot) * columns);
+                size_t leaf = 0;
+                for (; leaf + CHECK_LEAVES <= count; leaf += CHECK_LEAVES)
+                    sum = NAME(v_xor)(sum, NAME(check_leaves)(&four, keys, leaf_schedules + leaf * HASHES * SCHEDULE,
+                                                              leaf_masks + leaf * BLOCK, nodes + leaf, CHECK_LEAVES));
+                for (; leaf < count; leaf++)
+                    sum = NAME(v_xor)(sum, NAME(check_leaves)(&four, keys, leaf_schedules + leaf * HASHES * SCHEDULE,
+                                                              leaf_masks + leaf * BLOCK, nodes + leaf, 1));
             }
         }
         NAME(v_store)(lanes, sum);

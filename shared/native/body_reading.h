@@ -44,12 +44,22 @@ TARGET static size_t NAME(chosen_items)(const V4 *nodes, size_t lane, const int3
     return n;
 }
 
+/* The answers of four slots, from the nodes of a chunk: (lanes, columns). */
+TARGET static void NAME(answer_group)(const V4 *nodes, const table_t *table, size_t slot, size_t lanes, size_t first,
+                                      size_t count, const uint32_t *rows, size_t columns, uint32_t *answers) {
+    int32_t chosen[CHUNK_LEAVES + 1];
+    for (size_t lane = 0; lane < lanes; lane++) {
+        const int32_t *order = table->order + (slot + lane) / table->slots_per_bin * table->leaves + first;
+        const size_t n = NAME(chosen_items)(nodes, lane, order, count, table, chosen);
+        if (n) NAME(xor_rows)(rows, columns, chosen, n, answers + lane * columns);
+    }
+}
+
 TARGET static int NAME(answer)(const paths_t *p, const table_t *table, const part_t *part, const uint32_t *rows,
                                size_t columns, uint32_t *answers) {
     uint8_t *schedules = NAME(schedules_of)(p), *memory = take_lines(2 * NODE_BYTES + sizeof(NAME(tree)));
     const int bits = NAME(chunk_bits_for)(p->depth, VECTOR), failed = !schedules || !memory;
     const size_t chunk = (size_t)1 << bits;
-    int32_t chosen[CHUNK_LEAVES + 1];
     for (size_t slot = part->slot_from; !failed && slot < part->slot_to; slot += GROUP)
         for (size_t first = part->leaf_from; first < part->leaf_to; first += chunk)
             for (size_t session = 0; session < p->sessions; session++) {
@@ -58,11 +68,8 @@ TARGET static int NAME(answer)(const paths_t *p, const table_t *table, const par
                 NAME(load_tree)(tree, p, SCHEDULES(schedules, session), session, slot);
                 const V4 *nodes = NAME(expand_chunk)(tree, p->depth, bits, first, count, (V4 *)memory,
                                                      (V4 *)(memory + NODE_BYTES));
-                for (size_t lane = 0; lane < smaller(GROUP, part->slot_to - slot); lane++) {
-                    const int32_t *order = table->order + (slot + lane) / table->slots_per_bin * table->leaves + first;
-                    const size_t n = NAME(chosen_items)(nodes, lane, order, count, table, chosen);
-                    if (n) NAME(xor_rows)(rows, columns, chosen, n, answers + (session * p->slots + slot + lane) * columns);
-                }
+                NAME(answer_group)(nodes, table, slot, smaller(GROUP, part->slot_to - slot), first, count, rows, columns,
+                                   answers + (session * p->slots + slot) * columns);
             }
     free(schedules), free(memory);
     return failed;

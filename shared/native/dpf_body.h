@@ -38,7 +38,7 @@ static const kernel_t NAME(kernel) = {
     .row_tags = NAME(row_tags),
     .project = NAME(project),
     .leaf_hashes = NAME(leaf_hashes),
-    .fingerprint = NAME(fingerprint),
+    .answer_checked = NAME(answer_checked),
 };
 
 #undef AES_MIDDLE
@@ -49,3 +49,4 @@ static const kernel_t NAME(kernel) = {
 #undef NODE_BYTES
 #undef PROJECT_BATCH
 #undef SCHEDULE
+#undef CHECK_LEAVES

@@ -364,32 +364,38 @@ static PyObject *py_leaf_hashes(PyObject *self, PyObject *args) {
     return finish(ok, 0);
 }
 
-static PyObject *py_fingerprint(PyObject *self, PyObject *args) {
+static PyObject *py_answer_checked(PyObject *self, PyObject *args) {
     session_arguments a;
-    Py_buffer leaf_keys, corrections, keys, fingerprints;
-    Py_ssize_t leaves, part[4];
+    Py_buffer order, rows, answers, leaf_keys, corrections, keys, fingerprints;
+    Py_ssize_t leaves, slots_per_bin, items, columns, part[4];
     paths_t paths;
+    table_t table;
     part_t work;
     int failed = 0;
     (void)self;
-    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)n(nnnn)(y*y*y*)w*", &a.party, &a.keys, &a.roots, &a.left, &a.right,
-                          &a.sessions, &a.slots, &a.depth, &leaves, &part[0], &part[1], &part[2], &part[3], &leaf_keys,
-                          &corrections, &keys, &fingerprints))
+    if (!PyArg_ParseTuple(args, "(iy*y*y*y*nni)(y*nnn)(nnnn)y*n(y*y*y*)w*w*", &a.party, &a.keys, &a.roots, &a.left,
+                          &a.right, &a.sessions, &a.slots, &a.depth, &order, &leaves, &slots_per_bin, &items, &part[0],
+                          &part[1], &part[2], &part[3], &rows, &columns, &leaf_keys, &corrections, &keys, &answers,
+                          &fingerprints))
         return NULL;
-    const table_t table = {.leaves = (size_t)leaves};
-    const int ok = check_sessions(&a, &paths) && check_leaves(leaves, a.depth) &&
-                   check_part(part, &paths, &table, &work) && fits(&leaf_keys, paths.sessions, BLOCK, 1, "leaf keys") &&
+    const int ok = check_sessions(&a, &paths) && check_table(&order, leaves, slots_per_bin, items, &paths, &table) &&
+                   check_part(part, &paths, &table, &work) && (columns >= 1 || refuse("no columns")) &&
+                   fits(&rows, times((size_t)items, (size_t)columns), 4, 4, "rows") &&
+                   fits(&answers, times(times(paths.sessions, paths.slots), (size_t)columns), 4, 4, "answers") &&
+                   fits(&leaf_keys, paths.sessions, BLOCK, 1, "leaf keys") &&
                    fits(&corrections, times(paths.sessions, paths.slots), HASH, 1, "corrections") &&
                    fits(&keys, HASHES + 1, BLOCK, 1, "keys") &&
                    fits(&fingerprints, paths.sessions, BLOCK, 1, "fingerprints");
     if (ok) {
         const checks_t checks = {leaf_keys.buf, corrections.buf, keys.buf};
         Py_BEGIN_ALLOW_THREADS
-        failed = active->fingerprint(&paths, &checks, &work, fingerprints.buf);
+        failed = active->answer_checked(&paths, &table, &checks, &work, rows.buf, (size_t)columns, answers.buf,
+                                        fingerprints.buf);
         Py_END_ALLOW_THREADS
     }
-    release_sessions(&a), PyBuffer_Release(&leaf_keys), PyBuffer_Release(&corrections);
-    PyBuffer_Release(&keys), PyBuffer_Release(&fingerprints);
+    release_sessions(&a), PyBuffer_Release(&order), PyBuffer_Release(&rows), PyBuffer_Release(&answers);
+    PyBuffer_Release(&leaf_keys), PyBuffer_Release(&corrections), PyBuffer_Release(&keys);
+    PyBuffer_Release(&fingerprints);
     return finish(ok, failed);
 }
 
@@ -425,7 +431,7 @@ static PyMethodDef methods[] = {
     {"project", py_project, METH_VARARGS, NULL},
     {"row_tags", py_row_tags, METH_VARARGS, NULL},
     {"leaf_hashes", py_leaf_hashes, METH_VARARGS, NULL},
-    {"fingerprint", py_fingerprint, METH_VARARGS, NULL},
+    {"answer_checked", py_answer_checked, METH_VARARGS, NULL},
     {"judge_proposals", py_judge_proposals, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

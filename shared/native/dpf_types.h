@@ -69,7 +69,8 @@ typedef struct {
                      uint32_t *tags);
     void (*project)(const uint8_t *key, const uint8_t *values, size_t count, size_t element, uint8_t *out);
     void (*leaf_hashes)(const uint8_t *key, const uint8_t *nodes, const int64_t *leaves, size_t count, uint8_t *hashes);
-    int (*fingerprint)(const paths_t *paths, const checks_t *checks, const part_t *part, uint8_t *fingerprints);
+    int (*answer_checked)(const paths_t *paths, const table_t *table, const checks_t *checks, const part_t *part,
+                          const uint32_t *rows, size_t columns, uint32_t *answers, uint8_t *fingerprints);
 } kernel_t;
 
 static inline size_t smaller(size_t a, size_t b) { return a < b ? a : b; }

@@ -95,8 +95,10 @@ static void check_server(const kernel_t *k, size_t bins, size_t slots_per_bin, s
     print_digest("row_tags", tags, items * 4);
     uint8_t *leaf_keys = fill(sessions * BLOCK), *corrections = fill(sessions * slots * HASH), *secrets = fill(4 * BLOCK);
     uint8_t *prints = fill(sessions * BLOCK), *hashes = fill(slots * HASH);
-    if (k->fingerprint(&paths, &(checks_t){leaf_keys, corrections, secrets}, &part, prints)) abort();
-    print_digest("fingerprint", prints, sessions * BLOCK);
+    const checks_t checks = {leaf_keys, corrections, secrets};
+    if (k->answer_checked(&paths, &table, &checks, &part, rows, columns, answers, prints)) abort();
+    print_digest("answer_checked", answers, sessions * slots * columns * 4);
+    print_digest("fingerprints", prints, sessions * BLOCK);
     int64_t *at = fill(slots * sizeof *at);
     for (size_t i = 0; i < slots; i++) at[i] = (int64_t)(i * 1000);
     k->leaf_hashes(leaf_keys, roots, at, slots, hashes);

@@ -67,8 +67,8 @@ class Device:
 
     @property
     def honest(self) -> bool:
-        """Return whether both servers get the same public parts, of keys that write one row a slot."""
-        return self.twist is None
+        """Return whether it passes the servers' checks: a wild one does where devices prove nothing."""
+        return self.twist is None and not (self.wild and self.pair.task.norm_bound)
 
     @property
     def acknowledged(self) -> bool:

@@ -39,20 +39,21 @@ def forget_a_session(patch: Patch) -> None:
     """Server 0 leaves the last session of each batch out of its sum."""
     honest = Evaluation.add
 
-    def add(self: Evaluation, sessions: list[SessionBodies], share: Any) -> None:
+    def add(self: Evaluation, sessions: list[SessionBodies], share: Any) -> list[bytes]:
         honest(self, sessions[:-1] if self.party == 0 else sessions, share)
+        return [b""] * len(sessions)
 
     patch.setattr(Evaluation, "add", add)
 
 
 def forget_a_session_on_both_sides(patch: Patch) -> None:
     honest = Evaluation.add
-    patch.setattr(Evaluation, "add", lambda self, sessions, share: honest(self, sessions[:-1], share))
+    patch.setattr(Evaluation, "add", lambda self, sessions, share: [*honest(self, sessions[:-1], share), b""])
 
 
 def count_a_session_twice(patch: Patch) -> None:
     honest = Evaluation.add
-    patch.setattr(Evaluation, "add", lambda self, sessions, share: honest(self, [*sessions, sessions[0]], share))
+    patch.setattr(Evaluation, "add", lambda self, sessions, share: honest(self, [*sessions, sessions[0]], share)[1:])
 
 
 def acknowledge_without_storing(patch: Patch) -> None:

@@ -16,6 +16,7 @@ from secemb_party.ledger import RoundState
 from secemb_party.tickets import CLOCK_TOLERANCE, issue_ticket
 from secemb_sdk.round.upload import survey
 from secemb_server0.conductor import Abort, Advance, Finished, Open, Wait
+from secemb_shared.messages import public_keys_digest
 from secemb_shared.messages.measures import EvaluationSums
 from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
 
@@ -102,10 +103,15 @@ async def test_a_session_that_does_not_pass_its_checks_is_rejected(what: str) ->
 async def test_without_the_fingerprint_one_session_would_write_to_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check switched off: the sum is then not that of the honest devices."""
 
-    def trusting(self: Evaluation, batch: Sequence[KeysMessage], held: object) -> list[bytes]:
-        return [b""] * len(batch)
+    honest = Evaluation.accept
 
-    monkeypatch.setattr(Evaluation, "_fingerprints", trusting)
+    def trusting(self: Evaluation, batch: Sequence[KeysMessage]) -> list[tuple[bytes, bytes]]:
+        return [
+            (answer, public_keys_digest(keys.body))
+            for keys, (answer, _) in zip(batch, honest(self, batch), strict=True)
+        ]
+
+    monkeypatch.setattr(Evaluation, "accept", trusting)
     async with a_pair() as pair:
         devices = await filled(pair)
         await a_device(pair, 7, twist=WORDS).take_part()

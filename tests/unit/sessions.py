@@ -13,7 +13,7 @@ import pytest
 
 from secemb_lab.party_round import PartyRound
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared.dpf import Backend, HeldKeys, LeafTable, RingArray, SessionKeys
+from secemb_shared.dpf import Backend, Blocks, HeldKeys, LeafTable, RingArray, SessionKeys, SlotChecks
 from secemb_shared.dpf._native import Native, instruction_sets, native_available, select_instruction_set
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.labels import Label
@@ -246,3 +246,13 @@ def plain_sum(task: TaskSpec, shape: tuple[int, int], additions: Iterable[tuple[
             total[item] += np.array([round(Fraction(float(x)) * 2**task.fraction_bits) for x in row], dtype=object)
     wrapped: RingArray = (total % 2**task.ring_bits).astype(task.ring.dtype)
     return wrapped
+
+
+def fingerprints(backend: Backend, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
+    """Return the fingerprints of sessions whose slots all span the same leaves, by the operation that servers use."""
+    geometry = Geometry(items=leaves, tables=1, bins=1, slots_per_bin=held.slots)
+    table = LeafTable(geometry, np.arange(leaves, dtype=np.int32)[None])
+    rows = np.arange(2 * leaves, dtype=np.uint32).reshape(leaves, 2)
+    answers, found = backend.answer_checked(held, table, rows, checks, keys)
+    assert np.array_equal(answers, backend.answer(held, table, rows))
+    return found

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from tests.unit.sessions import EACH_BACKEND, random_blocks, rng_of
+from tests.unit.sessions import EACH_BACKEND, fingerprints, random_blocks, rng_of
 
 from secemb_shared.dpf import (
     HASH_BYTES,
@@ -43,7 +43,7 @@ class Session:
 
     def passes(self, backend: Backend | None = None) -> bool:
         backend = backend or default_backend()
-        first, second = (backend.fingerprint(held, LEAVES, self.checks, KEYS) for held in self.held)
+        first, second = (fingerprints(backend, held, LEAVES, self.checks, KEYS) for held in self.held)
         return np.array_equal(first, second)
 
     def rows_written(self, slot: int) -> int:
@@ -97,7 +97,7 @@ def test_a_hundred_thousand_slots_of_honest_sessions_pass() -> None:
         alpha = rng.integers(0, leaves, slots)
         words, leaf0, leaf1 = default_backend().generate(keys, roots[0], roots[1], alpha, depth)
         checks = SlotChecks.of(LABEL, leaf_corrections(LABEL, alpha, (leaf0, leaf1)))
-        prints = [default_backend().fingerprint(one, leaves, checks, KEYS) for one in _held(roots, words)]
+        prints = [fingerprints(default_backend(), one, leaves, checks, KEYS) for one in _held(roots, words)]
         assert np.array_equal(prints[0], prints[1])
 
 
@@ -201,9 +201,9 @@ def test_every_backend_hashes_as_the_definition_does(backend: Backend) -> None:
         held = _random_held(rng, 2, count, depth)
         checks = SlotChecks(random_blocks(rng, 2), random_blocks(rng, 2, 3 * count).reshape(2, count, HASH_BYTES))
         expected = Portable().fingerprint(held, leaves, checks, KEYS)
-        assert np.array_equal(backend.fingerprint(held, leaves, checks, KEYS), expected)
+        assert np.array_equal(fingerprints(backend, held, leaves, checks, KEYS), expected)
         if backend.name.startswith("native"):
-            assert np.array_equal(Native(threads=3).fingerprint(held, leaves, checks, KEYS), expected)
+            assert np.array_equal(fingerprints(Native(threads=3), held, leaves, checks, KEYS), expected)
 
 
 def _random_held(rng: np.random.Generator, sessions: int, slots: int, depth: int) -> HeldKeys:
@@ -224,7 +224,9 @@ def test_fingerprints_say_the_same_for_different_items() -> None:
     for item in (0, LEAVES - 1):
         for _ in range(200):
             session, _, _ = make(rng, np.full(SLOTS, item))
-            first, second = (default_backend().fingerprint(held, LEAVES, session.checks, KEYS) for held in session.held)
+            first, second = (
+                fingerprints(default_backend(), held, LEAVES, session.checks, KEYS) for held in session.held
+            )
             assert np.array_equal(first, second)
             prints.append(np.unpackbits(first[0]))
     means = [np.mean(prints[:200], axis=0), np.mean(prints[200:], axis=0)]

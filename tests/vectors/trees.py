@@ -3,6 +3,7 @@
 import hashlib
 
 import numpy as np
+from tests.unit.sessions import fingerprints
 from tests.vectors.values import Case, blocks, elements, numbers, raw
 
 from secemb_lab.vectors.document import each, plain
@@ -85,7 +86,7 @@ def _check_leaves(trees: Trees, case: Case) -> None:
     assert each(keys) == case["fingerprint_keys"]
     checks = SlotChecks.of(trees.label, corrections)
     for party in (0, 1):
-        found = trees.backend.fingerprint(trees.held(party), 1 << trees.depth, checks, keys)
+        found = fingerprints(trees.backend, trees.held(party), 1 << trees.depth, checks, keys)
         assert found.tobytes().hex() == case["fingerprints"][party]
     assert case["fingerprints"][0] == case["fingerprints"][1]
 

@@ -19,8 +19,10 @@ class PaperCatalogue:
     items: int
     capacity: int
 
-    def round(self, geometry: Geometry, *, row_width: int = WIDTH, dense_size: int = 0) -> RoundSpec:
-        """Return a round of a task with this catalogue."""
+    def round(
+        self, geometry: Geometry, *, row_width: int = WIDTH, dense_size: int = 0, norm_bound: int | None = None
+    ) -> RoundSpec:
+        """Return a round of a task with this catalogue; without a norm bound it is the one by rule."""
         task = build_task(
             name=self.name,
             items=self.items,
@@ -31,6 +33,7 @@ class PaperCatalogue:
             fraction_bits=16,
             bound=2**20,
             cohort=1000,
+            norm_bound=norm_bound,
         )
         return RoundSpec(task=task, number=1, model_version=1, model_digest=bytes(32))
 

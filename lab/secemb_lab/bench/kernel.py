@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from secemb_shared.dpf import Backend, HeldKeys, LeafTable, SessionKeys
+from secemb_shared.dpf import HASH_BYTES, Backend, HeldKeys, LeafTable, SessionKeys, SlotChecks
 from secemb_shared.dpf import _native as native
 from secemb_shared.dpf._portable import Portable
 from secemb_shared.layout import Geometry
@@ -51,6 +51,7 @@ class Bench:
         items = self.part.items
         order = self._random.permutation(items).astype(np.int32).reshape(shape.bins, shape.leaves)
         self.table = LeafTable(self.part, order)
+        self.spread = LeafTable(self.whole, np.resize(order, (shape.slots, shape.leaves)))  # all slots of a session
         self.words = self._numbers(sessions, shape.bins, WIDTH)
         self.rows = self._numbers(items, WIDTH + 1)
         self.sums = np.zeros((items, WIDTH), dtype=np.uint32)
@@ -60,11 +61,15 @@ class Bench:
         keys, roots = SessionKeys(*(self._bytes(16).tobytes() for _ in range(3))), self._bytes(2, self.shape.slots, 16)
         alpha = np.zeros(self.shape.slots, dtype=np.int64)
         payload = self._numbers(self.shape.slots, WIDTH)
+        checks = SlotChecks(self._bytes(1, 16), self._bytes(1, self.shape.slots, HASH_BYTES))
+        secrets = self._bytes(4, 16)
         _, leaf0, leaf1 = backend.generate(keys, roots[0], roots[1], alpha, self.depth)
         return {
             "tree": self._tree(backend),
             "tree + Convert + accumulate": lambda: backend.accumulate(self.batch, self.table, self.words, self.sums),
             "tree + XOR answer": lambda: backend.answer(self.batch, self.table, self.rows),
+            CHECKED: lambda: backend.answer_checked(self.session, self.spread, self.rows, checks, secrets),
+            UNCHECKED: lambda: backend.answer(self.session, self.spread, self.rows),
             "key generation": lambda: backend.generate(keys, roots[0], roots[1], alpha, self.depth),
             "ConvertGen": lambda: backend.convert_gen(keys.convert, leaf0, leaf1, payload),
         }
@@ -76,6 +81,8 @@ class Bench:
             "tree": self.whole.items,
             "tree + Convert + accumulate": together,
             "tree + XOR answer": together,
+            CHECKED: self.whole.items,
+            UNCHECKED: self.whole.items,
             "key generation": self.shape.slots,
             "ConvertGen": self.shape.slots,
         }
@@ -100,6 +107,9 @@ class Bench:
 
     def _numbers(self, *shape: int) -> Any:
         return self._random.integers(0, 2**32, shape, dtype=np.uint32)
+
+
+CHECKED, UNCHECKED = "tree + XOR answer + fingerprint", "tree + XOR answer of one session"
 
 
 def bare(backend: Backend) -> Work:
@@ -137,6 +147,9 @@ def _operations(backend: Backend, name: str, seconds: float) -> list[dict[str, A
         row: dict[str, Any] = {"backend": name, "shape": shape.name, "depth": bench.depth, "block_ns": block}
         row["ns"] = {work: best[work] / unit * 1e9 for work, unit in bench.units().items()}
         row["tree_blocks"] = row["ns"]["tree"] / block
+        # What the check adds to what a session takes without it. Keys of leaves serve all slots of a session.
+        added, session = row["ns"][CHECKED] - row["ns"][UNCHECKED], ("tree + Convert + accumulate", "tree + XOR answer")
+        row["check_share"] = added / sum(row["ns"][work] for work in session)
         row["convert_share"] = BLOCKS * block / row["ns"]["tree + Convert + accumulate"]
         rows.append(row)
     return rows

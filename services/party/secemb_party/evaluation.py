@@ -11,7 +11,7 @@ import numpy as np
 
 from secemb_party.errors import BudgetSpentError
 from secemb_shared import row_access, secure_sum
-from secemb_shared.dpf import Backend, HeldKeys, RingArray, SlotChecks, default_backend, fingerprint_keys
+from secemb_shared.dpf import Backend, Blocks, HeldKeys, RingArray, SlotChecks, default_backend, fingerprint_keys
 from secemb_shared.dpf.backend import Words32
 from secemb_shared.errors import LengthError, SessionError
 from secemb_shared.labels import Label, Purpose
@@ -157,7 +157,11 @@ class Evaluation:
 
     def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
         """Return the ANSWER to each KEYS message: the same for the same bytes, always."""
-        return [answer for some in _batches(batch) for answer in self._answer(some, self._held_of(some))]
+        return [
+            encode_answer(self.round, keys.session_id, self.party, words)
+            for some in _batches(batch)
+            for keys, words in zip(some, self._words(some), strict=True)
+        ]
 
     def accept(self, batch: Sequence[KeysMessage]) -> list[tuple[bytes, bytes]]:
         """Return the ANSWER to each KEYS message, and a digest that both parties must find alike.
@@ -165,26 +169,24 @@ class Evaluation:
         The digest covers the public part and, where updates follow, a fingerprint of all leaves: it is equal if in each
         slot the two parties' trees differ in one leaf at most.
         """
-        found: list[tuple[bytes, bytes]] = []
-        for some in _batches(batch):
-            held = self._held_of(some)
-            prints = self._fingerprints(some, held) if self.round.kind == TRAIN else [b""] * len(some)
-            alike = (digest(public_keys_digest(keys.body) + one) for keys, one in zip(some, prints, strict=True))
-            found += zip(self._answer(some, held), alike, strict=True)
-        return found
+        return [found for some in _batches(batch) for found in self._accept(some)]
 
-    def _answer(self, batch: Sequence[KeysMessage], held: HeldKeys) -> Iterator[bytes]:
-        words = row_access.answer(self.round, held, self.tagged, self._backend)
-        for keys, found in zip(batch, words, strict=True):
-            yield encode_answer(self.round, keys.session_id, self.party, found)
+    def _accept(self, batch: Sequence[KeysMessage]) -> Iterator[tuple[bytes, bytes]]:
+        words, prints = self._answer_checked(batch) if self.round.kind == TRAIN else (self._words(batch), None)
+        for at, keys in enumerate(batch):
+            found = b"" if prints is None else bytes(prints[at])
+            alike = digest(public_keys_digest(keys.body) + found)
+            yield encode_answer(self.round, keys.session_id, self.party, words[at]), alike
 
-    def _fingerprints(self, batch: Sequence[KeysMessage], held: HeldKeys) -> list[bytes]:
+    def _answer_checked(self, batch: Sequence[KeysMessage]) -> tuple[Words32, Blocks]:
         if self._check_key is None:
             raise SessionError("sessions are checked with a key of the two servers, and there is none")
         checks = SlotChecks.together([slot_checks(self.round, keys.session_id, keys.body) for keys in batch])
         keys = fingerprint_keys(self._place, self._check_key)
-        leaves = self.round.task.geometry.leaves
-        return [bytes(one) for one in self._backend.fingerprint(held, leaves, checks, keys)]
+        return self._backend.answer_checked(self._held_of(batch), self.round.leaf_table, self.tagged, checks, keys)
+
+    def _words(self, batch: Sequence[KeysMessage]) -> Words32:
+        return row_access.answer(self.round, self._held_of(batch), self.tagged, self._backend)
 
     def _held_of(self, batch: Sequence[KeysMessage]) -> HeldKeys:
         return HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])

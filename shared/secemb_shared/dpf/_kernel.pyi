@@ -57,7 +57,15 @@ def slot_sums(
 def project(key: Buffer, values: Buffer, element: int, out: Buffer, /) -> None: ...
 def row_tags(key: Buffer, rows: Buffer, items: Buffer, width: int, tags: Buffer, /) -> None: ...
 def leaf_hashes(key: Buffer, nodes: Buffer, leaves: Buffer, hashes: Buffer, /) -> None: ...
-def fingerprint(
-    sessions: Sessions, leaves: int, part: Part, checks: tuple[Buffer, Buffer, Buffer], fingerprints: Buffer, /
+def answer_checked(
+    sessions: Sessions,
+    table: Table,
+    part: Part,
+    rows: Buffer,
+    columns: int,
+    checks: tuple[Buffer, Buffer, Buffer],
+    answers: Buffer,
+    fingerprints: Buffer,
+    /,
 ) -> None: ...
 def judge_proposals(words: Buffer, bits: int, slope: int, start: int, values: Buffer, verdicts: Buffer, /) -> None: ...

@@ -199,19 +199,24 @@ class Native:
         _kernel.leaf_hashes(key, np.ascontiguousarray(nodes), np.ascontiguousarray(leaves, dtype=np.int64), hashes)
         return hashes
 
-    def fingerprint(self, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
-        """Return one block for each session, over all leaves of all its slots."""
-        sessions, plain = _sessions(held), np.ascontiguousarray
-        checked = plain(checks.leaf_keys), plain(checks.corrections), plain(keys)
-        parts: list[Part] = [(*slots, 0, leaves) for slots in _spread(0, held.slots, self._threads, 4)]
+    def answer_checked(
+        self, held: HeldKeys, table: LeafTable, rows: Words32, checks: SlotChecks, keys: Blocks
+    ) -> tuple[Words32, Blocks]:
+        """Return what `answer` does, and in the same pass a fingerprint of all leaves for each session."""
+        answers = np.zeros((held.sessions, held.slots, rows.shape[1]), dtype=np.uint32)
+        sessions, leaves, plain = _sessions(held), _table(table, rows), np.ascontiguousarray
+        checked, parts = (
+            (plain(checks.leaf_keys), plain(checks.corrections), plain(keys)),
+            _slot_parts(table.geometry, self._threads),
+        )
         prints = np.zeros((len(parts), held.sessions, BLOCK), dtype=np.uint8)
 
         def work(numbered: tuple[int, Part]) -> None:
-            _kernel.fingerprint(sessions, leaves, numbered[1], checked, prints[numbered[0]])
+            number, part = numbered
+            _kernel.answer_checked(sessions, leaves, part, rows, rows.shape[1], checked, answers, prints[number])
 
         self._run(work, list(enumerate(parts)))
-        combined: Blocks = np.bitwise_xor.reduce(prints, axis=0)
-        return combined
+        return answers, np.bitwise_xor.reduce(prints, axis=0)
 
     def _run(self, work: Callable[[Piece], None], parts: list[Piece]) -> None:
         if self._pool is None or len(parts) == 1:

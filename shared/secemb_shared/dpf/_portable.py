@@ -152,6 +152,12 @@ class Portable:
             hashes[here] = leaf_hash(key, nodes[here], int(leaf))
         return hashes
 
+    def answer_checked(
+        self, held: HeldKeys, table: LeafTable, rows: Words32, checks: SlotChecks, keys: Blocks
+    ) -> tuple[Words32, Blocks]:
+        """Return what `answer` does, and a fingerprint of all leaves for each session."""
+        return self.answer(held, table, rows), self.fingerprint(held, table.geometry.leaves, checks, keys)
+
     def fingerprint(self, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
         """Return one block for each session, over all leaves of all its slots."""
         prints = np.zeros((held.sessions, BLOCK), dtype=np.uint8)

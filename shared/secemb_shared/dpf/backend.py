@@ -89,8 +89,10 @@ class Backend(Protocol):
     def leaf_hashes(self, key: bytes, nodes: Blocks, leaves: Indices) -> Blocks:
         """Return the hash of each node at its leaf: (n, 48)."""
 
-    def fingerprint(self, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
-        """Return one block for each session, over the first `leaves` leaves of all its slots: (sessions, 16)."""
+    def answer_checked(
+        self, held: HeldKeys, table: LeafTable, rows: Words32, checks: SlotChecks, keys: Blocks
+    ) -> tuple[Words32, Blocks]:
+        """Return what `answer` does, and in the same pass each session's fingerprint of all leaves: (sessions, 16)."""
 
 
 @cache

@@ -62,8 +62,9 @@ def leaf_prints(keys: Blocks, values: Blocks, *, first_slot: int, leaf: int) -> 
     """Return what one leaf of neighbouring slots adds to the fingerprint, given H ⊕ t · c: one block for all slots."""
     slots = values.shape[0]
     places = np.zeros((slots, 2), dtype="<u8")
-    places[:, 0], places[:, 1] = leaf, np.arange(first_slot, first_slot + slots)
-    masks = aes(bytes(keys[HASHES]), places.view(np.uint8))
+    places[:, 0], places[:, 1] = np.arange(first_slot, first_slot + slots), 1
+    key = bytes(keys[HASHES])
+    masks = aes(key, places.view(np.uint8)) ^ stream(key, 1, first=leaf)
     blocks = values.reshape(slots, HASHES, BLOCK)
     prints = [aes(bytes(keys[one]), np.ascontiguousarray(blocks[:, one]) ^ masks) for one in range(HASHES)]
     found: Blocks = np.bitwise_xor.reduce(np.concatenate(prints), axis=0)
