@@ -61,15 +61,15 @@ class Client:
         """Return items for a session."""
         return np.array(self.target.items[: self.target.task.capacity], dtype=np.int64)
 
-    async def seat(self, step: str = "join") -> Seat | None:
-        """Ask for a ticket once."""
+    async def seat(self, token: str, step: str = "join") -> Seat | int:
+        """Ask for a ticket once; without one return the number of the last round that has ended, or -1."""
         session_id, task = secrets.token_bytes(16), self.target.task
         url = f"{self.target.urls[0]}/v1/tasks/{task.task_id.hex()}/{step}"
-        headers = {"authorization": f"Bearer {next(self.tokens)}"}
+        headers = {"authorization": f"Bearer {token}"}
         answer = await self.http.post(url, json={"session": session_id.hex()}, headers=headers)
-        if answer.status_code != 200 or not answer.json().get("ticket"):
-            return None
         found = answer.json()
+        if answer.status_code != 200 or not found.get("ticket"):
+            return int((found.get("rounds") or {}).get("until", -1))
         return Seat(RoundSpec.decode(found["round"].encode(), task), session_id, found["ticket"])
 
     async def put(self, role: int, seat: Seat, what: str, body: bytes, mac: bytes = b"") -> httpx.Response:
@@ -94,14 +94,18 @@ class Client:
         )
 
     async def take_seats(self, act: Act, step: str = "join") -> None:
-        """Join every round up to the last, and do this in it; reads go on until they are ended."""
+        """Join every round up to the last, once, and do this in it; reads go on until they are ended."""
+        token, taken = next(self.tokens), -1
         while True:
             with suppress(httpx.HTTPError):
-                seat = await self.seat(step)
-                if seat is not None:
-                    await act(self, seat)
-                    if step == "join" and seat.round.number >= self.target.last:
+                found = await self.seat(token, step)
+                if isinstance(found, Seat):
+                    await act(self, found)
+                    taken = found.round.number
+                    if step == "join" and taken >= self.target.last:
                         return
+                elif found >= taken:  # another token would get a second seat of a round that is still open
+                    token = next(self.tokens)
             await asyncio.sleep(_PAUSE)
 
 

@@ -93,7 +93,7 @@ def all_numbers(times: float) -> Write:
 def wrapping(forger: Forger) -> RingArray:
     """Add half of the ring twice: projections in which both are counted, or neither, do not see it."""
     payload = _payload(forger, 0)
-    payload[_own(forger)[0], :2] = 1 << (forger.round.task.ring_bits - 1)
+    payload[_own(forger)[:2], -1] = 1 << (forger.round.task.ring_bits - 1)
     return forger.point_words(payload)
 
 

@@ -26,14 +26,16 @@ class Attacker:
     def attacking(self, name: str, last: int) -> Iterator[None]:
         """Run an attack, up to this round, while the caller does something else; raise what made it fail."""
         self._tell((name, last))
-        try:
-            yield
-        finally:
-            self._tell(None)
+        yield  # whatever is raised here ends the process as well
+        self._tell(None)
 
     def _tell(self, order: tuple[str, int] | None) -> None:
-        self._line.send(order)
-        if words := self._line.recv():
+        try:
+            self._line.send(order)
+            words = self._line.recv()
+        except (EOFError, OSError):
+            words = "its process has ended"
+        if words:
             raise RuntimeError(f"the attack failed: {words}")
 
 
@@ -44,6 +46,7 @@ def hostile_process(target: Target) -> Iterator[Attacker]:
     ours, theirs = context.Pipe()
     process = context.Process(target=_main, args=(target, theirs, os.getpid()), daemon=True)
     process.start()
+    theirs.close()  # so that the line ends with the process
     try:
         yield Attacker(ours)
     finally:

@@ -78,9 +78,9 @@ class Judge:
         return float(np.sqrt(np.mean((self._predictions(model) - self.split.test.values) ** 2)))
 
     def rank(self, model: Model, item: int) -> int:
-        """Return the place of an item among all by its bias, the best first."""
+        """Return the place of an item among all by its bias, the best first; in the middle of those that are equal."""
         biases = model.rows[:, -1]
-        return 1 + int((biases > biases[item]).sum())
+        return int((biases > biases[item]).sum()) + int((biases == biases[item]).sum() + 1) // 2
 
     @cached_property
     def rated(self) -> set[int]:

@@ -66,7 +66,7 @@ def make_world(rounds: int) -> tuple[World, Judge]:
         data.train,
         cohort=HONEST + SEATS,
         capacity=MOST,
-        dimension=8,
+        dimension=0,  # biases alone: few people with few ratings would learn vectors by heart
         rounds=max(rounds, 100),
         row_pull=0.0,  # pulls would change every row in every round
         bias_pull=0.0,
