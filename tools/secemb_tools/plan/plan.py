@@ -17,7 +17,7 @@ from secemb_tools.kernel import describe as describe_kernel
 from secemb_tools.operate.task_summary import BYTES_ARE
 from secemb_tools.plan import costs
 from secemb_tools.plan.costs import Stages, measure
-from secemb_tools.specification import build_task
+from secemb_tools.specification import build_task, default_norm_bound
 
 _LARGEST_BODY = 2**31 - 1  # OpenSSL takes no more in one write, and a share or a model is one body
 _TLS = 5e-9  # seconds for a byte between the servers, to encrypt, decrypt and copy it
@@ -176,6 +176,7 @@ def _task(given: PlanInput, geometry: Geometry) -> TaskSpec:
         fraction_bits=8,
         bound=min(2 ** (given.ring_bits - 2) // given.cohort, LARGEST_NUMBER),
         cohort=given.cohort,
+        norm_bound=default_norm_bound(given.capacity, given.dense_size, given.fraction_bits),
     )
 
 

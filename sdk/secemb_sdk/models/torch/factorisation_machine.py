@@ -87,9 +87,10 @@ class FactorisationMachine(RecordRatingModel):
         return [slopes * (total - rows[:, :-1]), slopes], [by_vectors, slopes * known, slopes]
 
     def _score(
-        self, rows: Floats, dense: Arrays, private: Arrays, known: Features, *, product: Product = multiply
+        self, rows: Floats, dense: Arrays, private: Arrays, known: Features, *, product: Product | None = None
     ) -> tuple[Floats, Floats]:
         """Return the predicted ratings (n, 1) and the sums of active vectors (n, dimension), each row by itself."""
+        product = product or multiply
         set_, vectors, own = known.astype(np.float32), rows[:, :-1], private["vector"]
         linear = product(set_, dense["weights"][:, np.newaxis]) + rows[:, -1:]
         total = product(set_, dense["vectors"]) + vectors + own
