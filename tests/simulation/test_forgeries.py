@@ -12,6 +12,7 @@ from tests.simulation.round_states import assert_published, filled, last
 from secemb_lab.attack.forged_session import Forger
 from secemb_lab.attack.forgeries import FORGERIES
 from secemb_party.evaluation import Evaluation, KeysMessage
+from secemb_shared.messages import public_keys_digest
 
 pytestmark = pytest.mark.asyncio
 
@@ -57,11 +58,16 @@ async def counts(forgery: str, *, norm_bound: int) -> bool:
 
 @pytest.mark.parametrize("forgery", OF_KEYS)
 async def test_without_fingerprints_forged_keys_would_count(forgery: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def trusting(self: Evaluation, batch: Sequence[KeysMessage], held: object) -> list[bytes]:
-        return [b""] * len(batch)
+    honest = Evaluation.accept
+
+    def trusting(self: Evaluation, batch: Sequence[KeysMessage]) -> list[tuple[bytes, bytes]]:
+        return [
+            (answer, public_keys_digest(keys.body))
+            for keys, (answer, _) in zip(batch, honest(self, batch), strict=True)
+        ]
 
     assert not await counts(forgery, norm_bound=0)
-    monkeypatch.setattr(Evaluation, "_fingerprints", trusting)
+    monkeypatch.setattr(Evaluation, "accept", trusting)
     assert await counts(forgery, norm_bound=0)
 
 
