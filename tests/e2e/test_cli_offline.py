@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.cases import WITHOUT_JSON
+from tests.e2e.cases_elsewhere import WITHOUT_JSON
 from tests.e2e.commands import COMMANDS, RESULTS, json_of, read_json, refused, run
 from tests.e2e.servers import Servers, set_up
 from typer.testing import CliRunner

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.cases import BAD, CASES, ELSEWHERE, JSON, SUCCESS, WITHOUT_JSON, Fill
+from tests.e2e.cases import BAD, CASES, JSON, SUCCESS, Fill
+from tests.e2e.cases_elsewhere import ELSEWHERE, WITHOUT_JSON
 from tests.e2e.commands import COMMANDS, check_shape, invoke, json_of, read_json, refused
 from tests.e2e.place import Place
 
