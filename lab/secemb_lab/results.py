@@ -35,6 +35,7 @@ class Operations(TypedDict):
     block_ns: float
     ns: dict[str, float]
     tree_blocks: float
+    check_share: float  # what the check adds to a session without it
     convert_share: float
 
 
