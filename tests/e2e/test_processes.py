@@ -19,6 +19,7 @@ from tests.e2e.servers import Server, Servers, set_up, wait_for
 from tests.e2e.standstill import await_caught, caught_entering, step_until
 from tests.integration.databases import Postgres
 
+from secemb_party.http.health import FRESH_SECONDS
 from secemb_party.settings import load_settings
 from secemb_server0.app import peer_client
 from secemb_tools.operate.certificate import make_identity
@@ -224,6 +225,7 @@ async def is_reading(server: Server) -> bool:
 
 async def has_seen(server: Server, method: str) -> bool:
     """Tell whether any app of this server was handed a request with this method, which nobody else uses here."""
+    await asyncio.sleep(FRESH_SECONDS)  # metrics of an earlier moment would not tell
     async with httpx.AsyncClient() as client:
         return f'method="{method}"' in (await client.get(f"{server.metrics_url}/metrics")).text
 
