@@ -74,6 +74,7 @@ class TookPart:
     seen: Seen
     items: tuple[int, int]
     honest: bool = True
+    wild: bool = False
 
     @property
     def session(self) -> "TookPart":
