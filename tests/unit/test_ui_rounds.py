@@ -58,10 +58,21 @@ async def test_a_round_that_no_device_joined_has_reached_nothing() -> None:
 async def test_a_round_whose_only_device_was_lost_is_aborted() -> None:
     async with a_pair() as pair:
         await pair.step()
+        device = a_device(pair, 0)
+        await device.join()
+        await device.put(0, KEYS)
+        pair.clock.now += pair.task.upload_seconds + 1
+        await pair.finish()
+        assert (await steps(pair))[1:] == [("Keys", DONE), ("Updates", AHEAD), ("Aborted", FAILED)]
+
+
+async def test_a_round_whose_only_seat_has_lapsed_goes_on() -> None:
+    async with a_pair() as pair:
+        await pair.step()
         await a_device(pair, 0).join()
         pair.clock.now += pair.task.upload_seconds + 1
         await pair.finish()
-        assert (await steps(pair))[1:] == [("Keys", AHEAD), ("Updates", AHEAD), ("Aborted", FAILED)]
+        assert await steps(pair) == [("Joined", NOW), ("Keys", AHEAD), ("Updates", AHEAD), *_LATER]
 
 
 async def finish_round(pair: Pair, sums: list[float] | None = None) -> None:
