@@ -64,7 +64,8 @@ def run(
 
 def _measure(catalogue: PaperCatalogue, devices: int, rounds: int, transport: Transport) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="secemb-load-") as folder:
-        pair = Pair(Path(folder), task_for(catalogue, cohort=devices), relayed=transport == Transport.RELAYED)
+        task, relayed = task_for(catalogue, cohort=devices), transport == Transport.RELAYED
+        pair = Pair(Path(folder), task, relayed=relayed, variables=_PATIENT)
         with pair.running():
             before = [server.usage() for server in pair.servers]
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
@@ -79,6 +80,7 @@ def _measure(catalogue: PaperCatalogue, devices: int, rounds: int, transport: Tr
 
 
 Endings = list[tuple[float, int]]
+_PATIENT = {"SECEMB_ROUNDS__SEAT_SECONDS": "3600"}  # who is turned away is measured while all seats are taken
 _AFTER_SEAL = ("accumulate", "noise")  # the kernel's work between sealing and publishing
 
 

@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from random import SystemRandom
 from typing import Any, TypeVar
 
 import httpx
+
+from secemb_party.http.health import FRESH_SECONDS
 
 HERE = "127.0.0.1"
 # Below the range that systems assign to clients: until the server listens, no client gets its port by chance.
@@ -161,7 +164,8 @@ class Service:
         return answer.raise_for_status().json()
 
     def usage(self) -> Usage:
-        """Read the process's statistics and its metrics; needs /proc."""
+        """Read the process's statistics and its metrics, of this moment; needs /proc."""
+        time.sleep(FRESH_SECONDS)  # servers give the same metrics for so long
         text = httpx.get(f"{self._metrics_url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
