@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.commands import check_shape, invoke, read_json
 
 from secemb_lab.attack.attack_goals import goals
-from secemb_lab.attack.attacks import ATTACKS, LOAD, REJECTED, WITHIN
+from secemb_lab.attack.attacks import ATTACKS, FIGURES, LOAD, REJECTED, WITHIN
 from secemb_lab.attack.report import QUICK
 from secemb_lab.attack.stage import Figures
 
@@ -78,6 +78,12 @@ def test_a_quick_run_has_no_goals_of_time() -> None:
 
 def test_what_happens_within_the_bound_is_reported_only() -> None:
     assert missed(replace(GOOD, kind=WITHIN, rows_touched=9, rmse_beyond=0.5, seen=[{}, {}])) == []
+
+
+def test_false_figures_must_be_discarded() -> None:
+    discarded = [{"rounds: discarded": 25}, {"rounds: discarded": 25}]
+    assert missed(replace(GOOD, kind=FIGURES, rmse_beyond=None, seen=discarded)) == []
+    assert len(missed(replace(GOOD, kind=FIGURES, rmse_beyond=None, seen=[{}, {}]))) == 2
 
 
 def test_a_quick_run_has_attacks_of_each_kind() -> None:

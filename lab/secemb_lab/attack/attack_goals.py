@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from secemb_lab.attack.attacks import NONE, REJECTED, WITHIN
+from secemb_lab.attack.attacks import FIGURES, NONE, REJECTED, WITHIN
 from secemb_lab.attack.stage import Figures
 from secemb_lab.report.quality_goals import Goal
 
@@ -26,6 +26,9 @@ def _goals(one: Figures, *, quick: bool) -> Iterator[Goal]:
     if one.kind == REJECTED:
         for role, seen in enumerate(one.seen):
             yield Goal.at_least(f"{name}: sessions rejected by server {role}", seen.get("sessions rejected", 0), 1)
+    if one.kind == FIGURES:
+        for role, seen in enumerate(one.seen):
+            yield Goal.at_least(f"{name}: rounds discarded by server {role}", seen.get("rounds: discarded", 0), 1)
     if one.kind != WITHIN:
         yield Goal.at_most(f"{name}: rows that only the attacker has and that changed", one.rows_touched, 0)
     if quick or one.attack == NONE.name:

@@ -10,7 +10,7 @@ from time import perf_counter
 from rich.table import Table
 
 from secemb_lab.attack.attack_goals import goals
-from secemb_lab.attack.attacks import ATTACKS, NONE, Attack
+from secemb_lab.attack.attacks import ATTACKS, FIGURES, NONE, Attack
 from secemb_lab.attack.stage import Figures, a_stage
 from secemb_lab.bench.report import describe_machine
 from secemb_lab.report.quality_goals import Goal
@@ -102,13 +102,15 @@ async def _run_all(attacks: Sequence[Attack], *, quick: bool, rounds: int | None
 
 
 def compared(found: Sequence[Figures], *, quick: bool) -> list[Figures]:
-    """Return the figures beside those of no attack; errors only where as many rounds were run from the start."""
+    """Return the figures beside those of no attack; errors only where as many rounds trained from the start."""
     base = found[0]
     return [
         replace(
             one,
             latency_ratio=_ratio(one.device_seconds, base.device_seconds),
-            rmse_beyond=one.rmse - base.rmse if one.rounds == base.rounds and not quick else None,
+            rmse_beyond=one.rmse - base.rmse
+            if one.rounds == base.rounds and one.kind != FIGURES and not quick
+            else None,
         )
         for one in found
     ]
