@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import cycle
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
@@ -117,7 +118,7 @@ def forging(forgery: Forgery) -> Act:
             session = client.honest(seat)
             await client.send(seat, session.keys, session.write_nothing())
             return
-        make = lambda: Forger.begin(seat.round, seat.session_id, client.items)  # noqa: E731
+        make = partial(Forger.begin, seat.round, seat.session_id, client.items)
         _, keys, update = await asyncio.to_thread(forgery.make, make)
         await client.send(seat, keys, update)
 
