@@ -24,7 +24,12 @@ def test_a_few_items_that_everybody_rates_are_pulled_harder() -> None:
 def test_no_set_is_so_dense_or_so_sparse_that_nothing_is_pulled() -> None:
     for ratings in (1, 10, 1000, 10**6, 10**9):
         assert pull(ratings, 1000, 1000) >= 1
-    assert default_pulls(BPR) == (0, 0)
+
+
+def test_vectors_of_choices_are_pulled_and_their_biases_are_not() -> None:
+    row_pull, bias_pull = default_pulls(BPR)
+    assert row_pull > 0
+    assert bias_pull == 0  # biases learn popularity
 
 
 @pytest.mark.parametrize(
@@ -41,3 +46,4 @@ def test_the_help_of_task_create_names_the_defaults_of_the_rule() -> None:
     _, bias_pull = default_pulls(SQUARED)
     assert rates in words
     assert f"default: {decay_of(bias_pull, 1):g} / --people" in words
+    assert f"{decay_of(default_pulls(BPR)[0], 1):g} / --people for choices" in words

@@ -19,7 +19,8 @@ _MOST_SESSIONS = 8  # where items are rare
 _UPDATES = 100  # of an item in a task, on average: what its bias needs to settle
 _FEWEST_ROUNDS = 100
 # What each item's vector and bias are pulled by, as if so many ratings of the whole fleet said "nothing special".
-_ROW_PULL, _BIAS_PULL, _NO_PULLS = 10.0, 3.5, (0.0, 0.0)
+_ROW_PULL, _BIAS_PULL = 10.0, 3.5
+_RANKING_PULLS = (20.0, 0.0)  # without a pull, vectors of choices learn noise; biases learn popularity, as they should
 _LEAST_PULL = 1.0
 _NOISE = 0.85  # standard deviation of what biases leave of a rating, where that of ratings is 1
 _MARGIN, _SPARSE_MARGIN = 0.5, 0.8
@@ -111,14 +112,15 @@ def default_rounds(people: int, cohort: int, density: Density | None = None) -> 
 
 
 def default_pulls(loss: str, density: Density | None = None) -> tuple[float, float]:
-    """Return the pulls of an item's vector and bias: a loss of ratings needs them, one of choices does not.
+    """Return the pulls of an item's vector and bias.
 
-    Vectors of people and items are zero where the product of their penalties is above the square of the largest
-    singular value of what biases leave of the ratings. For noise alone that is √n + √k, times its size, with n ratings
-    of a person and k of an item. The pull makes the product a share of it, the larger the fewer ratings there are.
+    For ratings they follow from how many there are. Vectors of people and items are zero where the product of their
+    penalties is above the square of the largest singular value of what biases leave of the ratings. For noise alone
+    that is √n + √k, times its size, with n ratings of a person and k of an item. The pull makes the product a share of
+    it, the larger the fewer ratings there are.
     """
     if loss != SQUARED:
-        return _NO_PULLS
+        return _RANKING_PULLS
     if density is None:
         return _ROW_PULL, _BIAS_PULL
     person, item = density.of_person, density.of_item

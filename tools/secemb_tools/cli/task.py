@@ -70,7 +70,10 @@ def create(
     dense_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the dense part.")] = 0.001,
     row_decay: Annotated[
         float | None,
-        typer.Option(min=0, help="Decay of the vectors in rows; default: by --people and --ratings, or 0."),
+        typer.Option(
+            min=0,
+            help="Decay of the vectors in rows; default: by --people and --ratings, 40 / --people for choices, or 0.",
+        ),
     ] = None,
     bias_decay: Annotated[
         float | None,
