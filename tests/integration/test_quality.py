@@ -44,15 +44,14 @@ def movielens() -> Path | None:
 
 
 def of_the_size_of_movielens() -> tuple[Split, float]:
-    """Return a split, and the largest error that is good enough after a hundred rounds.
+    """Return a split, and the largest error that is good enough after thirty rounds.
 
-    On MovieLens the error is 0.028 below that of biases on each of three splits, and 0.910 on average (`make quality`);
-    on this one, the hardest of them, it is 0.9123.
+    On MovieLens the error is 0.011 below that of biases then, and 0.028 after a hundred rounds (`make quality`).
     """
     path = movielens()
     ratings = made_up_ratings(people=943, items=1682, count=100_000) if path is None else read_movielens(path)
     data = split(ratings, seed=1)
-    return data, bias_only_rmse(data) - (0.15 if path is None else 0.027)
+    return data, bias_only_rmse(data) - (0.15 if path is None else 0.009)
 
 
 def report(out: Path, *words: object) -> Result:
@@ -62,7 +61,7 @@ def report(out: Path, *words: object) -> Result:
 @pytest.mark.skipif(not native_available(), reason="takes minutes without the C kernel")
 def test_private_matrix_factorisation_learns_more_than_biases() -> None:
     data, bar = of_the_size_of_movielens()
-    recipe = with_scale(Recipe.by_rule(data.train, rounds=100, cohort=100), data.train, seed=1)
+    recipe = with_scale(Recipe.by_rule(data.train, rounds=30, cohort=100), data.train, seed=1)
     engine = Engine(world_for(recipe, data.train, seed=1), way=PRIVATE)
     for _ in range(recipe.rounds):
         engine.step()

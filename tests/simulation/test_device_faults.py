@@ -27,7 +27,7 @@ from secemb_shared.messages.spec import EVALUATE, SURVEY
 from secemb_shared.randomness import secure_bytes
 
 SOAK = bool(os.environ.get("SOAK_TESTS"))
-EXAMPLES = 2000 if SOAK else 20
+EXAMPLES = 2000 if SOAK else 10
 PHONES = 2
 MOMENTS = 25  # of a device's first round, at least
 WAYS = DIRECT, RELAYING, MIXED = "direct", "relayed", "mixed"  # mixed: one device directly, the other relayed

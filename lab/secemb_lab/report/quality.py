@@ -231,4 +231,4 @@ def _quick_models(_: Path) -> Iterator[Case]:
 def _quick_ratings(_: Path) -> Iterator[Case]:
     for of, share in ((ALL, 1.0), (PEOPLE, 0.5)):
         for seed in SEEDS[:2]:
-            yield RatingCase(source=Source(of=of, share=share), seed=seed, private_rounds=None if seed == 1 else 2)
+            yield RatingCase(source=Source(of=of, share=share), seed=seed, private_rounds=20 if seed == 1 else 2)
