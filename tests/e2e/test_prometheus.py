@@ -142,8 +142,10 @@ def test_rules_fire_when_they_must_and_only_then() -> None:
 def test_a_planted_fault_in_a_rule_is_found(tmp_path: Path) -> None:
     for path in RULES:
         (tmp_path / path.name).write_text(path.read_text().replace("14.4 *", "144 *"))
+    head, *cases = TESTS.read_text().replace("../../deploy/prometheus/", "").split("\n  - name: ")
+    (short,) = [case for case in cases if case.startswith("a model that gets no new version")]
     tests = tmp_path / TESTS.name
-    tests.write_text(TESTS.read_text().replace("../../deploy/prometheus/", ""))
+    tests.write_text(f"{head}\n  - name: {short}")
     with pytest.raises(AssertionError, match="SecEmbSloBurnsFast"):
         promtool("test", "rules", tests)
 
