@@ -151,6 +151,10 @@ class GoneError(ExchangeError):
     """The round, the ticket or the model version has ended."""
 
 
+class RoundFullError(GoneError):
+    """Other devices have taken all seats of the round; this one may join a later one."""
+
+
 class OutdatedKeyError(ExchangeError):
     """Something was encrypted to a key that server 1 no longer uses."""
 

@@ -46,7 +46,9 @@ def urls(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
 async def fill(ledger: Ledger) -> None:
     """Put rows into every table, with what is hard to carry: bytes, fractions, nothing, quotes and other letters."""
     first = await open_round(ledger, 1)
-    await ledger.admit(first, name("session 0", 16), device=name("device 0"), limit=9, now=NOW + 0.1, window=WINDOW)
+    await ledger.admit(
+        first, name("session 0", 16), device=name("device 0"), limit=9, waiting=9, now=NOW + 0.1, window=WINDOW
+    )
     for number in range(1, 4):
         await complete_session(ledger, first, name(f"session {number}", 16))
     await end_round(ledger, first, NOW + 1 / 3)

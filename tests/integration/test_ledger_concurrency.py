@@ -40,7 +40,7 @@ async def outcome(call: Coroutine[Any, Any, T]) -> T | str:
 async def test_a_round_never_admits_more_than_its_limit(ledger: Ledger, rival: Ledger) -> None:
     round_id = await open_round(ledger)
     calls = [
-        side.admit(round_id, name(f"{at}", 16), device=name(f"device {at}"), limit=7, now=NOW, window=WINDOW)
+        side.admit(round_id, name(f"{at}", 16), device=name(f"device {at}"), limit=7, waiting=7, now=NOW, window=WINDOW)
         for at, side in enumerate([ledger, rival] * 20)
     ]
     assert Counter(await together(calls)) == {Admission.ADMITTED: 7, Admission.FULL: 33}
@@ -50,7 +50,7 @@ async def test_a_round_never_admits_more_than_its_limit(ledger: Ledger, rival: L
 async def test_a_device_that_races_itself_gets_one_session(ledger: Ledger, rival: Ledger) -> None:
     round_id = await open_round(ledger)
     calls = [
-        side.admit(round_id, name(f"{at}", 16), device=name("device"), limit=7, now=NOW, window=WINDOW)
+        side.admit(round_id, name(f"{at}", 16), device=name("device"), limit=7, waiting=7, now=NOW, window=WINDOW)
         for at, side in enumerate([ledger, rival] * 6)
     ]
     assert Counter(await together(calls)) == {Admission.ADMITTED: 1, Admission.DEVICE_TAKEN: 11}
@@ -59,7 +59,8 @@ async def test_a_device_that_races_itself_gets_one_session(ledger: Ledger, rival
 async def test_a_device_that_repeats_itself_at_once_is_admitted_once(ledger: Ledger, rival: Ledger) -> None:
     round_id = await open_round(ledger)
     calls = [
-        side.admit(round_id, S, device=name("device"), limit=7, now=NOW, window=WINDOW) for side in [ledger, rival] * 6
+        side.admit(round_id, S, device=name("device"), limit=7, waiting=7, now=NOW, window=WINDOW)
+        for side in [ledger, rival] * 6
     ]
     assert Counter(await together(calls)) == {Admission.ADMITTED: 1, Admission.ALREADY: 11}
 
@@ -80,7 +81,7 @@ async def test_of_different_bodies_for_one_session_exactly_one_is_stored(
 ) -> None:
     round_id = await open_round(ledger)
     if admission:
-        await ledger.admit(round_id, S, device=name("device"), limit=7, now=NOW, window=WINDOW)
+        await ledger.admit(round_id, S, device=name("device"), limit=7, waiting=7, now=NOW, window=WINDOW)
     bodies = [b"body %d" % at for at in range(8)]
     for attempt in range(2):
         calls = [
@@ -242,7 +243,7 @@ from tests.integration.databases import NOW, WINDOW, name
 
 async def main(url, round_id, who):
     async with await Ledger.open(url, migrate=False) as ledger:
-        calls = [ledger.admit(round_id, name(f"{who} {at}", 16), device=name(f"{who} {at}"), limit=25, now=NOW,
+        calls = [ledger.admit(round_id, name(f"{who} {at}", 16), device=name(f"{who} {at}"), limit=25, waiting=25, now=NOW,
                               window=WINDOW)
                  for at in range(40)]
         print((await asyncio.gather(*calls)).count("admitted"))

@@ -11,7 +11,7 @@ from tests.integration.databases import NOW, WINDOW, keys_body, name, open_round
 
 from secemb_party.ledger import Admission, Counts, Ledger, RoundState, Stored
 
-LIMIT = 2
+LIMIT, WAITING = 1, 2
 OPEN = RoundState.OPEN
 EXAMPLES = itertools.count()  # every example has its own rounds and sessions, and so needs no database of its own
 
@@ -53,20 +53,24 @@ class Model:
             return Admission.CLOSED
         if device in [other.device for other in self.of_round(at)]:
             return Admission.DEVICE_TAKEN
-        if len(self.of_round(at)) >= LIMIT:
+        without_keys = len(self.of_round(at)) - self.taken(at)
+        if self.taken(at) >= LIMIT or without_keys >= WAITING:
             return Admission.FULL
         self.sessions[who] = Session(at, device)
         return Admission.ADMITTED
 
     def keys(self, at: int, who: int, body: bytes, admission: bool) -> Stored:
         answer = self.settled(at, who, "keys", body)
+        if answer is None and who not in self.sessions and admission:
+            return Stored.UNKNOWN
+        if answer is None and self.taken(at) >= LIMIT:
+            return Stored.FULL
         if answer is None and who not in self.sessions:
-            if admission:
-                return Stored.UNKNOWN
-            if len(self.of_round(at)) >= LIMIT:
-                return Stored.FULL
             self.sessions[who] = Session(at, None)
         return answer or self.store(who, "keys", body)
+
+    def taken(self, at: int) -> int:
+        return sum(session.keys is not None for session in self.of_round(at))
 
     def update(self, at: int, who: int, body: bytes) -> Stored:
         answer = self.settled(at, who, "update", body)
@@ -115,7 +119,7 @@ class Player:
     async def admit(self, at: int, who: int, device: int) -> None:
         hashed = name(f"device {device}")
         answer = await self.ledger.admit(
-            self.rounds[at], self.names[who], device=hashed, limit=LIMIT, now=NOW, window=WINDOW
+            self.rounds[at], self.names[who], device=hashed, limit=LIMIT, waiting=WAITING, now=NOW, window=WINDOW
         )
         assert answer is self.model.admit(at, who, device)
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.asyncio
 
 
 async def admit(ledger: Ledger, round_id: bytes, session_id: bytes = S, device: bytes = DEVICE) -> Admission:
-    return await ledger.admit(round_id, session_id, device=device, limit=2, now=NOW, window=WINDOW)
+    return await ledger.admit(round_id, session_id, device=device, limit=2, waiting=2, now=NOW, window=WINDOW)
 
 
 async def put_keys(
@@ -79,7 +79,9 @@ async def test_a_session_begins_a_join_window_where_none_runs(ledger: Ledger) ->
 
     async def deadlines_after(text: str, now: float) -> tuple[float, float]:
         window = Window(now + 60, now + 600)
-        found = await ledger.admit(opened.round_id, name(text, 16), device=name(text), limit=9, now=now, window=window)
+        found = await ledger.admit(
+            opened.round_id, name(text, 16), device=name(text), limit=9, waiting=9, now=now, window=window
+        )
         assert found is Admission.ADMITTED
         record = await ledger.round(opened.round_id)
         assert record is not None

@@ -19,7 +19,7 @@ async def a_round(ledger: Ledger, number: int, devices: list[bytes], to: RoundSt
     for device in [*devices, name(f"silent {number}")]:
         session = name(f"{number} {device.hex()}", 16)
         window = Window(NOW + 10, NOW + 20)
-        await ledger.admit(new.round_id, session, device=device, limit=10, now=NOW, window=window)
+        await ledger.admit(new.round_id, session, device=device, limit=10, waiting=10, now=NOW, window=window)
         if device in devices:
             await ledger.put_keys(upload(new.round_id, session), NOW, require_admission=True, limit=10)
             await ledger.put_update(upload(new.round_id, session), NOW)

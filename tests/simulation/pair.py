@@ -38,7 +38,7 @@ from secemb_party.storage import Shape
 from secemb_party.storage.copies import open_catalogue
 from secemb_server0.app import Server0, create_server0
 from secemb_server0.conductor import Decision, Idle, Paused, Wait
-from secemb_server0.leader import always_train
+from secemb_server0.kinds import always_train
 from secemb_server0.panel import Panel
 from secemb_server0.peer import HttpPeer, HttpRelayLine
 from secemb_server0.peer_transport import PeerClient

@@ -21,6 +21,7 @@ from secemb_server0.conductor import (
     all_here,
     decide,
     enough_here,
+    half_here,
     joinable,
     missing,
 )
@@ -39,6 +40,7 @@ def facts(admitted: int = 0, complete: int = 0, **changes: object) -> Facts:
         min_cohort=2,
         join_until=JOIN_UNTIL,
         upload_until=UPLOAD_UNTIL,
+        taken=admitted,
         admitted=admitted,
         complete=complete,
     )
@@ -121,6 +123,7 @@ def any_facts(draw: st.DrawFn) -> Facts:
     cohort = draw(st.integers(2, 9))
     seats = draw(st.integers(cohort, 2 * cohort))
     admitted = draw(st.integers(0, seats))
+    taken = draw(st.integers(0, admitted))
     join_until = draw(st.floats(0, 100))
     return Facts(
         seats=seats,
@@ -139,7 +142,11 @@ def any_facts(draw: st.DrawFn) -> Facts:
         join_until=join_until,
         upload_until=join_until + draw(st.floats(0, 100)),
         admitted=admitted,
-        complete=draw(st.integers(0, min(admitted, cohort))),
+        taken=taken,
+        complete=draw(st.integers(0, min(taken, cohort))),
+        started_at=draw(st.floats(0, join_until)),
+        stragglers=draw(st.floats(0, 1e6)),
+        half_since=draw(st.none() | st.floats(join_until, 300)) if join_until <= 300 else None,
     )
 
 
@@ -164,12 +171,12 @@ def test_no_round_opens_beside_another_and_none_seals_below_the_minimum(found: F
 
 @given(any_facts(), st.floats(0, 300))
 def test_who_waits_as_long_as_told_comes_to_an_end(found: Facts, now: float) -> None:
-    """At most four times: for seats that lapse, who may join, the grace, and who may upload, even if nobody comes."""
+    """At most five times: for who may send keys, join, or upload, and for two kinds of late ones."""
     waits = 0  # an idle round is one that nothing is expected of
     while isinstance(decision := decide(found, now), Wait):
         now = decision.until
         waits += 1
-    assert waits <= 4
+    assert waits <= 5
 
 
 @given(any_facts(), st.floats(0, 300), st.data())
@@ -188,6 +195,7 @@ def test_nothing_is_missed_by_not_looking_before_as_many_have_come_as_are_missin
     assert not all_here(later, now)
     if admitted == found.admitted:  # who takes the last seat wakes the leader too
         assert not enough_here(later, now) or enough_here(found, now)
+        assert not half_here(later, now) or half_here(found, now)
 
 
 @given(any_facts(), st.floats(0, 300), st.floats(0, 300))
@@ -218,9 +226,9 @@ def test_a_round_that_nobody_has_joined_waits_without_a_deadline_and_gives_way_t
 def test_devices_may_join_in_the_window_and_later_only_while_there_are_too_few(found: Facts, now: float) -> None:
     found = replace(found, state=RoundState.OPEN)
     may = joinable(found, now)
-    assert not (may and found.admitted == found.seats)
+    assert not (may and found.taken == found.seats)
     assert not (may and found.complete == found.cohort)
-    if found.admitted < (found.seats or 0) and found.complete < found.cohort:
+    if found.taken < (found.seats or 0) and found.complete < found.cohort:
         assert may == (now < found.join_until or found.complete < found.min_cohort)
     if may and isinstance(decision := decide(found, now), Advance):
         assert now >= found.upload_until, decision  # no round seals while a device could still make it larger
@@ -269,12 +277,12 @@ def test_with_a_share_complete_a_round_waits_for_the_others_as_long_as_the_grace
         ({}, True),
         ({"complete": 2}, False),  # of four seats, three are needed
         ({"complete": 2, "admitted": 2}, True),  # two seats have lapsed
-        ({"join_until": 20.0, "admitted": 3}, False),  # a fourth may still join
+        ({"join_until": 20.0, "taken": 3}, False),  # another may still take the fourth
         ({"join_until": 20.0}, True),  # nobody can: all seats are taken
         ({"min_cohort": 4}, False),  # a share is never less than the minimum
         ({"draining": True}, False),  # an operator must not decide who is left out
         ({"state": RoundState.SEALING}, False),
-        ({"seats": 8, "admitted": 8}, True),  # more seats than the cohort: it takes a share of the cohort
+        ({"seats": 8, "taken": 8, "admitted": 8}, True),  # more seats than the cohort: it takes a share of the cohort
     ],
 )
 def test_a_share_is_of_the_seats_that_are_taken_and_counts_when_no_more_can_join(
@@ -305,3 +313,55 @@ def test_a_round_looks_again_when_a_seat_lapses() -> None:
     assert decide(facts(3, 1, lapses_at=4.0), 1.0) == Wait(4.0)
     assert decide(facts(3, 1, lapses_at=4.0), 4.0) == Wait(JOIN_UNTIL)
     assert decide(facts(1, 1, lapses_at=None), UPLOAD_UNTIL) == Idle()  # the others had seats, and they have lapsed
+
+
+def test_who_has_joined_without_keys_keeps_nobody_out_and_is_waited_for_until_it_lapses() -> None:
+    flooded = facts(4, 2, taken=2, lapses_at=12.0)
+    assert joinable(flooded, 5.0)
+    assert not joinable(replace(flooded, taken=4), 5.0)
+    assert decide(flooded, 11.0) == Wait(12.0)
+    assert decide(replace(flooded, admitted=2, lapses_at=None), 12.0) == SEAL
+
+
+# Half of the seats, where more than a share says nothing.
+
+HALF = facts(8, 4, cohort=8, share=0.9, grace=3.0, started_at=2.0, stragglers=2.0, upload_until=60.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "since", "now", "decision"),
+    [
+        ({}, None, 12.0, Wait(60.0)),  # the leader has not noticed yet
+        ({}, 12.0, 12.0, Wait(32.0)),  # half took ten seconds, the others get twenty
+        ({}, 12.0, 31.9, Wait(32.0)),
+        ({}, 12.0, 32.0, SEAL),
+        ({"started_at": 11.5}, 12.0, 14.0, Wait(15.0)),  # at least the grace
+        ({"stragglers": 1e6}, 12.0, 32.0, Wait(60.0)),  # the rule is off: the deadline decides
+        ({"complete": 3}, 12.0, 32.0, Wait(60.0)),
+        ({"min_cohort": 5}, 12.0, 32.0, Wait(60.0)),  # half is never less than the minimum
+    ],
+)
+def test_with_half_complete_a_round_waits_for_the_others_a_multiple_of_what_that_took(
+    changes: dict[str, object], since: float | None, now: float, decision: Decision
+) -> None:
+    assert decide(replace(HALF, half_since=since, **changes), now) == decision  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "half"),
+    [
+        ({}, True),
+        ({"complete": 3}, False),
+        ({"join_until": 20.0, "taken": 7}, False),  # another may still join
+        ({"draining": True}, False),
+        ({"min_cohort": 5}, False),
+    ],
+)
+def test_half_counts_when_no_more_can_join(changes: dict[str, object], half: bool) -> None:
+    assert half_here(replace(HALF, **changes), 12.0) is half  # type: ignore[arg-type]
+
+
+def test_server_1_must_hold_the_half_too() -> None:
+    found = replace(HALF, half_since=12.0)
+    assert decide(replace(found, complete_there=3), 33.0) == Wait(33.0 + STRAGGLER_SECONDS)
+    assert decide(replace(found, complete_there=4), 33.0) == SEAL

@@ -33,7 +33,7 @@ async def test_server_0_shows_devices_with_the_most_trouble_first_and_no_names(d
     record = await ledger.last_round(pair.task.task_id)
     assert record is not None
     session, window = bytes(range(16)), Window(now + 10, now + 30)
-    await ledger.admit(record.round_id, session, device=hashes[1], limit=9, now=now, window=window)
+    await ledger.admit(record.round_id, session, device=hashes[1], limit=9, waiting=9, now=now, window=window)
     await ledger.note_refusal(session, "relay-box", now)
     async with desk.logged_in(0, READ_ONLY) as browser:
         text = (await browser.get("/ui/devices")).text

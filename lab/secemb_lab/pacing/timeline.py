@@ -140,10 +140,9 @@ class Timeline:
 
     async def _send_keys(self, round_id: bytes, session_id: bytes) -> None:
         """Send keys as soon as there is a ticket, as the SDK does: who drops out later keeps a seat."""
-        seats, now = self.server.leader.seats, self.clock.now
-        await self.server.ledger.put_keys(
-            _message(round_id, session_id), now, require_admission=True, limit=seats.limit, since=seats.since(now)
-        )
+        message, limit = _message(round_id, session_id), self.server.issuer.limit
+        await self.server.ledger.put_keys(message, self.clock.now, require_admission=True, limit=limit)
+        self.server.issuer.take(round_id)
 
     async def _upload(self, device: int, session: Uploading) -> None:
         """Let a session become complete; the device then calls for the next round, as docs/sdk.md shows."""

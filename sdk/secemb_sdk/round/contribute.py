@@ -16,6 +16,7 @@ from secemb_sdk.errors import (
     GoneError,
     PinError,
     RefusedError,
+    RoundFullError,
     UnavailableError,
 )
 from secemb_sdk.exchange import Exchange
@@ -147,6 +148,8 @@ class Participation:
             yield from self._end(self._stage, complete=False)
             if resumed and isinstance(error, GoneError):
                 raise
+            if isinstance(error, RoundFullError):
+                return NotNow(error.seconds or _UNTIL_NEXT, str(error))
             return Dropped(str(error), _UNTIL_NEXT)
 
     def _begin(self, seed: bytes) -> Steps[Outcome]:

@@ -23,6 +23,7 @@ SecEmbError (secemb_shared)
 │   ├── UnknownRoundError          no such round here
 │   ├── UnknownSessionError        no such session in this round
 │   ├── RoundClosedError           the round no longer accepts this
+│   │   └── RoundFullError             other sessions have taken all its seats
 │   ├── RoundAbortedError          the round has ended here without a sum
 │   ├── TaskPausedError            this server takes part in no new round
 │   ├── ControlRefusedError        the round cannot be closed or aborted
@@ -175,6 +176,14 @@ class UnknownSessionError(SecEmbError, LookupError):
 
 class RoundClosedError(SecEmbError):
     """The round no longer accepts this."""
+
+
+class RoundFullError(RoundClosedError):
+    """Other sessions have taken all seats of the round."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("this round is full; join again after the time in Retry-After")
+        self.retry_after = retry_after  # seconds
 
 
 class RoundAbortedError(SecEmbError):

@@ -4,7 +4,6 @@ While the disk is nearly full no new session begins, so that those that have beg
 """
 
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from secemb_party.compute import Accepted, PreparedRound
 from secemb_party.errors import (
     RoundClosedError,
+    RoundFullError,
     SessionConflictError,
     TicketError,
     TicketExpiredError,
@@ -31,20 +31,28 @@ from secemb_shared.messages import RoundSpec, Sizes
 Message = TypeVar("Message")
 Taken = TypeVar("Taken")
 
-SEATS_THERE = 4  # times the cohort: sessions of a round that server 1 keeps keys of. It does not know which have lapsed
+# Sessions of a round that server 1 keeps keys of: a multiple of the cohort, and some more. It does not know which of
+# them server 0 has refused, or never heard of again.
+_SEATS_THERE, _MORE_THERE = 8, 1000
 _READS = 8  # answers to one read ticket: its device may not have got the first ones
 _READERS = 100_000  # read sessions whose answers are counted
 
 
 class Seating(Protocol):
-    """How many seats server 0 gives in a round, and how long it keeps one without keys."""
+    """The seats of the open round, which server 0 gives to sessions with keys."""
 
     @property
     def limit(self) -> int:
-        """Return how many sessions may be in a round."""
+        """Return how many there are."""
 
-    def since(self, now: float) -> float:
-        """Return the time until which seats without keys have lapsed that were given by then."""
+    def is_full(self, round_id: bytes) -> bool:
+        """Tell whether all may be taken, as far as is known without asking the ledger."""
+
+    def take(self, round_id: bytes) -> None:
+        """Note that a session has taken one."""
+
+    def refusal(self) -> RoundFullError:
+        """Return what to tell a session that comes too late for one: when to join again."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -82,19 +90,24 @@ class Intake:
         """Expect a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
         self._space.require()
         self.tickets.check(claim, self._clock())
-        prepared = await self._prepared(claim.round_id)
+        prepared, seating = await self._prepared(claim.round_id), self.seating
+        if seating is not None and seating.is_full(claim.round_id):  # before a device sends its keys in vain
+            found = claim.round_id, claim.session_id, self._clock()
+            if await self._ledger.turn_away(*found, limit=seating.limit):
+                raise seating.refusal()
 
         async def take(body: bytes) -> bytes:
             [accepted] = await prepared.accept([KeysMessage(claim.session_id, body)])
-            upload, now, seating = _keys_upload(claim, body, accepted), self._clock(), self.seating
+            upload = _keys_upload(claim, body, accepted)
             stored = await self._ledger.put_keys(
                 upload,
-                now,
+                self._clock(),
                 require_admission=self._role == 0,  # server 0 knows who has joined
-                limit=SEATS_THERE * self._task.cohort if seating is None else seating.limit,
-                since=-math.inf if seating is None else seating.since(now),
+                limit=_SEATS_THERE * self._task.cohort + _MORE_THERE if seating is None else seating.limit,
             )
             self._count("keys", transport, stored)
+            if seating is not None and stored is Stored.STORED:
+                seating.take(claim.round_id)
             self._macs.remember(upload)
             return accepted.answer
 
@@ -147,6 +160,8 @@ class Intake:
             raise TicketError(f"this read ticket was used {_READS} times; ask for another")
 
     def _count(self, phase: str, transport: Transport, stored: Stored) -> None:
+        if stored is Stored.FULL and self.seating is not None:
+            raise self.seating.refusal()
         _refuse_unless_stored(stored)
         if stored is Stored.STORED:
             self._metrics.session(phase, transport=transport)

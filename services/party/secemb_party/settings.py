@@ -124,9 +124,10 @@ class Rounds(Section):
     evaluate_every: Annotated[int, Field(ge=0)] = 0
     survey_first: bool = False
     joins_per_second: Annotated[float, Field(gt=0, le=100_000)] = 20
-    seat_seconds: Seconds = 15
+    seat_seconds: Seconds = 5
     seal_share: Annotated[float, Field(gt=0, le=1)] = 0.9
     grace_seconds: Annotated[float, Field(ge=0, le=86_400)] = 10
+    straggler_factor: Annotated[float, Field(ge=0, le=1e6)] = 2
     keep_bodies_rounds: Annotated[int, Field(ge=1)] = 3
     keep_rows_days: Annotated[int, Field(ge=1)] = 90
     keep_tasks: Annotated[int, Field(ge=0)] | None = None
@@ -187,6 +188,7 @@ _ONLY_FOR: dict[int, tuple[str, ...]] = {
         "rounds.seat_seconds",
         "rounds.seal_share",
         "rounds.grace_seconds",
+        "rounds.straggler_factor",
         "panel.file",
         "panel.every",
         "panel.margin",

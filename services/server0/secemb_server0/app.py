@@ -38,7 +38,8 @@ from secemb_party.ui import Side, Surroundings, ui_routes
 from secemb_party.upkeep import keep_up, watch_event_loop
 from secemb_server0.enrolment_routes import enrolment_routes
 from secemb_server0.join import AnnouncedKey, TicketIssuer
-from secemb_server0.leader import ChooseKind, Leader, always_train
+from secemb_server0.kinds import ChooseKind, always_train
+from secemb_server0.leader import Leader
 from secemb_server0.pace import JOINS_PER_SECOND, Pace
 from secemb_server0.panel import Panel, watch_names
 from secemb_server0.peer import HttpPeer, HttpRelayLine, Peer, RelayLine
@@ -158,6 +159,7 @@ async def run(settings: Settings) -> None:
                     seconds=settings.rounds.seat_seconds,
                     share=settings.rounds.seal_share,
                     grace=settings.rounds.grace_seconds,
+                    stragglers=settings.rounds.straggler_factor,
                 ),
                 reads_per_minute=devices.reads_per_minute,
             )

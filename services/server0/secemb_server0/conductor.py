@@ -9,6 +9,7 @@ open, no deadline     → Idle until a device joins; Abort if something else wai
 open, still time      → Wait; seal, if the operator closes the round and both servers hold enough
 open, all complete    → Wait for the sessions that server 1 does not hold yet
 open, enough complete → Wait for the others as long as the grace lasts, then seal without them
+open, half complete   → Wait for the others some times as long as that took, then seal without them
 open, time is up      → seal; with too few sessions Idle again, or Abort if some of them were lost
 sealing … published   → the next step; an interrupted step is repeated, which does no harm
 
@@ -17,9 +18,10 @@ were too few. So a round without devices costs nothing, and a slow fleet fills o
 Where devices toss a coin for each round, those that sit this one out never join it: a round that waited for them would
 wait for ever. There the deadlines begin when the round opens, and too few sessions abort it.
 
-A seat is a session's place in a round. One without keys lapses after some seconds, so that it keeps nobody out. Once no
-more can join, a share of the seats is enough: whoever holds one and says nothing costs the others the grace, and no
-more.
+A seat is a session's place in a round; it is taken with the session's keys. Who has joined without keys keeps nobody
+out, and is waited for some seconds. Once no more can join, a share of the seats is enough: whoever holds one and says
+nothing costs the others the grace, and no more. Where more than that say nothing, half of the seats show how long a
+session takes, and the rest get a multiple of it.
 """
 
 import math
@@ -31,6 +33,7 @@ from secemb_shared.messages.spec import TRAIN
 
 CLOSING_PATIENCE = 86_400.0  # seconds that the last evaluation waits for devices: no later round needs its figures
 PANEL_PATIENCE = 600.0  # seconds that an evaluation by the panel waits for its devices: all others wait meanwhile
+_HALF = 0.5  # of the seats: they show how long a session takes
 STRAGGLER_SECONDS = 0.5  # between two questions to server 1 about sessions that it does not hold yet
 
 
@@ -49,13 +52,17 @@ class Facts:
     started: bool = True  # a session has joined, so that there are deadlines
     join_until: float = 0.0
     upload_until: float = 0.0
-    seats: int | None = None  # sessions that may be in a round at a time; None: as many as the cohort
-    admitted: int = 0  # seats that are taken, and have not lapsed
-    lapses_at: float | None = None  # when the next of them lapses, unless its session sends keys
+    seats: int | None = None  # of the round; None: as many as the cohort
+    taken: int = 0  # of them, by sessions with keys
+    admitted: int = 0  # seats that are taken, or will be if those who joined a moment ago send keys
+    lapses_at: float | None = None  # when the round stops waiting for the keys of the next of these
     complete: int = 0  # sessions whose update is here
     share: float = 1.0  # of the seats taken that suffice to seal, once no more sessions can join
     grace: float = 0.0  # seconds that the others have then
     enough_since: float | None = None  # when enough were first seen to be here
+    started_at: float = 0.0  # when the join window began
+    stragglers: float = 1e6  # times as long as half of the seats took that the other half has then
+    half_since: float | None = None  # when half of them were first seen to be here
     complete_there: int | None = None  # at server 1, if it was asked
     rollback_to: int | None = None  # the older version that the operator requested
     affordable: bool = True  # the privacy budget has room for the next round
@@ -139,7 +146,9 @@ def _in_open_round(facts: Facts, now: float) -> Decision:
         if closes(facts):
             wanted = facts.min_cohort
         elif _grace_is_over(facts, now):
-            wanted = _needed(facts, facts.admitted)
+            wanted = _needed(facts)
+        elif _stragglers_had_their_time(facts, now):
+            wanted = _half(facts)
         elif not all_here(facts, now):
             return Wait(_next_change(facts, now))
         # A device sends to one server after the other: without asking server 1, sealing would leave out slow devices.
@@ -154,7 +163,7 @@ def _in_open_round(facts: Facts, now: float) -> Decision:
 def _next_change(facts: Facts, now: float) -> float:
     """Return when there is something to look at, even if nobody joins or uploads meanwhile."""
     over = facts.enough_since + facts.grace if facts.enough_since is not None else None
-    times = (facts.join_until, over, facts.lapses_at, facts.upload_until)
+    times = (facts.join_until, over, _half_until(facts), facts.lapses_at, facts.upload_until)
     return min(time for time in times if time is not None and time > now)
 
 
@@ -163,14 +172,35 @@ def _grace_is_over(facts: Facts, now: float) -> bool:
     return since is not None and now >= since + facts.grace and enough_here(facts, now)
 
 
+def _stragglers_had_their_time(facts: Facts, now: float) -> bool:
+    until = _half_until(facts)
+    return until is not None and now >= until and half_here(facts, now)
+
+
+def _half_until(facts: Facts) -> float | None:
+    """Return how long the other half has: a multiple of what the first took, and at least the grace."""
+    if facts.half_since is None:
+        return None
+    return facts.half_since + max(facts.grace, facts.stragglers * (facts.half_since - facts.started_at))
+
+
 def wants_to_seal(facts: Facts, now: float) -> bool:
     """Tell whether the seal depends on what server 1 holds: all are here, or the others have had their time."""
-    return all_here(facts, now) or _grace_is_over(facts, now) or closes(facts)
+    late = _grace_is_over(facts, now) or _stragglers_had_their_time(facts, now)
+    return late or all_here(facts, now) or closes(facts)
 
 
-def _needed(facts: Facts, seats: int) -> int:
-    """Return how many complete sessions are enough where so many seats are taken."""
-    return max(facts.min_cohort, math.ceil(facts.share * min(seats, facts.cohort)))
+def _needed(facts: Facts) -> int:
+    """Return how many complete sessions are enough."""
+    return max(facts.min_cohort, _share_of(facts.share, facts.admitted, facts))
+
+
+def _half(facts: Facts) -> int:
+    return max(facts.min_cohort, _share_of(_HALF, facts.admitted, facts))
+
+
+def _share_of(share: float, seats: int, facts: Facts) -> int:
+    return math.ceil(share * min(seats, facts.cohort))
 
 
 def enough_here(facts: Facts, now: float) -> bool:
@@ -178,8 +208,16 @@ def enough_here(facts: Facts, now: float) -> bool:
 
     An operator who drains the server keeps devices out, and must not decide by that who is in the sum.
     """
-    shut = joinable(facts, now) or _shut(facts) or facts.state is not RoundState.OPEN
-    return not shut and facts.complete >= _needed(facts, facts.admitted)
+    return _nobody_can_join(facts, now) and facts.complete >= _needed(facts)
+
+
+def half_here(facts: Facts, now: float) -> bool:
+    """Tell whether no more sessions can join, and half of them are complete here: the others get a multiple of that."""
+    return _nobody_can_join(facts, now) and facts.complete >= _half(facts)
+
+
+def _nobody_can_join(facts: Facts, now: float) -> bool:
+    return not (joinable(facts, now) or _shut(facts) or facts.state is not RoundState.OPEN)
 
 
 def closes(facts: Facts) -> bool:
@@ -216,20 +254,19 @@ def all_here(facts: Facts, now: float) -> bool:
 
 
 def missing(facts: Facts, now: float) -> int:
-    """Return how many sessions must still become complete before `enough_here` or `all_here` can begin to hold."""
+    """Return how many must still become complete before `half_here`, `enough_here` or `all_here` can begin to hold."""
     if _shut(facts):
         return min(facts.admitted, facts.cohort) - facts.complete
     seats = _seats(facts) if now < facts.join_until else facts.admitted
-    goal = math.ceil(facts.share * min(seats, facts.cohort))
-    if facts.patient:
-        goal = max(goal, facts.min_cohort)
-    return (goal if facts.complete < goal else min(seats, facts.cohort)) - facts.complete
+    least = facts.min_cohort if facts.patient else 0
+    goals = [max(least, _share_of(share, seats, facts)) for share in (_HALF, facts.share)]
+    return min([goal for goal in goals if goal > facts.complete] or [min(seats, facts.cohort)]) - facts.complete
 
 
 def joinable(facts: Facts, now: float) -> bool:
     """Tell whether devices may join the open round: in the join window, and after it while it waits for more."""
     too_few = facts.patient and facts.complete < facts.min_cohort
-    room = facts.admitted < _seats(facts) and facts.complete < facts.cohort
+    room = facts.taken < _seats(facts) and facts.complete < facts.cohort
     return not _shut(facts) and room and (now < facts.join_until or too_few)
 
 

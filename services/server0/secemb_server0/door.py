@@ -1,11 +1,11 @@
 """Whether the announced round takes a session in, and until when; from memory, as most devices are turned away."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from secemb_party.ledger import RoundRecord
 from secemb_party.parts import Clock
-from secemb_server0.conductor import Facts, enough_here, joinable
+from secemb_server0.conductor import Facts, joinable
 from secemb_shared.messages import TaskSpec
 
 
@@ -41,19 +41,20 @@ class RoundTimer:
         return self._deadlines
 
 
-class GraceTimer:
-    """Keeps since when enough sessions of a round are here; a seat that lapses or is taken may change that."""
+class TurnoutTimer:
+    """Keeps since when so many sessions of a round are here; a seat that is taken or given up may change that."""
 
-    def __init__(self) -> None:
-        self._enough: tuple[bytes, float] | None = None  # the round, and since when
+    def __init__(self, here: Callable[[Facts, float], bool]) -> None:
+        self._here = here
+        self._seen: tuple[bytes, float] | None = None  # the round, and since when
 
     def since(self, record: RoundRecord | None, facts: Facts, now: float) -> float | None:
-        """Return since when enough are here; None: they are not."""
-        if record is None or not enough_here(facts, now):
-            self._enough = None
-        elif self._enough is None or self._enough[0] != record.round_id:
-            self._enough = record.round_id, now
-        return self._enough[1] if self._enough is not None else None
+        """Return since when they are here; None: they are not."""
+        if record is None or not self._here(facts, now):
+            self._seen = None
+        elif self._seen is None or self._seen[0] != record.round_id:
+            self._seen = record.round_id, now
+        return self._seen[1] if self._seen is not None else None
 
 
 class Door:
@@ -92,7 +93,11 @@ class Door:
 
     def is_full(self) -> bool:
         """Tell whether every seat is taken."""
-        return self._facts is not None and self._facts.admitted >= (self._facts.seats or self._facts.cohort)
+        return self._facts is not None and self._facts.taken >= self._seats
+
+    @property
+    def _seats(self) -> int:
+        return 0 if self._facts is None else self._facts.seats or self._facts.cohort
 
     def has(self, session_id: bytes) -> bool:
         """Tell whether a session has joined the round before."""
@@ -114,8 +119,13 @@ class Door:
             started=record.started,
             join_until=deadlines.join_until,
             upload_until=deadlines.upload_until,
-            admitted=self._facts.admitted + new,
+            admitted=max(self._facts.admitted, min(self._facts.admitted + new, self._seats)),
         )
+
+    def take(self) -> None:
+        """Note that a session has taken a seat."""
+        if self._facts is not None:
+            self._facts = replace(self._facts, taken=self._facts.taken + 1)
 
     def complete(self) -> None:
         """Note that a session became complete; one that is counted twice is corrected when the leader looks again."""

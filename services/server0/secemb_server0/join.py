@@ -11,6 +11,7 @@ from secemb_party.ended_rounds import EndedRounds
 from secemb_party.errors import (
     PeerRefusedError,
     PeerUnavailableError,
+    RoundFullError,
     SessionConflictError,
     TaskEndedError,
     TokenExpiredError,
@@ -122,6 +123,7 @@ class TicketIssuer:
     ) -> None:
         self._party, self._leader, self._key, self._open, self._pace = party, leader, key, open_enrolment, pace
         self._reads = ReadRate(reads_per_minute, party.steady)
+        party.intake.seating = self
 
     async def join(self, token: str | None, session_id: bytes) -> JoinTicket | NotNow:
         """Give a device its ticket: one session per device and round; the same session gets a ticket again.
@@ -145,6 +147,7 @@ class TicketIssuer:
             session_id,
             device=_device(known, session_id),
             limit=seats.limit,
+            waiting=seats.waiting,
             now=now,
             window=Window(now + task.join_seconds, now + task.upload_seconds),
             since=seats.since(now),
@@ -168,6 +171,23 @@ class TicketIssuer:
                 ticket = issue_ticket(self._key, record.round_id, session_id, until, domain=READ_DOMAIN)
                 return ReadTicket(record.spec.decode(), ticket, until)
         return self._not_now(self._party.clock())
+
+    @property
+    def limit(self) -> int:
+        """Return how many seats a round has."""
+        return self._leader.seats.limit
+
+    def is_full(self, round_id: bytes) -> bool:
+        """Tell whether all seats of the open round may be taken."""
+        return self._leader.door.holds(round_id) and self._leader.door.is_full()
+
+    def take(self, round_id: bytes) -> None:
+        """Note that a session has taken a seat."""
+        self._leader.seated(round_id)
+
+    def refusal(self) -> RoundFullError:
+        """Return what to tell a session that comes too late for a seat."""
+        return RoundFullError(self._not_now(self._party.clock()).seconds)
 
     def ended_rounds(self) -> EndedRounds | None:
         """Return how rounds ended: the same answer for every device."""

@@ -1,7 +1,6 @@
 """Server 0 as the leader: it carries out what the conductor decides, one durable step at a time."""
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -33,10 +32,13 @@ from secemb_server0.conductor import (
     RollBack,
     Wait,
     decide,
+    enough_here,
+    half_here,
     missing,
     wants_to_seal,
 )
-from secemb_server0.door import Door, GraceTimer, RoundTimer
+from secemb_server0.door import Door, RoundTimer, TurnoutTimer
+from secemb_server0.kinds import ChooseKind, always_train, next_kind
 from secemb_server0.pace import REMEMBERED, Forecast
 from secemb_server0.panel import Panel, is_for_panel
 from secemb_server0.peer import Peer
@@ -44,16 +46,9 @@ from secemb_server0.rollback import Rollbacks
 from secemb_server0.seats import REMEMBERED as JUDGED
 from secemb_server0.seats import SeatRules, Seats
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import EVALUATE, SURVEY, TRAIN
-
-ChooseKind = Callable[[int], str]
+from secemb_shared.messages.spec import EVALUATE, TRAIN
 
 _LOOK_SECONDS = 10.0  # the ledger is read at least this often
-
-
-def always_train(_: int) -> str:
-    """Return the kind of every round: training."""
-    return TRAIN
 
 
 class Leader:
@@ -70,7 +65,7 @@ class Leader:
     ) -> None:
         self._party, self._peer, self._choose_kind, self.panel = party, peer, choose_kind, panel
         self.seats = Seats(rules or SeatRules(), party.task.cohort)
-        self._grace = GraceTimer()
+        self._enough, self._half = TurnoutTimer(enough_here), TurnoutTimer(half_here)
         self._ledger, self._task = party.ledger, party.task
         self.rollbacks = Rollbacks(party, peer)
         self._completion = Completion(party, peer, self.rollbacks, panel)
@@ -87,7 +82,6 @@ class Leader:
         self._spent_there: set[str] = set()  # kinds of round that server 1's privacy budget has no room for
         self._aborted_there: tuple[bytes, str] | None = None  # a round that server 1's operator has ended, and why
         party.control.wake = self._steered
-        party.intake.seating = self.seats
         if panel is not None:
             party.protect = lambda: panel.protected(party)
 
@@ -103,9 +97,14 @@ class Leader:
             record = await self._ledger.round(record.round_id) or record
             self.changed.set()
         self.door.admit(session_id, record, self.timer.of(record))
-        if self.door.is_full():
-            self.changed.set()  # the next seat may lapse before anyone would look
         return record
+
+    def seated(self, round_id: bytes) -> None:
+        """Note that a session has taken a seat with its keys."""
+        if self.door.holds(round_id):
+            self.door.take()
+            if self.door.is_full():
+                self.changed.set()  # no more can join
 
     def completed(self) -> None:
         """Note that a session became complete; counting one twice only wakes the loop early."""
@@ -162,7 +161,8 @@ class Leader:
         facts, now = await self._facts(last), self._party.steady()
         self._awaited = before + max(1, missing(facts, now))
         decision: Decision
-        facts = replace(facts, enough_since=self._grace.since(record, facts, now))
+        enough, half = (timer.since(record, facts, now) for timer in (self._enough, self._half))
+        facts = replace(facts, enough_since=enough, half_since=half)
         try:
             asks = facts.complete and wants_to_seal(facts, now) and now < facts.upload_until
             if record is not None and asks:
@@ -245,6 +245,7 @@ class Leader:
             facts,
             state=last.state,
             started=last.started,
+            started_at=deadlines.join_until - task.join_seconds,
             join_until=deadlines.join_until,
             upload_until=deadlines.upload_until,
         )
@@ -312,12 +313,8 @@ class Leader:
 
     async def _next_kind(self, last: RoundRecord | None) -> str:
         """Return the kind of the next round: training if the privacy budget has no room for a survey or evaluation."""
-        if last is not None and last.kind == SURVEY and last.state is not RoundState.PUBLISHED:
-            chosen = SURVEY  # what it asks for is still unknown
-        else:
-            number = 0 if last is None else last.number + 1
-            due = self.panel is not None and self.panel.is_due(number)
-            chosen = EVALUATE if due else self._choose_kind(number)
+        task_id = self._task.task_id
+        chosen = await next_kind(self._ledger, task_id, last, choose=self._choose_kind, panel=self.panel)
         return chosen if await self._affords(chosen) else TRAIN
 
     async def _affords(self, kind: str) -> bool:

@@ -9,6 +9,7 @@ from secemb_party.errors import BusyError
 from secemb_party.ledger import Conduct, Ledger, Turnout
 from secemb_party.parts import Clock
 
+_WAITING, _MORE_WAITING = 2, 200  # sessions without keys that a round remembers: times the seats, and some more
 READS_PER_MINUTE = 60  # private reads of a device, unless the operator sets another rate
 REMEMBERED = 5  # rounds from which the dropout is measured
 _MOST_SEATS = 2  # times the cohort, however many drop out
@@ -22,13 +23,14 @@ _SURELY = 0.01  # seconds after which a seat has lapsed, whatever two clocks mak
 class SeatRules:
     """What the operator sets about the seats of a round."""
 
-    seconds: float = 15.0  # that a seat is kept for a session without keys
+    seconds: float = 5.0  # that a round waits for the keys of a session that has joined
     share: float = 0.9  # of the sessions in a round that suffice to seal it, once no more can join
     grace: float = 10.0  # seconds that the others have from then on
+    stragglers: float = 2.0  # times as long as half of them took, that the other half has at most
 
 
 class Seats:
-    """The seats of rounds: how long one is kept without keys, and how many there are.
+    """The seats of rounds: how many there are, and how long a round waits for a session to take one with its keys.
 
     Of those who send keys some never upload. A round has so many more seats than its cohort as, going by the last
     rounds, are needed to fill it, and takes no more updates than its cohort.
@@ -42,20 +44,27 @@ class Seats:
         ended = max(found.ended / found.keys, 1 / _MOST_SEATS) if found.keys else 1.0
         self.limit = math.ceil(self._cohort / ended)
 
+    @property
+    def waiting(self) -> int:
+        """Return how many sessions without keys a round remembers: they keep nobody out, and must not fill the disk."""
+        return _WAITING * self.limit + _MORE_WAITING
+
     async def facts(self, ledger: Ledger, round_id: bytes, now: float, steady: float) -> dict[str, Any]:
         """Return what the conductor goes by, at this moment of the ledger's clock and of the steady one."""
         found = await ledger.seats(round_id, self.since(now))
         lapses_in = None if found.oldest is None else found.oldest + self.rules.seconds - now + _SURELY
         return {
             "seats": self.limit,
-            "admitted": found.taken,
+            "taken": found.taken,
+            "admitted": max(found.taken, min(found.taken + found.expected, self.limit)),
             "lapses_at": None if lapses_in is None else steady + lapses_in,
             "share": self.rules.share,
             "grace": self.rules.grace,
+            "stragglers": self.rules.stragglers,
         }
 
     def since(self, now: float) -> float:
-        """Return the time until which seats without keys have lapsed that were given by then."""
+        """Return the time until which sessions joined whose keys no round waits for any longer."""
         return now - self.rules.seconds
 
 

@@ -101,6 +101,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.UnknownRoundError: _spoken("round-unknown", 404, "This server does not know the round"),
     errors.UnknownSessionError: _spoken("session-unknown", 404, "This server does not know the session"),
     errors.RoundClosedError: _spoken("round-closed", 410, "The round no longer accepts this"),
+    errors.RoundFullError: _spoken("round-full", 410, "The round is full; join a later one"),
     errors.RoundAbortedError: _spoken("round-aborted", 409, "The round has ended here without a sum"),
     errors.TaskPausedError: _spoken("task-paused", 409, "This server is not taking part in new rounds"),
     errors.ControlRefusedError: _spoken("control-refused", 409, "The round cannot be closed or aborted now"),

@@ -1,6 +1,5 @@
 """The ledger itself: every call in one place, each made of a function that runs inside a transaction."""
 
-import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -164,6 +163,7 @@ class Ledger:
     rounds = _reads(rounds.rounds)
 
     admit = _writes(sessions.admit)
+    turn_away = _writes(sessions.turn_away)
     knows_session = _reads(sessions.knows_session)
     has_update = _reads(sessions.has_update)
     session_summaries = _reads(sessions.session_summaries)
@@ -211,12 +211,10 @@ class Ledger:
     read_archive = _writes(archive.read_archive)
     restore_archive = _writes(archive.restore_archive)
 
-    async def put_keys(
-        self, upload: Upload, now: float, *, require_admission: bool, limit: int, since: float = -math.inf
-    ) -> Stored:
+    async def put_keys(self, upload: Upload, now: float, *, require_admission: bool, limit: int) -> Stored:
         """Record a session's keys and store their body; see `sessions.put_keys`."""
         store = await self.bodies.stage(upload.round_id, upload.session_id, KEYS, upload.body_digest, upload.body)
-        return await self._put_keys(upload, store, now, require_admission=require_admission, limit=limit, since=since)
+        return await self._put_keys(upload, store, now, require_admission=require_admission, limit=limit)
 
     async def put_update(self, upload: Upload, now: float, *, limit: int | None = None) -> Stored:
         """Record a session's update and store its body; see `sessions.put_update`."""

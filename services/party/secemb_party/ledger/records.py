@@ -220,10 +220,11 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class TakenSeats:
-    """The seats of a round that are taken: by sessions with keys, and by those that joined a moment ago."""
+    """The seats of a round: sessions with keys have taken one, those that joined a moment ago are expected to."""
 
     taken: int
-    oldest: float | None  # when the first of those without keys joined
+    expected: int
+    oldest: float | None  # when the first of those that are expected joined
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,9 @@ Their rows grow without end, so those of rounds that ended long ago, and of task
 removed. Rounds stay: their number, kind, digests and sealed list are what the privacy accountant counts, and what the
 other server compares.
 
-A session that joins takes a seat. Without keys the seat lapses: after the time `since` it counts no more, its device
-may begin another session, and its keys are still taken while there is a seat for them.
+A session takes a seat with its keys. Until then it keeps nobody out: more may join than there are seats, and those
+whose keys come when all are taken are refused. Who joined before the time `since` and has sent none has lapsed: no
+round waits for it, its device may begin another session, and it is forgotten where too many wait.
 """
 
 import math
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, func, or_, select, update
 
 from secemb_party.errors import NotRecordedError
 from secemb_party.ledger.database import insert_new
@@ -48,20 +49,23 @@ _LOOK = (
     .select_from(rounds.outerjoin(sessions_table, sessions_table.c.session_id == bindparam("session")))
     .where(rounds.c.round_id == bindparam("round"))
 )
-_SEATED = or_(sessions_table.c.keys_digest.is_not(None), sessions_table.c.admitted_at > bindparam("since"))
+_WITHOUT_KEYS = sessions_table.c.keys_digest.is_(None)
+_EXPECTED = and_(_WITHOUT_KEYS, sessions_table.c.admitted_at > bindparam("since"))
+_LAPSED = and_(_WITHOUT_KEYS, sessions_table.c.admitted_at <= bindparam("since"))
+_OF_DEVICE = sessions_table.c.device == bindparam("device_")
 _TALLY = select(
-    func.count().filter(_SEATED),
-    func.count().filter(_SEATED, sessions_table.c.device == bindparam("device_")),
+    func.count(sessions_table.c.keys_digest),
+    func.count().filter(_WITHOUT_KEYS),
+    func.count().filter(_OF_DEVICE, or_(sessions_table.c.keys_digest.is_not(None), _EXPECTED)),
 ).where(_IN_ROUND)
 _SEATS = select(
-    func.count().filter(_SEATED),
-    func.min(sessions_table.c.admitted_at).filter(sessions_table.c.keys_digest.is_(None), _SEATED),
+    func.count(sessions_table.c.keys_digest),
+    func.count().filter(_EXPECTED),
+    func.min(sessions_table.c.admitted_at).filter(_EXPECTED),
 ).where(_IN_ROUND)
-# A seat that has lapsed, of a device that joins the same round with another session.
-_VACATE = delete(sessions_table).where(
-    _IN_ROUND, sessions_table.c.device == bindparam("device_"), sessions_table.c.keys_digest.is_(None)
-)
-_SIZE = select(func.count()).where(_IN_ROUND)
+_FORGET_LAPSED = delete(sessions_table).where(_IN_ROUND, _LAPSED)
+_FORGET_OF_DEVICE = _FORGET_LAPSED.where(_OF_DEVICE)
+_TAKEN = select(func.count(sessions_table.c.keys_digest)).where(_IN_ROUND)
 _UPDATES = select(func.count(sessions_table.c.update_digest)).where(_IN_ROUND)
 _LATE = (
     update(sessions_table).where(sessions_table.c.session_id == bindparam("session")).values(late_at=bindparam("now"))
@@ -143,13 +147,15 @@ def admit(
     *,
     device: bytes,
     limit: int,
+    waiting: int,
     now: float,
     window: Window,
     since: float = -math.inf,
 ) -> Admission:
-    """Give a device its session in a round, one a device and at most `limit` seats in all.
+    """Give a device its session in a round, one a device, while sessions with keys have not taken all `limit` seats.
 
-    While no join window runs, the session begins `window`: nobody has joined before, or too few came in time.
+    A round remembers at most `waiting` sessions without keys. While no join window runs, the session begins `window`:
+    nobody has joined before, or too few came in time.
     """
     seen = _look(tx, round_id, session_id)
     if seen.round_id is not None:
@@ -157,13 +163,13 @@ def admit(
         return Admission.ALREADY if same else Admission.SESSION_TAKEN
     if seen.state is not RoundState.OPEN:
         return Admission.CLOSED
-    found = {"round": round_id, "device_": device}
-    seats, of_device = tx.execute(_TALLY, {**found, "since": since}).one()
+    found = {"round": round_id, "device_": device, "since": since}
+    taken, without_keys, of_device = tx.execute(_TALLY, found).one()
     if of_device:
         return Admission.DEVICE_TAKEN
-    if seats >= limit:
+    forgotten = tx.execute(_FORGET_OF_DEVICE if without_keys < waiting else _FORGET_LAPSED, found).rowcount
+    if taken >= limit or without_keys - forgotten >= waiting:
         return Admission.FULL
-    tx.execute(_VACATE, found)
     row = {"session_id": session_id, "round_id": round_id, "device": device, "admitted_at": now}
     # The only thing this lock does not keep out is the same id in another round.
     if not insert_new(tx, sessions_table, row):
@@ -182,33 +188,38 @@ def put_keys(
     *,
     require_admission: bool,
     limit: int,
-    since: float = -math.inf,
 ) -> Stored:
-    """Record a session's keys, and store their body in the same transaction.
+    """Record a session's keys, which take one of `limit` seats, and store their body in the same transaction.
 
     Server 0 admits sessions first. Devices do not join at server 1, so without `require_admission` the keys make the
-    session, of which a round has at most `limit`.
+    session.
     """
     seen = _look(tx, upload.round_id, upload.session_id)
     refusal = _refusal(seen, upload, held=seen.keys_digest)
-    if refusal is None and seen.admitted_at is not None and seen.admitted_at <= since:
-        seats = tx.execute(_SEATS, {"round": upload.round_id, "since": since}).one()[0]
-        refusal = Stored.FULL if seats >= limit else None
+    if refusal is None and seen.round_id is None and require_admission:
+        return Stored.UNKNOWN
+    if refusal is None and _is_full(tx, upload.round_id, limit):
+        refusal = Stored.FULL
     if refusal is not None:
-        _note_late(tx, seen, upload, refusal, now)
+        _note_late(tx, seen, upload.round_id, refusal, upload.session_id, now)
         return refusal
     if seen.round_id is None:
-        if require_admission:
-            return Stored.UNKNOWN
-        sessions = tx.execute(_SIZE, {"round": upload.round_id}).scalar_one()
-        if sessions >= limit:
-            return Stored.FULL
         if not _add_with_keys(tx, upload, now):
             return Stored.OTHER_ROUND
     else:
         _record(tx, KEYS, upload, now)
     store_body(tx)
     return Stored.STORED
+
+
+def turn_away(tx: Connection, round_id: bytes, session_id: bytes, now: float, *, limit: int) -> bool:
+    """Tell whether a session that has joined is too late with its keys: others have taken all seats."""
+    seen = _look(tx, round_id, session_id)
+    waits = seen.round_id == round_id and seen.keys_digest is None and seen.state is RoundState.OPEN
+    if not waits or not _is_full(tx, round_id, limit):
+        return False
+    _note_late(tx, seen, round_id, Stored.FULL, session_id, now)
+    return True
 
 
 def put_update(tx: Connection, upload: Upload, store_body: Step, now: float, *, limit: int | None = None) -> Stored:
@@ -224,7 +235,7 @@ def put_update(tx: Connection, upload: Upload, store_body: Step, now: float, *, 
         held = tx.execute(_UPDATES, {"round": upload.round_id}).scalar_one()
         refusal = Stored.FULL if held >= limit else None
     if refusal is not None:
-        _note_late(tx, seen, upload, refusal, now)
+        _note_late(tx, seen, upload.round_id, refusal, upload.session_id, now)
         return refusal
     _record(tx, UPDATE, upload, now)
     store_body(tx)
@@ -268,7 +279,7 @@ def counts(tx: Connection, round_id: bytes) -> Counts:
 
 
 def seats(tx: Connection, round_id: bytes, since: float) -> TakenSeats:
-    """Return how many seats of a round are taken, where those without keys lapse that were given until `since`."""
+    """Return how many seats of a round are taken, and who is expected to take one: it joined after `since`."""
     return TakenSeats(*tx.execute(_SEATS, {"round": round_id, "since": since}).one())
 
 
@@ -277,10 +288,14 @@ def finished(tx: Connection, task_id: bytes, now: float, *, rounds: int) -> Turn
     return Turnout(*tx.execute(_FINISHED, {"task": task_id, "now": now, "limit": rounds}).one())
 
 
-def _note_late(tx: Connection, seen: _Seen, upload: Upload, refusal: Stored, now: float) -> None:
+def _is_full(tx: Connection, round_id: bytes, limit: int) -> bool:
+    return bool(tx.execute(_TAKEN, {"round": round_id}).scalar_one() >= limit)
+
+
+def _note_late(tx: Connection, seen: _Seen, round_id: bytes, refusal: Stored, session_id: bytes, now: float) -> None:
     """Remember that a device of this round sent something, although too late to count."""
-    if seen.round_id == upload.round_id and refusal in (Stored.CLOSED, Stored.FULL):
-        tx.execute(_LATE, {"session": upload.session_id, "now": now})
+    if seen.round_id == round_id and refusal in (Stored.CLOSED, Stored.FULL):
+        tx.execute(_LATE, {"session": session_id, "now": now})
         note_late(tx, seen.device)
 
 
