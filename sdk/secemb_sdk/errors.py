@@ -27,6 +27,7 @@ SecEmbError
         │   └── CertificateError       the server's certificate is not accepted, or its port has another protocol
         ├── EndedError             the task has ended; there will be no round any more
         ├── GoneError              the round, the ticket or the version has ended
+        │   └── RoundFullError         other devices have taken all seats of the round
         ├── OutdatedKeyError       encrypted to a key that server 1 no longer uses
         ├── ConflictError          the server already has different bytes for this session
         └── RefusedError           the message is refused, and would be again

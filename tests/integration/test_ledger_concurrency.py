@@ -243,8 +243,8 @@ from tests.integration.databases import NOW, WINDOW, name
 
 async def main(url, round_id, who):
     async with await Ledger.open(url, migrate=False) as ledger:
-        calls = [ledger.admit(round_id, name(f"{who} {at}", 16), device=name(f"{who} {at}"), limit=25, waiting=25, now=NOW,
-                              window=WINDOW)
+        calls = [ledger.admit(round_id, name(f"{who} {at}", 16), device=name(f"{who} {at}"), limit=25,
+                              waiting=25, now=NOW, window=WINDOW)
                  for at in range(40)]
         print((await asyncio.gather(*calls)).count("admitted"))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.devices.phone import Marking, Phone, a_phone, contributed, noticed, puts
-from tests.simulation.pair import a_pair
+from tests.simulation.pair import RELAYED, a_pair
 
 from secemb_sdk.context import Policy, round_bytes
 from secemb_sdk.errors import DamagedError, EnrolmentError, MisfitError, PinError, PolicyError
@@ -267,6 +267,32 @@ async def test_a_session_whose_round_is_over_is_dropped(status: int, what: str) 
         context = phone.open()
         assert context.vault.session() is None
         assert [one.complete for one in context.vault.receipts()] == [False]
+
+
+@pytest.mark.parametrize("way", [{}, RELAYED], ids=["direct", "relayed"])
+async def test_a_device_whose_keys_find_the_round_full_drops_the_session_and_comes_back(way: dict[str, Any]) -> None:
+    async with a_pair(**way) as pair:
+        await pair.step()
+        phone, seats = a_phone(pair, 0), pair.server0.leader.seats
+        limit = seats.limit
+
+        def fill(request: Request, answer: Answer) -> Answer:
+            seats.limit = 0 if request.path.endswith("/join") else seats.limit
+            return answer
+
+        phone.alter = fill
+        outcome = await phone.contribute()
+        assert isinstance(outcome, NotNow)
+        assert "full" in outcome.reason
+        assert outcome.seconds >= 1
+        context = phone.open()
+        assert context.vault.session() is None
+        assert [one.complete for one in context.vault.receipts()] == [False]
+        context.vault.close()
+        phone.alter, seats.limit = (lambda _, answer: answer), limit
+        pair.clock.now += 6
+        assert (await contributed(phone)).complete
+        assert len(phone.seen.rounds) == 2  # another session, with paths of its own
 
 
 async def test_a_device_that_comes_back_too_late_begins_anew_at_once() -> None:

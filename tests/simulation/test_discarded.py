@@ -180,3 +180,36 @@ async def test_without_the_limits_the_lie_would_be_published(kind: str, monkeypa
     monkeypatch.setattr("secemb_server0.completion.find_impossible", lambda *_: None)
     with pytest.raises(AssertionError):
         await test_a_lie_that_no_fleet_could_tell_is_discarded_and_no_figure_shows_it(kind)
+
+
+async def survey_round(pair: Pair, number: int, *, lies: bool) -> tuple[str, RoundState]:
+    """Let three devices take part in a round, one of which may lie if it is a survey; return what it was."""
+    while not isinstance(await pair.step(), Open):
+        pass
+    kind = (await last(pair, 0)).kind
+    for place in range(3):
+        device = a_device(pair, place, name=bytes([number, place]) * 8)
+        await device.join()
+        if kind == SURVEY:
+            values = survey(np.ones(3, np.float32))
+            values[0] = 1e6 if lies and place == 0 else values[0]
+            device.write_sum(values.tolist())
+        await device.take_part()
+    await pair.finish()
+    return kind, (await last(pair, 0)).state
+
+
+@pytest.mark.parametrize("tries", [3, 1000], ids=["training goes on", "it does not"])
+async def test_a_lie_in_every_survey_does_not_keep_a_task_from_training(
+    tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secemb_server0.kinds.SURVEY_TRIES", tries)
+    async with a_pair(choose_kind=lambda number: TRAIN if number else SURVEY, capacity=24, rounds=40) as pair:
+        found = [await survey_round(pair, number, lies=True) for number in range(12)]
+        asked = [number for number, (kind, _) in enumerate(found) if kind == SURVEY]
+        assert asked == ([0, 1, 2, 8] if tries == 3 else list(range(12)))
+        assert all(state is (DISCARDED if kind == SURVEY else PUBLISHED) for kind, state in found)
+        if tries == 3:  # the survey is asked again, and once it is published no more
+            found = [await survey_round(pair, number, lies=False) for number in range(12, 34)]
+            assert [12 + at for at, one in enumerate(found) if one == (SURVEY, PUBLISHED)] == [16]
+            assert [kind for kind, _ in found].count(SURVEY) == 1

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio
 
 COHORT, SILENT = 40, 40
 LONG: dict[str, Any] = {"cohort": COHORT, "min_cohort": 20, "join_seconds": 60, "upload_seconds": 600, "items": 64}
-NEVER = SeatRules(seconds=1e6, share=1.0, grace=0.0)  # as it was: seats stay, and a round waits for everybody
+NEVER = SeatRules(seconds=1e6, share=1.0, grace=0.0, stragglers=1e6)  # a round waits for everybody
 
 
 @asynccontextmanager
@@ -97,32 +97,83 @@ def published(record: RoundRecord) -> bool:
 # Seats without keys.
 
 
-@pytest.mark.parametrize("rules", [None, NEVER], ids=["seats lapse", "they do not"])
-async def test_forty_tokens_that_join_and_say_nothing_do_not_keep_a_round_from_its_devices(
-    rules: SeatRules | None,
+@pytest.mark.parametrize("kept_out", [False, True], ids=["a seat needs keys", "joining takes one"])
+async def test_forty_tokens_that_join_and_say_nothing_keep_nobody_out(
+    kept_out: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with fleet(rules) as pair:
+    if kept_out:
+        monkeypatch.setattr(Seats, "waiting", COHORT)
+    async with fleet() as pair:
         for number in range(SILENT):
             assert await joins(await a_device(pair, f"silent {number}"))
-        assert await honest(pair, 30) == 0  # every seat is taken
-        pair.clock.now += 16
-        await pair.step()
-        came = await honest(pair, 30)
-        took = await passes(pair, published, longest=590)
-        if rules is None:
-            assert came == 30
-            assert took <= 60  # the join window
+        assert await honest(pair, 30) == (0 if kept_out else 30)
+        if not kept_out:
+            assert (
+                await passes(pair, published, longest=590) <= 60 + 6
+            )  # the join window, and the last who may send keys
             assert len((await current(pair)).sealed_sessions or ()) == 30
-        else:
-            assert came == 0
-            assert not published(await current(pair))
+
+
+@pytest.mark.parametrize("rules", [None, NEVER], ids=["some seconds", "until the deadline"])
+async def test_who_joins_last_and_says_nothing_is_waited_for_some_seconds(rules: SeatRules | None) -> None:
+    async with fleet(rules) as pair:
+        assert await honest(pair, 20) == 20
+        pair.clock.now += 59
+        assert await joins(await a_device(pair, "silent"))
+        took = await passes(pair, published, longest=700)
+        assert took <= 1 + 5 if rules is None else took >= 541
+
+
+@pytest.mark.parametrize("early", [True, False], ids=["before the body", "in the transaction"])
+async def test_keys_that_come_when_all_seats_are_taken_are_refused_and_leave_no_trace(
+    early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not early:  # the server has not noticed yet
+        monkeypatch.setattr("secemb_server0.door.Door.is_full", lambda _: False)
+    async with fleet(cohort=2, min_cohort=2) as pair:
+        devices = [await a_device(pair, f"device {number}") for number in range(4)]
+        for one in devices:
+            assert await joins(one)
+        for one in devices[:2]:
+            assert await sends(one, KEYS) == [200, 200]
+        answer = await devices[2].put(0, KEYS)
+        assert answer is not None
+        assert (answer.status_code, answer.json()["type"]) == (410, "urn:secemb:problem:round-full")
+        assert int(answer.headers["retry-after"]) >= 1
+        assert await sends(devices[3], KEYS) == [410, 200]  # server 1 does not know seats
+        assert await sends(devices[3], UPDATE) == [404, 200]
+        assert await sends(devices[0], KEYS) == [200, 200]  # the same bytes again
+        assert not await joins(await a_device(pair, "fifth"))
+        assert [(await conduct(pair, f"device {number}")).silent for number in (2, 3)] == [0, 0]
+        assert (await pair.parties[0].ledger.counts((await current(pair)).round_id)).keys == 2
+        for one in devices[:2]:
+            assert await sends(one, UPDATE) == [200, 200]
+        await pair.finish()
+        record = await current(pair)
+        assert published(record)
+        assert record.sealed_sessions == tuple(sorted(one.name for one in devices[:2]))
+
+
+async def test_a_round_remembers_so_many_who_wait_and_forgets_those_who_have_lapsed_first() -> None:
+    async with fleet(cohort=2, min_cohort=2, items=16) as pair:
+        most = pair.server0.leader.seats.waiting
+        slow = await a_device(pair, "slow")
+        assert await joins(slow)
+        pair.clock.now += 6
+        for number in range(most):  # the last one takes the place of the one that has lapsed
+            assert await joins(await a_device(pair, f"silent {number}"))
+        assert not await joins(await a_device(pair, "one more"))
+        assert await sends(slow, KEYS, (0,)) == [404]
+        assert (await pair.parties[0].ledger.counts((await current(pair)).round_id)).admitted == most
+        pair.clock.now += 6
+        assert await honest(pair, 2) == 2
 
 
 async def test_a_seat_that_has_lapsed_is_its_devices_again_while_there_is_room() -> None:
     async with fleet(cohort=2, min_cohort=2) as pair:
         slow, quick = await a_device(pair, "slow"), await a_device(pair, "quick")
         assert await joins(slow)
-        pair.clock.now += 16
+        pair.clock.now += 6
         await pair.step()
         assert await joins(quick)
         assert await sends(slow, KEYS) == [200, 200]  # one seat was free
@@ -138,7 +189,7 @@ async def test_keys_that_come_when_the_seat_has_lapsed_and_all_are_taken_are_ref
     async with fleet(cohort=2, min_cohort=2) as pair:
         slow = await a_device(pair, "slow")
         assert await joins(slow)
-        pair.clock.now += 16
+        pair.clock.now += 6
         await pair.step()
         assert await honest(pair, 2) == 2
         assert await sends(slow, KEYS, (0,)) == [410]
@@ -154,7 +205,7 @@ async def test_a_device_that_has_lost_its_seat_and_its_home_may_join_the_same_ro
         assert await joins(lost)
         again = await a_device(pair, "phone", "after a reset")
         assert not await joins(again)  # its seat is its own for now
-        pair.clock.now += 16
+        pair.clock.now += 6
         await pair.step()
         assert await joins(again)
         assert await sends(lost, KEYS, (0,)) == [404]  # one session a device
@@ -189,15 +240,27 @@ async def test_one_silent_token_costs_a_round_the_grace_and_not_its_deadline(
         assert len((await current(pair)).sealed_sessions or ()) == 25
 
 
-async def test_too_many_silent_tokens_and_a_round_waits_until_its_deadline_and_is_published() -> None:
-    async with fleet() as pair:
+@pytest.mark.parametrize("factor", [2.0, 1e6], ids=["a multiple", "until the deadline"])
+async def test_where_a_third_says_nothing_a_round_waits_a_multiple_of_what_the_others_took(factor: float) -> None:
+    async with fleet(SeatRules(stragglers=factor)) as pair:
         for number in range(10):
             device = await a_device(pair, f"silent {number}")
             assert await joins(device)
             assert await sends(device, KEYS) == [200, 200]
         assert await honest(pair, 25) == 25
-        assert await passes(pair, published, longest=700) >= 600
+        took = await passes(pair, published, longest=700)
+        assert 180 <= took <= 181 if factor == 2.0 else took >= 600  # the join window is 60
         assert len((await current(pair)).sealed_sessions or ()) == 25
+
+
+async def test_where_most_say_nothing_a_round_waits_until_its_deadline() -> None:
+    async with fleet(min_cohort=10) as pair:
+        for number in range(20):
+            device = await a_device(pair, f"silent {number}")
+            assert await joins(device)
+            assert await sends(device, KEYS) == [200, 200]
+        assert await honest(pair, 15) == 15
+        assert await passes(pair, published, longest=700) >= 600
 
 
 async def test_an_upload_after_the_seal_is_late_and_not_silent() -> None:
@@ -284,7 +347,7 @@ async def test_tokens_that_stay_silent_are_let_in_ever_more_rarely(
             assert await honest(pair, 3) == 3  # whatever happens to the other, they are never held back
             await passes(pair, published, longest=700)
             await pair.step()
-        assert let_in == (8 if pardon else 6)
+        assert let_in == (8 if pardon else 4)
         found = await conduct(pair, "silent")
         assert (found.joined, found.completed, found.silent) == (let_in, 0, let_in)
         quiet = await conduct(pair, "honest 0")

@@ -32,7 +32,6 @@ PEOPLE, ITEMS, MOST = 48, 600, 24
 JOIN_SECONDS, UPLOAD_SECONDS = 5, 60
 DEVICE_SECONDS = 60.0  # for an honest device to be admitted and to finish
 ROUND_SECONDS = 120.0  # for a round to open or to end
-_VARIABLES = {"SECEMB_ROUNDS__SEAT_SECONDS": "5"}  # a seat without keys lapses; rounds here are short
 _SEED = 1
 _PAUSE = 0.02
 
@@ -170,7 +169,7 @@ async def a_stage(folder: Path, attack: Attack, rounds: int) -> AsyncIterator[St
         folder,
         world.task,
         evaluate_every=attack.evaluate_every,
-        variables=_VARIABLES | {"SECEMB_ROUNDS__SURVEY_FIRST": str(attack.survey_first).lower()},
+        variables={"SECEMB_ROUNDS__SURVEY_FIRST": str(attack.survey_first).lower()},
         open_enrolment=False,
     )
     names = [f"honest {one}" for one in range(HONEST)] + [f"hostile {one}" for one in range(TOKENS)]
