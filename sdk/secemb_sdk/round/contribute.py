@@ -47,7 +47,7 @@ class Contributed:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """Nothing was finished. Call again after `seconds`; a session that has begun continues where it stopped."""
+    """Nothing was finished. Call again after `seconds`; a session continues where it stopped, unless the round is full."""
 
     seconds: float
     reason: str
