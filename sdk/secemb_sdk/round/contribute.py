@@ -47,7 +47,7 @@ class Contributed:
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """Nothing was finished. Call again after `seconds`; a session continues where it stopped, unless the round is full."""
+    """Nothing was finished. Call again after `seconds`; a session continues unless its round is full."""
 
     seconds: float
     reason: str

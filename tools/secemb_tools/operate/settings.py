@@ -79,7 +79,9 @@ def serve(settings: Settings) -> None:
         from secemb_server0.app import run
     else:
         from secemb_server1.app import run
-    with asyncio.Runner(loop_factory=_new_loop) as runner:
+    from secemb_party.http.event_loop import EventLoop  # no other command needs it
+
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
         try:
             runner.run(run(settings))
         except SecEmbError:
@@ -87,11 +89,3 @@ def serve(settings: Settings) -> None:
         except Exception as error:  # the message of any other may quote a request
             get_logger().critical("the server failed", exc_info=error)
             raise OperationError("the server failed; see the last line of its log") from None
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ModuleNotFoundError:  # it does not exist for every platform
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
