@@ -17,7 +17,7 @@ HANDSHAKE_SECONDS = 10.0  # as the head of a request has
 class EventLoop(_Loop):
     """Gives clients that begin TLS less than asyncio's minute: until its end they do not count as connections."""
 
-    async def create_server(self, *arguments: Any, **named: Any) -> asyncio.Server:  # type: ignore[override]
+    async def create_server(self, *arguments: Any, **named: Any) -> asyncio.Server:
         """Listen; uvicorn passes no deadline."""
         if named.get("ssl") is not None:
             named.setdefault("ssl_handshake_timeout", HANDSHAKE_SECONDS)
