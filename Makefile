@@ -28,6 +28,7 @@ PROMETHEUS := $(VENV)/.prometheus
 NGINX := $(VENV)/.nginx
 FAKETIME := $(VENV)/.faketime
 CADDY := $(VENV)/.caddy
+NAMESPACES := $(VENV)/.namespaces
 PINNED := pyproject.toml setup.py constraints.txt
 
 KERNEL := shared/secemb_shared/dpf/_kernel.abi3.so
@@ -49,7 +50,7 @@ help: ## list the targets
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
-test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) which-kernel ## run the tests
+test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) $(NAMESPACES) which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 bench: $(DEV) which-kernel ## measure, print tables and write build/bench.json
@@ -228,6 +229,9 @@ $(NGINX): | $(CREATED)
 
 $(FAKETIME): | $(CREATED)
 	$(call packaged,faketime,faketime,wrong clocks,CLOCK_TESTS,faketime)
+
+$(NAMESPACES): | $(CREATED)
+	$(call packaged,ip,iproute2,lost packets,NAMESPACE_TESTS,iproute2)
 
 $(CADDY): | $(CREATED)
 	$(call packaged,caddy,caddy,deploy/proxy,PROXY_TESTS,caddy)
