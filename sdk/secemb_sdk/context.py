@@ -5,17 +5,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from secemb_sdk.errors import HomeError, MisfitError, PolicyError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import date_of
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.models import MatrixFactorisation, Model
-from secemb_sdk.round.selection import HoldOut
-from secemb_shared.messages import Sizes, TaskSpec
+from secemb_sdk.models import MatrixFactorisation, Model, Ratings
+from secemb_sdk.models.interface import follows
+from secemb_sdk.models.window import newest
+from secemb_sdk.round.events import before_last, in_catalogue, select_events
+from secemb_sdk.round.selection import HoldOut, Selection, select, to_fit
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.privacy import RECORD
-from secemb_shared.messages.spec import SQUARED
-from secemb_shared.randomness import RandomBytes, secure_bytes
+from secemb_shared.messages.spec import NEXT, SQUARED
+from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 DIRECT, RELAYED = "direct", "relayed"  # the transports
 _KEYS_PACE = 0.1  # of the pace
@@ -92,6 +97,11 @@ class Context:
                 "this task clips each rating separately, so a round is one epoch; open the device with epochs=1"
             )
         model: Model = self.model or MatrixFactorisation(dimension=task.row_width - 1, loss=task.loss)
+        if follows(model) != (task.loss == NEXT):
+            raise MisfitError(
+                "a task with the loss `next` takes a model of events in time order, such as SASRec, and no other task "
+                "does; open the device with the task's model"
+            )
         if (model.row_width, model.dense_size) != (task.row_width, task.dense_size):
             raise MisfitError(
                 f"the task has {task.row_width} numbers in a row and {task.dense_size} in the dense part, the model "
@@ -117,6 +127,30 @@ class Context:
         """Count misconduct of a server. A home that cannot store it must not change what is sent."""
         with suppress(HomeError):
             self.vault.note(misconduct, date_of(self.wall_clock()))
+
+    def select(self, round_: RoundSpec, random_bytes: RandomBytes) -> Selection:
+        """Return what this device brings to a round: ratings, or events where the task is about them."""
+        model = self.model_for(round_.task)
+        if not follows(model):
+            return select(round_, self.vault.ratings(), self.held_out(), random_bytes)
+        events = self.vault.events().items
+        return select_events(round_, model, events, hold_out=self.hold_out > 0, random_bytes=random_bytes)
+
+    def own_data(self, task: TaskSpec, random_bytes: RandomBytes, *, held_out: bool = True) -> Ratings:
+        """Return what the private part follows from: all ratings, or the newest events; or without what is held out."""
+        model = self.model_for(task)
+        if follows(model):
+            events = in_catalogue(self.vault.events().items, task.items)
+            return newest(events if held_out or not self.hold_out else before_last(events), model.length)
+        known, kept = self.vault.ratings(), self.held_out()
+        mine = known if held_out else {item: rating for item, rating in known.items() if item not in kept}
+        return to_fit(task, mine, known, random_bytes)
+
+    def known_items(self, task: TaskSpec) -> Indices:
+        """Return the items that the owner has rated or chosen."""
+        if task.loss == NEXT:
+            return np.unique(self.vault.events().items)
+        return np.array(list(self.vault.ratings()), dtype=np.int64)
 
     def held_out(self) -> HoldOut:
         """Return which ratings are held out."""

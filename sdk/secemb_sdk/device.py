@@ -16,7 +16,7 @@ from time import monotonic, time
 from typing import Any, ClassVar, Literal
 
 from secemb_sdk.context import DIRECT, RELAYED, Clock, Context, Policy
-from secemb_sdk.errors import AddressError, EnrolmentError, PinError, PolicyError
+from secemb_sdk.errors import AddressError, EnrolmentError, PinError, PolicyError, RatingError
 from secemb_sdk.home.detections import Detection
 from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
@@ -109,13 +109,26 @@ class Owned:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of task {self._context.task_id.hex()[:8]}>"
 
-    def log(self, *, item: int, rating: float) -> None:
-        """Store the owner's rating of an item; it is on disk on return. The last rating of an item counts."""
-        self._context.vault.log([(item, rating)])
+    def log(self, *, item: int, rating: float | None = None, at: float | None = None) -> None:
+        """Store the owner's rating of an item, or without one that the owner chose it; it is on disk on return.
+
+        The last rating of an item counts. Choices are events, which have an order: `at` is when it was, in seconds.
+        Without it the event is the newest.
+        """
+        if rating is None:
+            self.log_events([(item, at)])
+        elif at is None:
+            self._context.vault.log([(item, rating)])
+        else:
+            raise RatingError("a rating has no time and an event no rating; give `rating` or `at`, or log both apart")
 
     def log_many(self, ratings: Mapping[int, float]) -> None:
         """Store several ratings in one write."""
         self._context.vault.log(ratings.items())
+
+    def log_events(self, events: Iterable[tuple[int, float | None]]) -> None:
+        """Store several events in one write: items, and when the owner chose them (None: one after the other, now)."""
+        self._context.vault.log_events(events, now=self._context.wall_clock())
 
     def receipts(self) -> list[Receipt]:
         """Return what was sent in each round, oldest first."""
@@ -126,7 +139,7 @@ class Owned:
         return [one for _, one in sorted(self._context.vault.detections().items())]
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, the private part and the pending session; with `receipts`, receipts and detections too."""
+        """Erase ratings, events, private part and pending session; with `receipts`, receipts and detections too."""
         self._context.vault.forget(receipts=receipts)
 
     def export(self) -> dict[str, Any]:

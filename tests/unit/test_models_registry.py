@@ -34,8 +34,8 @@ def popularity(monkeypatch: pytest.MonkeyPatch) -> ModelKind:
 
 
 def test_the_models_of_the_paper_are_registered() -> None:
-    assert registry.names() == ("mf", "ncf", "fm", "deepfm")
-    assert [registry.find(name).title for name in registry.names()] == ["MF", "NCF", "FM", "DeepFM"]
+    assert registry.names() == ("mf", "ncf", "fm", "deepfm", "sasrec")
+    assert [registry.find(name).title for name in registry.names()] == ["MF", "NCF", "FM", "DeepFM", "SASRec"]
 
 
 def test_the_help_of_the_commands_names_them_all_without_importing_them() -> None:

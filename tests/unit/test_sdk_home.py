@@ -72,7 +72,7 @@ SELECTION = Selection(
     items=np.array([4, 9], np.int64),
     values=np.array([1.5, np.nan], np.float32),
     held_out=np.array([True, False]),
-    unknown=0,
+    left_out=0,
 )
 STAGES: list[Stage] = [
     Intent(bytes(32)),

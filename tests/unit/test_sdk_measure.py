@@ -63,7 +63,7 @@ def measured(
     """Return what is measured where the first `held` items are held out, and those of value NaN are strangers."""
     items = np.arange(len(scores), dtype=np.int64) * 3
     selection = Selection(
-        items=items, values=np.array(values, np.float32), held_out=np.arange(items.size) < held, unknown=0
+        items=items, values=np.array(values, np.float32), held_out=np.arange(items.size) < held, left_out=0
     )
     rows = np.array([scores, biases or scores], np.float32).T.reshape(items.size, 2)
     order = np.arange(items.size) if order is None else order

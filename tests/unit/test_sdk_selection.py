@@ -53,7 +53,7 @@ def test_each_kind_of_round_gets_its_own_items() -> None:
     found = {
         kind: select(replace(round_, kind=kind), ratings, hold_out, secure_bytes) for kind in (TRAIN, SURVEY, EVALUATE)
     }
-    assert {one.unknown for one in found.values()} == {len(ratings) - len(known)}
+    assert {one.left_out for one in found.values()} == {len(ratings) - len(known)}
     assert set(found[TRAIN].items.tolist()) == known - held
     assert set(found[SURVEY].items.tolist()) == known
     assert not any(one.held_out.any() for kind, one in found.items() if kind != EVALUATE)
@@ -86,7 +86,7 @@ def test_ratings_come_in_the_order_of_the_items_that_are_asked_for() -> None:
         items=np.array([9, 2, 5]),
         values=np.array([1, 2, 3], np.float32),
         held_out=np.array([True, False, False]),
-        unknown=0,
+        left_out=0,
     )
     ratings = selection.ratings_of(np.array([5, 9]))
     assert ratings.values.tolist() == [3.0, 1.0]

@@ -1,20 +1,23 @@
-"""The records of a home: ratings, the private part of a model, and the session that a device is in."""
+"""The records of a home: ratings, events, the private part of a model, and the session that a device is in."""
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import index
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from secemb_sdk.errors import DamagedError, RatingError
 from secemb_sdk.home.receipts import Traffic
-from secemb_sdk.models import PrivateState
+from secemb_sdk.models import PrivateState, Window
 from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import Marks, Messages
+from secemb_shared.randomness import Indices
 
+Times = npt.NDArray[np.float64]
 _LENGTH_BYTES = 4
 _LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
 
@@ -60,6 +63,54 @@ def decode_ratings(record: Record) -> dict[int, float]:
     """Read `encode_ratings`."""
     items, values = (np.frombuffer(record.parts[name], kind) for name, kind in (("items", "<i8"), ("values", "<f8")))
     return dict(zip(items.tolist(), values.tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Events:
+    """What the owner has chosen, and when: in time order, and as they were logged where times are equal."""
+
+    items: Indices  # (n,)
+    times: Times  # (n,) seconds
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return what a new home has."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.float64))
+
+    def add(self, items: Sequence[int], times: Sequence[float | None], *, now: float) -> "Events":
+        """Return these and more. An event without a time is the newest, though the clock may have been set back."""
+        latest, found = max(self.times.max(initial=-math.inf), now), []
+        for time in times:
+            found.append(latest if time is None else time)
+            latest = max(latest, found[-1])
+        all_items = np.concatenate([self.items, np.array(items, dtype=np.int64)])
+        all_times = np.concatenate([self.times, np.array(found, dtype=np.float64)])
+        order = np.argsort(all_times, kind="stable")
+        return Events(all_items[order], all_times[order])
+
+
+def encode_events(events: Events) -> Record:
+    """Return the record of events."""
+    return Record({}, {"items": events.items.astype("<i8").tobytes(), "times": events.times.astype("<f8").tobytes()})
+
+
+def decode_events(record: Record) -> Events:
+    """Read `encode_events`."""
+    items, times = (np.frombuffer(record.parts[name], kind) for name, kind in (("items", "<i8"), ("times", "<f8")))
+    if items.shape != times.shape:
+        raise DamagedError("the events are corrupted; restore the home, or call forget() and start again")
+    return Events(items.astype(np.int64), times.astype(np.float64))
+
+
+def check_time(time: float) -> float:
+    """Return the time of an event, or raise `RatingError`."""
+    try:
+        number = float(time)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise RatingError("the time of an event is a finite number, such as the seconds of time.time()")
+    return number
 
 
 def check_item(item: int) -> int:
@@ -159,7 +210,7 @@ def encode_stage(stage: Stage) -> Record:
         case Intent(seed):
             return Record({"stage": "wish"}, {"seed": seed})
         case Keyed():
-            fields = {"stage": "keyed", **_ticket_fields(stage.ticket)}
+            fields = {"stage": "keyed", **_ticket_fields(stage.ticket), **_window_fields(stage.selection.window)}
             parts = {"seed": stage.seed, "digest": stage.keys_digest, _ROUTE: stage.ticket.route_state}
             return Record(fields, parts | _selection_parts(stage.selection))
         case Written():
@@ -208,12 +259,26 @@ def _selection_parts(selection: Selection) -> dict[str, bytes]:
     }
 
 
+def _window_fields(window: Window | None) -> dict[str, object]:
+    if window is None:
+        return {}
+    return {"window": [window.events.tolist(), window.strangers.tolist(), window.seed]}
+
+
+def _decode_window(fields: Mapping[str, Any]) -> Window | None:
+    if "window" not in fields:
+        return None
+    events, strangers, seed = fields["window"]
+    return Window(np.array(events, dtype=np.int64), np.array(strangers, dtype=np.int64), int(seed))
+
+
 def _decode_keyed(record: Record) -> Keyed:
     selection = Selection(
         items=np.frombuffer(record.parts["items"], "<i8").astype(np.int64),
         values=np.frombuffer(record.parts["values"], "<f4").astype(np.float32),
         held_out=np.frombuffer(record.parts["held out"], np.bool_),
-        unknown=0,  # counted in the ticket already
+        left_out=0,  # counted in the ticket already
+        window=_decode_window(record.fields),
     )
     return Keyed(
         ticket=_decode_ticket(record),

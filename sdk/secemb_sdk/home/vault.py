@@ -3,6 +3,7 @@
     identity    the task and the servers it was opened with, and the key of its hold-out
     task        the task's canonical form, once both servers have shown it
     ratings     what was logged, each item once
+    events      what was logged in time order
     private     the private part of the model
     session     the pending session
     receipts    what was sent in each round
@@ -29,14 +30,18 @@ from secemb_sdk.home.detections import Detections, Misconduct, add, as_json, fro
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import EndedRounds, Receipt
 from secemb_sdk.home.records import (
+    Events,
     Intent,
     Record,
     Stage,
     check_item,
     check_rating,
+    check_time,
+    decode_events,
     decode_private,
     decode_ratings,
     decode_stage,
+    encode_events,
     encode_private,
     encode_ratings,
     encode_stage,
@@ -49,7 +54,7 @@ from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
-_PRIVATE_NAMES = ("session", "private", "ratings")
+_PRIVATE_NAMES = ("session", "private", "ratings", "events")
 _REPORT_NAMES = ("receipts", "detections")  # for the owner to read
 _PLACE = "place"  # where a session has begun, or a round was entered
 
@@ -118,6 +123,20 @@ class Vault:
             merged = {**self.ratings(), **checked}
             self._home.write("ratings", encode_ratings(merged))
             self._ratings = merged
+
+    # Events.
+
+    def events(self) -> Events:
+        """Return all events in time order."""
+        found = self._home.read("events")
+        return Events.none() if found is None else decode_events(found)
+
+    def log_events(self, events: Iterable[tuple[int, float | None]], *, now: float) -> None:
+        """Add items and when the owner chose them; without a time they are the newest."""
+        checked = [(check_item(item), None if time is None else check_time(time)) for item, time in events]
+        with self._home.lock:
+            items, times = [item for item, _ in checked], [time for _, time in checked]
+            self._home.write("events", encode_events(self.events().add(items, times, now=now)))
 
     # The private part and the session that changes it.
 
@@ -280,12 +299,16 @@ class Vault:
     def export(self) -> dict[str, Any]:
         """Return everything that this home knows about its owner, as plain data."""
         with self._home.lock:
-            identity, private = self._must_have("identity").fields, self.private()
+            identity, private, events = self._must_have("identity").fields, self.private(), self.events()
             return {
                 "format": 1,
                 "task": identity["task"],
                 "servers": identity["servers"],
                 "ratings": [{"item": item, "rating": rating} for item, rating in self.ratings().items()],
+                "events": [
+                    {"item": item, "at": time}
+                    for item, time in zip(events.items.tolist(), events.times.tolist(), strict=True)
+                ],
                 "private": None if private is None else export_private(private),
                 "session": export_stage(self.session()),
                 "receipts": [one.as_json() for one in self.receipts()],

@@ -2,7 +2,7 @@
 
 from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError, TorchMissingError
 from secemb_sdk.models.factorisation import MatrixFactorisation
-from secemb_sdk.models.interface import Floats, Gradients, Model, Ratings
+from secemb_sdk.models.interface import Floats, Gradients, Model, Ratings, Window
 from secemb_sdk.models.update import PrivateState, fit_bound, learn
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "PrivateState",
     "Ratings",
     "TorchMissingError",
+    "Window",
     "fit_bound",
     "learn",
 ]

@@ -1,4 +1,4 @@
-"""What a device asks of a model: gradients for its own ratings, and scores. Without torch.
+"""What a device asks of a model: gradients for its own ratings or events, and scores. Without torch.
 
 A model has three parts. Its rows come from the shared table, one per item; its dense part is shared as a whole; its
 private part never leaves the device.
@@ -11,7 +11,7 @@ from typing import Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from secemb_shared.randomness import Indices
+from secemb_shared.randomness import Indices, RandomBytes
 
 Floats = npt.NDArray[np.float32]
 Features = npt.NDArray[np.uint8]  # ones and zeros
@@ -19,14 +19,39 @@ FeatureLookup = Callable[[Indices], Features]  # (n,) items → (n, features)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Some of a person's events in time order. Each is a place among the items whose rows are there; −1: no row."""
+
+    events: Indices = field(repr=False)  # (n,)
+    strangers: Indices = field(repr=False)  # (n,) the item that each event is told from; −1: none
+    seed: int = field(repr=False)  # of what a model draws while it learns, such as dropout
+
+    def move(self, to: Indices) -> "Window":
+        """Return the same events where the item at place i is now at `to[i]`, or has no row if that is −1."""
+        events, strangers = (np.where(one < 0, -1, to[one]) for one in (self.events, self.strangers))
+        return Window(events, strangers, self.seed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Ratings:
     """One person's ratings on the task's scale (`Scale`), each item once.
 
-    Where a task has no ratings: 1 for what the owner has chosen and 0 for others.
+    Where a task has no ratings: 1 for what the owner has chosen and 0 for others. Where it learns from events, the
+    window says in which order they were chosen.
     """
 
     items: Indices = field(repr=False)  # (n,)
     values: Floats = field(repr=False)  # (n,)
+    window: Window | None = field(default=None, repr=False)
+
+    def take(self, places: Indices) -> "Ratings":
+        """Return the ratings at some places, in this order; events of other items then have no row."""
+        window = self.window
+        if window is not None:
+            to = np.full(self.items.size, -1, dtype=np.int64)
+            to[places] = np.arange(places.size)
+            window = window.move(to)
+        return Ratings(self.items[places], self.values[places], window)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +100,26 @@ class SolvedModel(Model, Protocol):
         """Return the private part to go on with; `rows[i]` is the row of `ratings.items[i]`."""
 
 
+class SequenceModel(Model, Protocol):
+    """A model of events in time order: it says what comes next. Its ratings have a window.
+
+    The private part holds where the person stands after the events, beside what the model learns about the person.
+    """
+
+    @property
+    def length(self) -> int:
+        """Return how many events the model looks back."""
+
+    def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
+        """Return what a round learns from: events of one person, and strangers from a catalogue of so many items.
+
+        There is room for so many different items. A round in which there is nothing to learn gets no items.
+        """
+
+    def follow(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the private part after the events of a window: `scores` then tells what comes next."""
+
+
 class RecordModel(Model, Protocol):
     """A model that finds the gradients of many ratings at once, each as if it were the only one."""
 
@@ -90,6 +135,11 @@ class RecordModel(Model, Protocol):
 def is_solved(model: Model) -> TypeGuard[SolvedModel]:
     """Tell whether a model can find its private part."""
     return hasattr(model, "fit_private")
+
+
+def follows(model: Model) -> TypeGuard[SequenceModel]:
+    """Tell whether a model learns from events in time order."""
+    return hasattr(model, "follow")
 
 
 def gives_records(model: Model) -> TypeGuard[RecordModel]:

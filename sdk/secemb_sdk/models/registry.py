@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 import numpy as np
 
 from secemb_sdk.errors import ModelError, UnknownModelError
-from secemb_sdk.models.interface import FeatureLookup, Features, Model
+from secemb_sdk.models.interface import FeatureLookup, Features, Model, follows
 from secemb_shared.randomness import Indices
 
 
@@ -42,6 +42,7 @@ class ModelKind:
     needs_torch: bool = True
     needs_features: bool = False  # the class takes `user_features` and `item_features`
     has_dense: bool = True  # the class takes `dense_penalty`
+    has_events: bool = False  # it learns from events in time order: the loss of its tasks is `next`
     instance: Model | None = field(default=None, repr=False, compare=False)  # the model itself, if it is made already
 
     def make(
@@ -112,7 +113,13 @@ def name_of(model: str | Model) -> str:
     kind = type(model)
     name = f"{kind.__module__}:{kind.__qualname__}"
     _OWN[name] = ModelKind(
-        name=name, title=kind.__name__, factory=name, needs_torch=_uses_torch(kind), has_dense=False, instance=model
+        name=name,
+        title=kind.__name__,
+        factory=name,
+        needs_torch=_uses_torch(kind),
+        has_dense=False,
+        has_events=follows(model),
+        instance=model,
     )
     return name
 
@@ -134,6 +141,7 @@ def _imported(name: str) -> ModelKind:
         needs_torch=_uses_torch(kind),
         needs_features={"user_features", "item_features"} <= takes.keys(),
         has_dense="dense_penalty" in takes,
+        has_events=hasattr(kind, "follow"),
     )
 
 
@@ -154,3 +162,4 @@ register(
 register(ModelKind(name="ncf", title="NCF", factory=f"{_TORCH}:NeuralCollaborativeFiltering"))
 register(ModelKind(name="fm", title="FM", factory=f"{_TORCH}:FactorisationMachine", needs_features=True))
 register(ModelKind(name="deepfm", title="DeepFM", factory=f"{_TORCH}:DeepFactorisationMachine", needs_features=True))
+register(ModelKind(name="sasrec", title="SASRec", factory=f"{_TORCH}:SelfAttention", has_events=True))

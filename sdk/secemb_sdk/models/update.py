@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError
-from secemb_sdk.models.interface import Floats, Model, Ratings, SolvedModel, is_solved
+from secemb_sdk.models.interface import Floats, Model, Ratings, SolvedModel, follows, is_solved
 from secemb_shared.messages import TaskSpec
 
 Numbers = npt.NDArray[np.floating]
@@ -90,14 +90,20 @@ def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: 
 
 
 def fit_private(model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings) -> PrivateState:
-    """Return the state with a private part that suits these rows, if the model can find it."""
-    if not is_solved(model) or ratings.items.size == 0:
+    """Return the state with a private part that suits these rows, or follows these events, if the model can find it."""
+    if ratings.items.size == 0:
         return state
     with np.errstate(all="ignore"):
-        values = model.fit_private(rows, dense, state.values, ratings)
+        values = _find_private(model, state.values, rows, dense, ratings)
     if not np.isfinite(values).all():
         raise NotFiniteLossError(_NOT_FINITE)
     return replace(state, values=values, steps=state.steps + 1)
+
+
+def _find_private(model: Model, private: Floats, rows: Floats, dense: Floats, ratings: Ratings) -> Floats:
+    if follows(model):
+        return model.follow(rows, dense, private, ratings)
+    return model.fit_private(rows, dense, private, ratings) if is_solved(model) else private
 
 
 def move_private(

@@ -1,6 +1,7 @@
 """What the owner may like: over the whole catalogue from a copy of the table, or among candidates read privately."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -9,7 +10,8 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, UnavailableError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
-from secemb_sdk.models.interface import Floats, Model
+from secemb_sdk.models import Ratings
+from secemb_sdk.models.interface import Floats, Model, follows
 from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.recommend.catalogue import Recommendation, name_items
@@ -18,7 +20,7 @@ from secemb_sdk.recommend.private_read import RowsRead, read_rows
 from secemb_sdk.recommend.sync import sync
 from secemb_sdk.round.dense import ROUNDS, TABLES, ask_server1, read_dense
 from secemb_sdk.round.join import find_published, find_task
-from secemb_sdk.round.selection import to_fit
+from secemb_sdk.round.selection import draw_strangers
 from secemb_sdk.round.upload import current_private
 from secemb_sdk.steps import Steps, work
 from secemb_shared.errors import RowTagError
@@ -65,7 +67,7 @@ def rank_candidates(
         yield from exchange.note(Misconduct.ROWS)
         raise
     # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
-    rated = set((yield from work(lambda: _rated(context, include_rated=include_rated))).tolist())
+    rated = set((yield from work(lambda: _rated(context, task, include_rated=include_rated))).tolist())
     kept = [(item, score) for item, score in ranked if item not in rated]
     return (yield from name_items(exchange, task, kept, titles=titles))
 
@@ -76,13 +78,14 @@ def rank_privately(
     """Return the candidates with their scores, best first, but for those that the catalogue does not have."""
     items = np.unique(candidates)
     items = items[(items >= 0) & (items < task.items)]
-    found = yield from read_rows(exchange, task, items)
+    own = yield from work(lambda: _events_beside(exchange.context, task, model, items))
+    found = yield from read_rows(exchange, task, np.concatenate([items, own.beside]))
     if found.round is None:
         return []
     dense = yield from _read_dense(exchange, task, found.round.model_version)
     found.check()  # only now: a wrong answer must not change what is sent
     both = _agreed(dense)
-    return (yield from work(lambda: _as_ratings(task, _rank(model, found, both, private))))
+    return (yield from work(lambda: _as_ratings(task, _rank(model, found, both, private, own, items))))
 
 
 def recommend(
@@ -159,22 +162,49 @@ def _free_name(context: Context, version: int, beside: TableCopy | None) -> str:
 
 def _recommend(context: Context, task: TaskSpec, copy: TableCopy, dense: Floats, k: int, include_rated: bool) -> Scored:
     model = context.model_for(task)
-    # Solved from everything that the owner has rated: a device that was never in a round recommends as well as others.
-    rated = context.vault.ratings()
-    ratings = to_fit(task, rated, rated, context.random_bytes)
+    # From everything that the owner has rated or chosen: a device that was never in a round is as good as others.
+    ratings = context.own_data(task, context.random_bytes)
     state = current_private(context, model, context.random_bytes)
     state = fit_private(model, state, copy.rows(ratings.items), dense, ratings)
-    exclude = _rated(context, include_rated=include_rated)
+    exclude = _rated(context, task, include_rated=include_rated)
     return _as_ratings(task, recommend(model, copy, private=state.values, dense=dense, k=k, exclude=exclude))
 
 
-def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats) -> Scored:
-    step = block_rows(found.rows.shape[1])
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _Own:
+    """The owner's newest events, and what is read beside the candidates because of them."""
+
+    events: Ratings | None = None
+    beside: Indices = field(default_factory=lambda: _NONE)
+
+
+def _events_beside(context: Context, task: TaskSpec, model: Model, candidates: Indices) -> _Own:
+    """Return what a model of events needs; others need nothing.
+
+    However many events there are, and whichever of them are candidates, equally many rows are read.
+    """
+    if not follows(model):
+        return _Own()
+    events = context.own_data(task, context.random_bytes)
+    own = np.setdiff1d(events.items, candidates)
+    known = set(candidates.tolist()) | set(own.tolist())
+    rest = min(model.length, task.items - candidates.size) - own.size
+    return _Own(events, np.concatenate([own, draw_strangers(task.items, rest, known, context.random_bytes)]))
+
+
+def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats, own: _Own, candidates: Indices) -> Scored:
+    order = np.argsort(found.items)
+    items, rows = found.items[order], found.rows[order]
+    if own.events is not None and follows(model):
+        private = model.follow(rows[np.searchsorted(items, own.events.items)], dense, private, own.events)
+        wanted = np.isin(items, candidates)
+        items, rows = items[wanted], rows[wanted]
+    step = block_rows(rows.shape[1])
     scores = [
-        score(model, found.items[first : first + step], found.rows[first : first + step], dense=dense, private=private)
-        for first in range(0, found.items.size, step)
+        score(model, items[first : first + step], rows[first : first + step], dense=dense, private=private)
+        for first in range(0, items.size, step)
     ]
-    return _pairs(*best(found.items, np.concatenate(scores), found.items.size))
+    return _pairs(*best(items, np.concatenate(scores), items.size)) if scores else []
 
 
 def _own(context: Context, task: TaskSpec) -> tuple[Model, Floats]:
@@ -182,8 +212,8 @@ def _own(context: Context, task: TaskSpec) -> tuple[Model, Floats]:
     return model, current_private(context, model, context.random_bytes).values
 
 
-def _rated(context: Context, *, include_rated: bool) -> Indices:
-    return np.array([] if include_rated else list(context.vault.ratings()), dtype=np.int64)
+def _rated(context: Context, task: TaskSpec, *, include_rated: bool) -> Indices:
+    return _NONE if include_rated else context.known_items(task)
 
 
 def _as_ratings(task: TaskSpec, scored: Scored) -> Scored:

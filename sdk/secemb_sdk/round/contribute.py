@@ -28,7 +28,6 @@ from secemb_sdk.round.join import ask_how_rounds_ended, check_privacy, find_task
 from secemb_sdk.round.route import Joined, Route
 from secemb_sdk.round.route_direct import DirectRoute
 from secemb_sdk.round.route_relayed import RelayedRoute
-from secemb_sdk.round.selection import select
 from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages, SeededBytes
 from secemb_sdk.round.upload import kept_private, make_upload
 from secemb_sdk.steps import Steps, work
@@ -195,12 +194,12 @@ class Participation:
     def _open(self, route: Route, joined: Joined, seed: bytes) -> tuple[Keyed, Opened]:
         """Choose the items, place them and make the keys."""
         context, drawn = self._context, SeededBytes(seed)
-        selection = select(joined.round, self._vault.ratings(), context.held_out(), context.random_bytes)
+        selection = context.select(joined.round, context.random_bytes)
         session = DeviceSession(joined.round, selection.items, random_bytes=drawn)
         ticket = Ticket(
             round=joined.round.encode(),
             ticket=joined.ticket,
-            truncated=session.truncated + selection.unknown,
+            truncated=session.truncated + selection.left_out,
             traffic=self._exchange.traffic.copy(),
             receipts=len(self._vault.receipts()),
             transport=route.transport,

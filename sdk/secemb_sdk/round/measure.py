@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secemb_sdk.models import Floats, Model, PrivateState, Ratings
+from secemb_sdk.models import Floats, Model, PrivateState
 from secemb_sdk.models.limits import Doubles
 from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
@@ -51,14 +51,16 @@ def measure(
     trained = ~held & ~strangers
     # Where the unit of privacy is a record, a solved private part depends on other ratings too. That is no matter here:
     # the numbers of an evaluation are clipped as a whole.
-    private = fit_private(model, private, rows[trained], dense, Ratings(items[trained], values[trained]))
+    # Events are followed by their window, which says itself where their rows are.
+    known = trained if selection.window is None else np.ones_like(trained)
+    private = fit_private(model, private, rows[known], dense, selection.ratings_of(items[known]))
     scores = model.scores(rows, dense, private.values, items).astype(np.float64)
     biases = rows[:, -1].astype(np.float64)
-    known = values.astype(np.float64)
+    given = values.astype(np.float64)
     numbers: dict[str, float] = {}
     if task.loss == SQUARED:
-        scale, person = Scale.of(task), (known[trained] - biases[trained]).sum() / (np.count_nonzero(trained) + RIDGE)
-        numbers |= _errors(known[held], scale.cut(scores[held]), scale.cut(biases[held] + person))
+        scale, person = Scale.of(task), (given[trained] - biases[trained]).sum() / (np.count_nonzero(trained) + RIDGE)
+        numbers |= _errors(given[held], scale.cut(scores[held]), scale.cut(biases[held] + person))
     if held.any() and strangers.any():
         numbers |= _rankings(
             rank(scores[held], scores[strangers], FIRST_PLACES), rank(biases[held], biases[strangers], FIRST_PLACES)

@@ -18,7 +18,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from secemb_sdk.models import Floats, Ratings
+from secemb_sdk.models import Floats, Ratings, Window
 from secemb_sdk.models.scale import Scale
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.measures import count_strangers, most_held_out
@@ -36,13 +36,13 @@ class Selection:
     items: Indices  # (n,) each once
     values: Floats  # (n,) NaN for strangers
     held_out: Mask  # (n,) what is only measured, and never learned from
-    unknown: int  # items of this device that are not in the catalogue
+    left_out: int  # items of this device that are not in the catalogue, and events that do not fit
+    window: Window | None = None  # of events
 
     def ratings_of(self, items: Indices) -> Ratings:
         """Return the ratings of some of these items, in their order."""
-        if items is self.items:
-            return Ratings(items, self.values)
-        return Ratings(items, self.values[self._places(items)])
+        own = Ratings(self.items, self.values, self.window)
+        return own if items is self.items else own.take(self._places(items))
 
     def are_held_out(self, items: Indices) -> Mask:
         """Tell which of some of these items are held out."""
@@ -57,7 +57,7 @@ class Selection:
         """Return a selection to learn from."""
         items = np.fromiter(ratings.keys(), dtype=np.int64, count=len(ratings))
         values = np.fromiter(ratings.values(), dtype=np.float32, count=len(ratings))
-        return cls(items=items, values=values, held_out=np.zeros(items.size, dtype=np.bool_), unknown=unknown)
+        return cls(items=items, values=values, held_out=np.zeros(items.size, dtype=np.bool_), left_out=unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ def select(round_: RoundSpec, ratings: Mapping[int, float], hold_out: HoldOut, r
         to_train = {item: rating for item, rating in known.items() if item not in hold_out}
         if round_.task.loss != SQUARED:
             items, values = among_strangers(round_.task, to_train, known, round_.task.capacity, random_bytes)
-            return Selection(items=items, values=values, held_out=np.zeros(items.size, np.bool_), unknown=unknown)
+            return Selection(items=items, values=values, held_out=np.zeros(items.size, np.bool_), left_out=unknown)
         known = to_train
     return Selection.of(known, unknown)
 
@@ -98,7 +98,7 @@ def among_strangers(
     Strangers are not among the known.
     """
     own = sample(np.array(list(chosen), dtype=np.int64), count // 2, random_bytes)
-    others = _strangers(task.items, count - own.size, known, random_bytes) if own.size else own
+    others = draw_strangers(task.items, count - own.size, known, random_bytes) if own.size else own
     values = np.concatenate([np.ones(own.size, np.float32), np.zeros(others.size, np.float32)])
     return np.concatenate([own, others]), values
 
@@ -132,7 +132,7 @@ def _select_to_measure(
     held = sample(chosen, most_held_out(capacity), random_bytes)
     if not held.size:
         return Selection.of({}, unknown)
-    strangers = _strangers(round_.task.items, count, known, random_bytes)
+    strangers = draw_strangers(round_.task.items, count, known, random_bytes)
     rest, count = [item for item in known if item not in hold_out], capacity - held.size - strangers.size
     if round_.task.loss != SQUARED:
         # Strangers to fit with must be others: those to rank among would rank too low.
@@ -147,11 +147,11 @@ def _select_to_measure(
         items=np.concatenate([held, strangers, trained]),
         values=np.concatenate([of_held, np.full(strangers.size, np.nan, np.float32), values]),
         held_out=np.arange(held.size + strangers.size + trained.size) < held.size,
-        unknown=unknown,
+        left_out=unknown,
     )
 
 
-def _strangers(items: int, count: int, known: Container[int], random_bytes: RandomBytes) -> Indices:
+def draw_strangers(items: int, count: int, known: Container[int], random_bytes: RandomBytes) -> Indices:
     """Return up to `count` items that the device has not rated, without going through the catalogue."""
     drawn = draw_below(np.full(4 * count, items, dtype=np.int64), random_bytes)
     found = dict.fromkeys(item for item in drawn.tolist() if item not in known)

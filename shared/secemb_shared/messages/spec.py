@@ -19,8 +19,10 @@ from secemb_shared.secure_sum import SUM_RING
 SMALLEST_COHORT = 2  # a sum over one session is that session
 OPTIMISERS = ("adam", "momentum", "sgd")
 SCHEDULES = ("constant", "cosine")  # of the rates over a task's rounds
-SQUARED, BPR, SOFTMAX = "squared", "bpr", "softmax"
-LOSSES = (SQUARED, BPR, SOFTMAX)  # of ratings; of pairs of an item and a stranger; of an item among strangers
+SQUARED, BPR, SOFTMAX, NEXT = "squared", "bpr", "softmax", "next"
+# Of ratings; of pairs of an item and a stranger; of an item among strangers; of what comes next in a person's events,
+# as the model defines it.
+LOSSES = (SQUARED, BPR, SOFTMAX, NEXT)
 TRAIN, SURVEY, EVALUATE = "train", "survey", "evaluate"
 SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey says what each of them would keep
 # How many numbers a round of this kind adds up in its secure sum: nothing; a device's items, how far its ratings are

@@ -25,7 +25,7 @@ TransportOption = Annotated[
 ]
 
 # The words of a task's training.
-Loss = Literal["squared", "bpr", "softmax"]
+Loss = Literal["squared", "bpr", "softmax", "next"]
 Optimiser = Literal["adam", "momentum", "sgd"]
 Schedule = Literal["constant", "cosine"]
 

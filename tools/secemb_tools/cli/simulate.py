@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from secemb_tools.datasets import RatingSet
 
 # The names of the registry, written out: every command would have to import numpy and the SDK for this line.
-Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm; all but mf need torch.")]
+Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm, sasrec; all but mf need torch.")]
 Data = Annotated[
     Path | None,
     typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),
@@ -131,7 +131,9 @@ def simulate(
     capacity: Annotated[
         int | None, typer.Option(min=4, help="Maximum number of items of a device in a round (m').")
     ] = None,
-    loss: Annotated[Loss | None, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = None,
+    loss: Annotated[
+        Loss | None, typer.Option(help="squared for ratings; bpr or softmax for choices; next for events.")
+    ] = None,
     dimension: Annotated[int | None, typer.Option(min=0, help="Length of an item's vector; 0: biases only.")] = None,
     optimiser: Annotated[Optimiser | None, typer.Option(help="How the sum updates the model.")] = None,
     guard: Annotated[

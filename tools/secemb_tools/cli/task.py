@@ -55,7 +55,9 @@ def create(
     ] = None,
     join_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts new sessions.")] = 60,
     upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
-    loss: Annotated[Loss, typer.Option(help="squared for ratings; bpr or softmax for choices.")] = "squared",
+    loss: Annotated[
+        Loss, typer.Option(help="squared for ratings; bpr or softmax for choices; next for events.")
+    ] = "squared",
     optimiser: Annotated[Optimiser, typer.Option(help="How the sum updates the model.")] = "adam",
     guard: Annotated[
         float,

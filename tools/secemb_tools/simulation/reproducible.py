@@ -4,8 +4,8 @@ import numpy as np
 
 from secemb_sdk.errors import ModelError
 from secemb_sdk.models import Floats, Gradients, Model, Ratings
-from secemb_sdk.models.interface import SolvedModel, gives_records, is_solved
-from secemb_shared.randomness import Indices
+from secemb_sdk.models.interface import SequenceModel, SolvedModel, follows, gives_records, is_solved
+from secemb_shared.randomness import Indices, RandomBytes
 
 _FIRST = 11  # what the seed is used for
 
@@ -46,7 +46,7 @@ class Reproducible:
         if _are_in_order(ratings):
             return self.model.gradients(rows, dense, private, ratings)
         order = np.argsort(ratings.items)
-        found = self.model.gradients(rows[order], dense, private, _in_order(ratings, order))
+        found = self.model.gradients(rows[order], dense, private, ratings.take(order))
         return Gradients(found.loss, _put_back(found.rows, order), found.dense, found.private)
 
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
@@ -73,11 +73,35 @@ class ReproducibleSolved(Reproducible):
         if _are_in_order(ratings):
             return self._solver.fit_private(rows, dense, private, ratings)
         order = np.argsort(ratings.items)
-        return self._solver.fit_private(rows[order], dense, private, _in_order(ratings, order))
+        return self._solver.fit_private(rows[order], dense, private, ratings.take(order))
+
+
+class ReproducibleSequence(Reproducible):
+    """The same for a model of events; its arithmetic follows their order, and not that of the rows."""
+
+    def __init__(self, model: SequenceModel, *, seed: int, person: int) -> None:
+        super().__init__(model, seed=seed, person=person)
+        self._follower = model
+
+    @property
+    def length(self) -> int:
+        """Return how many events the model looks back."""
+        return self._follower.length
+
+    def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
+        """Return what a round learns from."""
+        return self._follower.draw(events, items=items, room=room, random_bytes=random_bytes)
+
+    def follow(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the private part after the events."""
+        order = np.argsort(ratings.items)
+        return self._follower.follow(rows[order], dense, private, ratings.take(order))
 
 
 def reproducible(model: Model, *, seed: int, person: int) -> Reproducible:
     """Return a model as one person's device has it in a run with this seed."""
+    if follows(model):
+        return ReproducibleSequence(model, seed=seed, person=person)
     if is_solved(model):
         return ReproducibleSolved(model, seed=seed, person=person)
     return Reproducible(model, seed=seed, person=person)
@@ -85,10 +109,6 @@ def reproducible(model: Model, *, seed: int, person: int) -> Reproducible:
 
 def _are_in_order(ratings: Ratings) -> bool:
     return bool((ratings.items[1:] > ratings.items[:-1]).all())
-
-
-def _in_order(ratings: Ratings, order: Indices) -> Ratings:
-    return Ratings(ratings.items[order], ratings.values[order])
 
 
 def _put_back(values: Floats, order: Indices) -> Floats:

@@ -12,16 +12,21 @@ from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel, compute_al
 from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
 from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine
 from secemb_sdk.models.torch.rating import RatingModel, TorchMatrixFactorisation
+from secemb_sdk.models.torch.self_attention import SelfAttention
+from secemb_sdk.models.torch.sequence import Places, TorchSequenceModel
 
 __all__ = [
     "DeepFactorisationMachine",
     "FactorisationMachine",
     "FeatureLookup",
     "NeuralCollaborativeFiltering",
+    "Places",
     "RatingModel",
+    "SelfAttention",
     "Shapes",
     "Tensors",
     "TorchMatrixFactorisation",
     "TorchModel",
+    "TorchSequenceModel",
     "compute_alone",
 ]

@@ -5,7 +5,7 @@ are named tensors, cut from the vector in the order in which the subclass declar
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 
 import numpy as np
@@ -18,28 +18,17 @@ from secemb_shared.randomness import Indices
 
 Shapes = Mapping[str, tuple[int, ...]]
 Tensors = Mapping[str, Tensor]
+Loss = Callable[[Tensor, Tensors, Tensors], Tensor]  # of rows, dense part and private part
 
 
-class TorchModel(ABC):
-    """A recommender as its device sees it; a subclass gives its prediction and its loss."""
+class TorchParts(ABC):
+    """The three parts of a model, and its scores; a subclass gives its prediction."""
 
     def __init__(
-        self,
-        *,
-        row_width: int,
-        private: Shapes,
-        dense: Shapes | None = None,
-        private_scale: float = 0.01,
-        private_steps: int = 10,
-        private_rate: float = 0.05,
+        self, *, row_width: int, private: Shapes, dense: Shapes | None = None, private_scale: float = 0.01
     ) -> None:
         self._row_width, self._private_scale = row_width, private_scale
-        self._private_steps, self._private_rate = private_steps, private_rate
         self._private, self._dense = dict(private), dict(dense or {})
-
-    @abstractmethod
-    def loss(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor, values: Tensor) -> Tensor:
-        """Return the loss over a device's ratings, one number; `values[i]` is the rating of `items[i]`."""
 
     @abstractmethod
     def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
@@ -70,10 +59,51 @@ class TorchModel(ABC):
         ]
         return np.concatenate(parts) if parts else np.zeros(0, np.float32)
 
+    def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
+        """Return a score for each item."""
+        with torch.no_grad():
+            parts = self.named(tensor(dense), tensor(private))
+            scores: Floats = self.predict(tensor(rows), *parts, tensor(items)).numpy()
+        return scores
+
+    def named(self, dense: Tensor, private: Tensor) -> tuple[Tensors, Tensors]:
+        """Return the dense and the private part cut into their named tensors."""
+        return _cut(dense, self._dense), _cut(private, self._private)
+
+    def differentiate(self, loss: Loss, rows: Floats, dense: Floats, private: Floats) -> Gradients:
+        """Return a loss of rows, dense part and private part, and its gradients by each of them."""
+        leaves = [tensor(part).requires_grad_() for part in (rows, dense, private)]
+        with torch.enable_grad():
+            value = loss(leaves[0], *self.named(leaves[1], leaves[2]))
+            found = torch.autograd.grad(value, leaves, allow_unused=True, materialize_grads=True)
+        by_row, by_dense, by_private = (gradient.numpy() for gradient in found)
+        return Gradients(float(value.detach()), by_row, by_dense, by_private)
+
+
+class TorchModel(TorchParts):
+    """A recommender of ratings or choices as its device sees it; a subclass gives its prediction and its loss."""
+
+    def __init__(
+        self,
+        *,
+        row_width: int,
+        private: Shapes,
+        dense: Shapes | None = None,
+        private_scale: float = 0.01,
+        private_steps: int = 10,
+        private_rate: float = 0.05,
+    ) -> None:
+        super().__init__(row_width=row_width, private=private, dense=dense, private_scale=private_scale)
+        self._private_steps, self._private_rate = private_steps, private_rate
+
+    @abstractmethod
+    def loss(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor, values: Tensor) -> Tensor:
+        """Return the loss over a device's ratings, one number; `values[i]` is the rating of `items[i]`."""
+
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
         """Return the private part after a few steps of Adam; a subclass may know a shorter way."""
-        fixed = _tensor(rows), _tensor(dense)
-        items, values = _tensor(ratings.items), _tensor(ratings.values)
+        fixed = tensor(rows), tensor(dense)
+        items, values = tensor(ratings.items), tensor(ratings.values)
         found = torch.tensor(private, requires_grad=True)
         optimiser = torch.optim.Adam([found], lr=self._private_rate)
         for _ in range(self._private_steps):
@@ -86,24 +116,12 @@ class TorchModel(ABC):
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the loss over the ratings and its gradients."""
-        leaves = [_tensor(part).requires_grad_() for part in (rows, dense, private)]
-        items, values = _tensor(ratings.items), _tensor(ratings.values)
-        with torch.enable_grad():
-            loss = self.loss(leaves[0], *self.named(leaves[1], leaves[2]), items, values)
-            found = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-        by_row, by_dense, by_private = (gradient.numpy() for gradient in found)
-        return Gradients(float(loss.detach()), by_row, by_dense, by_private)
+        items, values = tensor(ratings.items), tensor(ratings.values)
 
-    def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
-        """Return a score for each item."""
-        with torch.no_grad():
-            parts = self.named(_tensor(dense), _tensor(private))
-            scores: Floats = self.predict(_tensor(rows), *parts, _tensor(items)).numpy()
-        return scores
+        def loss(rows: Tensor, dense: Tensors, private: Tensors) -> Tensor:
+            return self.loss(rows, dense, private, items, values)
 
-    def named(self, dense: Tensor, private: Tensor) -> tuple[Tensors, Tensors]:
-        """Return the dense and the private part cut into their named tensors."""
-        return _cut(dense, self._dense), _cut(private, self._private)
+        return self.differentiate(loss, rows, dense, private)
 
 
 def compute_alone() -> None:
@@ -115,7 +133,7 @@ def _size(shapes: Shapes) -> int:
     return sum(map(prod, shapes.values()))
 
 
-def _tensor(values: Floats | Indices) -> Tensor:
+def tensor(values: Floats | Indices) -> Tensor:
     """Return a tensor over the same memory; a read-only array is copied, because torch has no read-only tensors."""
     return torch.from_numpy(values if values.flags.writeable else values.copy())
 

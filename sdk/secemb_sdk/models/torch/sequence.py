@@ -1,0 +1,108 @@
+"""Models of events in time order in torch: a subclass gives its loss, and where a person stands after events."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from math import prod
+from typing import Self
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from secemb_sdk.errors import PartError
+from secemb_sdk.models.interface import Floats, Gradients, Ratings
+from secemb_sdk.models.torch.base import Shapes, Tensors, TorchParts, tensor
+from secemb_sdk.models.window import draw_window
+from secemb_shared.randomness import Indices, RandomBytes
+
+STATE = "state"  # the private tensor that says where a person stands
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """A window as tensors of places among the rows; −1: no row."""
+
+    events: Tensor  # (n,)
+    strangers: Tensor  # (n,)
+    seed: int
+
+    @classmethod
+    def of(cls, ratings: Ratings) -> Self:
+        """Return the places of a window."""
+        window = ratings.window
+        if window is None:
+            raise PartError("a model of events needs them in time order; ratings alone are not enough")
+        return cls(tensor(window.events), tensor(window.strangers), window.seed)
+
+
+class Dropout:
+    """Dropout whose masks follow from a seed: a round that is repeated, or run in the open, has the same."""
+
+    def __init__(self, rate: float, seed: int) -> None:
+        self._rate, self._generator = rate, torch.Generator()
+        self._generator.manual_seed(seed & (2**63 - 1))
+
+    def __call__(self, values: Tensor) -> Tensor:
+        """Return the values with some of them left out, and the others larger by as much."""
+        if not self._rate:
+            return values
+        kept = torch.rand(prod(values.shape), generator=self._generator) >= self._rate
+        return values * kept.view(values.shape) / (1 - self._rate)
+
+
+class TorchSequenceModel(TorchParts):
+    """A model of what comes next. Its private tensor `state` is where the person stands; others are learned."""
+
+    def __init__(
+        self,
+        *,
+        length: int,
+        row_width: int,
+        private: Shapes,
+        dense: Shapes | None = None,
+        private_scale: float = 0.01,
+    ) -> None:
+        super().__init__(row_width=row_width, private=private, dense=dense, private_scale=private_scale)
+        self._length = length
+
+    @abstractmethod
+    def loss(self, rows: Tensor, dense: Tensors, private: Tensors, places: Places) -> Tensor:
+        """Return the loss over the events of a window, one number."""
+
+    @abstractmethod
+    def state(self, rows: Tensor, dense: Tensors, private: Tensors, events: Tensor) -> Tensor:
+        """Return the tensor `state` after events, given as places among the rows."""
+
+    @property
+    def length(self) -> int:
+        """Return how many events the model looks back."""
+        return self._length
+
+    def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
+        """Return as many events as the model looks back, and the one that follows them."""
+        return draw_window(events, items=items, length=self._length + 1, room=room, random_bytes=random_bytes)
+
+    def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
+        """Return the loss over the window and its gradients."""
+        places = Places.of(ratings)
+
+        def loss(rows: Tensor, dense: Tensors, private: Tensors) -> Tensor:
+            return self.loss(rows, dense, private, places)
+
+        return self.differentiate(loss, rows, dense, private)
+
+    def follow(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
+        """Return the private part with the state after the events."""
+        events = Places.of(ratings).events
+        events = events[events >= 0][-self._length :]
+        with torch.no_grad():
+            whole = torch.tensor(private)
+            shared, own = self.named(tensor(dense), whole)
+            own[STATE].copy_(self.state(tensor(rows), shared, own, events))
+        followed: Floats = whole.numpy()
+        return followed
+
+
+def logistic(chosen: Tensor, strangers: Tensor) -> Tensor:
+    """Return the loss of telling what was chosen from strangers: binary cross-entropy of their scores, summed."""
+    return softplus(-chosen).sum() + softplus(strangers).sum()
