@@ -79,7 +79,7 @@ def collect(
         user_features=_padded(people.features, len(user_ids)),
         item_features=_padded(items.features, len(item_ids)),
         times=times,
-        order=None if times is not None else once["order"].cast(pl.Int64).to_numpy(),
+        order=once["order"].cast(pl.Int64).to_numpy(),
         tested=once["test"].to_numpy() if len(tables) > 1 else None,
         implicit=all(columns.rating is None for _, columns in tables)
         or bool(values.size > 1 and values.min() == values.max()),

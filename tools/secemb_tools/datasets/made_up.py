@@ -1,4 +1,4 @@
-"""Made-up ratings: hidden tastes, a long tail of items, titles, and noise. For demonstrations without a download."""
+"""Made-up ratings and events: hidden tastes, a long tail, titles and noise. For demonstrations without a download."""
 
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ TAIL = 1.0  # an item's popularity falls with this power of its rank
 NOISE = 0.4
 KEENNESS = 1.2  # how much more often people rate what they like
 MIDDLE = 2.8
+FAITHFUL = 0.7  # of choices in time order: the share that is the sequel of the one before
 NAME = "made up"
 GENRES = (("Comedy", "Tragedy"), ("Mystery", "Romance"), ("Adventure", "Essay"))  # of each taste, by its sign
 _QUALITIES = (
@@ -71,6 +72,32 @@ def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
     )
     who, what = _who_rates_what(rng, hidden, most)
     return replace(hidden.rate(rng, who, what, middle=MIDDLE, noise=NOISE), catalogue=_catalogue(hidden.kinds))
+
+
+def make_events(*, people: int, items: int, most: int, seed: int) -> RatingSet:
+    """Return choices in time order: mostly the sequel of the last one, otherwise something that is well known.
+
+    Each item has one sequel, so that the last choice says more about the next than popularity does.
+    """
+    rng = np.random.default_rng([seed, 0x5E9])
+    counts = rng.integers(FEWEST, most + 1, people)
+    who, sequels = np.repeat(np.arange(people), counts), rng.permutation(items)
+    known = 1 / np.arange(10, items + 10) ** TAIL
+    what = rng.choice(items, who.size, p=known / known.sum()).astype(np.int64)
+    goes_on = (rng.random(who.size) < FAITHFUL) & (np.append(-1, who[:-1]) == who)
+    for place in np.flatnonzero(goes_on).tolist():
+        what[place] = sequels[what[place - 1]]
+    return RatingSet(
+        name=NAME,
+        people=who,
+        items=what,
+        values=np.ones(who.size, np.float32),
+        user_features=np.zeros((people, 0), np.uint8),
+        item_features=np.zeros((items, 0), np.uint8),
+        order=np.arange(who.size),
+        implicit=True,
+        catalogue=Catalogue(ids=tuple(map(str, range(items))), titles=tuple(map(make_title, range(items)))),
+    )
 
 
 def _catalogue(kinds: Doubles) -> Catalogue:

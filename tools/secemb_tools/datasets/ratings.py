@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,7 @@ class RatingSet:
     user_features: Features  # (people, l_x), ones and zeros
     item_features: Features  # (items, l_y)
     times: Indices | None = None  # (n,), seconds, if the set has them
-    order: Indices | None = None  # (n,), position in the file, if there are no times
+    order: Indices | None = None  # (n,), position in the file; it decides where times are equal or missing
     tested: Marks | None = None  # (n,), the test part of the publisher's own split
     implicit: bool = False  # no ratings, or all of them equal
     layout: str = "table"  # of the files: ML100K, ML1M, ML10M, ML25M, Yelp or table
@@ -57,10 +58,13 @@ class RatingSet:
 
     @property
     def digest(self) -> str:
-        """Return a digest of all ratings and features."""
+        """Return a digest of all ratings, their times and features."""
         found = hashlib.sha256()
-        for part in (self.people, self.items, self.values, self.user_features, self.item_features):
-            found.update(f"{part.dtype.str} {part.shape} ".encode() + part.tobytes())
+        columns = (self.people, self.items, self.values, self.user_features, self.item_features, self.times, self.order)
+        parts: list[npt.NDArray[Any] | None] = [*columns]
+        for part in parts:
+            if part is not None:
+                found.update(f"{part.dtype.str} {part.shape} ".encode() + part.tobytes())
         return found.hexdigest()
 
     def person_of(self, name: str) -> int:

@@ -2,7 +2,7 @@
 
     random           a share of all ratings
     per-user         the same share of each person's ratings
-    leave-last-out   each person's last rating, by time, or by position in the file if there are no times
+    leave-last-out   each person's last rating, by time, and by position in the file where times are equal or missing
     by-time          the newest ratings, after one point in time for everybody
     given            the publisher's own split (a directory with train and test files)
 

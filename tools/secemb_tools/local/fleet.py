@@ -11,8 +11,10 @@ from secemb_sdk.context import Context
 from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.home.records import Events
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
+from secemb_shared.messages.spec import NEXT
 from secemb_shared.randomness import RandomBytes, secure_bytes
 from secemb_tools.local.pair import Pair
 from secemb_tools.simulation.world import World
@@ -78,12 +80,14 @@ class Fleet:
             found.dropped += 1
 
     def _open(self, person: int, token: str | None, draw: RandomBytes = secure_bytes) -> Context:
-        """Open a device's home; the first time, log its owner's ratings."""
+        """Open a device's home; the first time, log its owner's ratings or events."""
         world, task_id = self._world, self._world.task.task_id
         home = Home(self._folder / f"device{person}", FileCipher(None))
         vault = Vault(home, random_bytes=lambda _: world.hold_out_key_of(person))  # drawn once, for the identity
         vault.bind(task_id, self._urls)
-        if not vault.ratings():
+        if world.task.loss == NEXT:
+            _log_events(vault, world.events_of(person))
+        elif not vault.ratings():
             vault.log(world.ratings_of(person).items())
         return Context(
             vault=vault,
@@ -96,6 +100,11 @@ class Fleet:
             transport=self._way.value,
             random_bytes=draw,
         )
+
+
+def _log_events(vault: Vault, events: Events) -> None:
+    if not vault.events().items.size:
+        vault.log_events(zip(events.items.tolist(), events.times.tolist(), strict=True), now=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,23 @@ import numpy.typing as npt
 from secemb_sdk.models import Floats
 from secemb_sdk.round.measure import RIDGE
 from secemb_sdk.round.selection import HoldOut
-from secemb_shared.messages.measures import FIRST_PLACES
-from secemb_shared.messages.spec import SQUARED
+from secemb_shared.messages.measures import FIRST_PLACES, MOST_STRANGERS
+from secemb_shared.messages.spec import NEXT, SQUARED
 from secemb_shared.randomness import Indices
-from secemb_tools.datasets import RatingSet, Split
-from secemb_tools.simulation.accuracy import Numbers, RankingFigures, RatingFigures, measure_ranking, measure_ratings
+from secemb_tools.datasets import RatingSet, Split, split_leave_last_out
+from secemb_tools.simulation.accuracy import (
+    Numbers,
+    RankingFigures,
+    RatingFigures,
+    ScoresOf,
+    measure_ranking,
+    measure_ratings,
+)
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.world import World
 
 SWEEPS = 30
+AMONG_STRANGERS = f", {MOST_STRANGERS} strangers"  # after a name: among so many, and not in the whole catalogue
 
 Doubles = npt.NDArray[np.float64]
 _MOST = 5000  # people who are ranked for: of more, so many are drawn
@@ -110,16 +118,23 @@ def measure_final(engine: Engine) -> dict[str, Any] | None:
         return {name: measure_ratings(values, data).as_json() for name, values in named.items()}
     data = Split(train=data.train, test=_some(data.test, engine.world.seed))
     popular = popularity(data.train)
-    return {
-        "model": measure_ranking(lambda people: score(engine, people), data).as_json(),
-        "popularity": measure_ranking(
-            lambda people: np.broadcast_to(popular, (people.size, popular.size)), data
-        ).as_json(),
+    scored: dict[str, ScoresOf] = {
+        "model": lambda people: score(engine, people),
+        "popularity": lambda people: np.broadcast_to(popular, (people.size, popular.size)),
     }
+    found = {name: measure_ranking(scores_of, data).as_json() for name, scores_of in scored.items()}
+    if engine.world.task.loss == NEXT:  # as models of sequences are usually measured, which flatters all of them
+        found |= {
+            f"{name}{AMONG_STRANGERS}": measure_ranking(scores_of, data, strangers=MOST_STRANGERS).as_json()
+            for name, scores_of in scored.items()
+        }
+    return found
 
 
 def split_of(world: World) -> Split:
     """Return what everybody trains on, and what everybody holds out."""
+    if world.task.loss == NEXT:
+        return split_leave_last_out(world.ratings)
     ratings, held = world.ratings, np.zeros(world.ratings.values.size, dtype=np.bool_)
     for person, mine in enumerate(ratings.by_person()):
         kept = HoldOut(key=world.hold_out_key_of(person), fraction=world.hold_out)

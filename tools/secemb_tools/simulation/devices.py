@@ -3,20 +3,24 @@
 from collections.abc import Mapping
 
 from secemb_sdk.context import Context
+from secemb_sdk.home.records import Events
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState, Ratings
-from secemb_sdk.round.selection import Selection, select, to_fit
+from secemb_sdk.round.selection import Selection
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import SQUARED, TRAIN
+from secemb_shared.messages.spec import NEXT, SQUARED, TRAIN
 from secemb_shared.randomness import RandomBytes
 from secemb_tools.simulation.world import World
 
 
 class Memory(Vault):
-    """What a device keeps, for the length of a run: its ratings, its private part and the key of its hold-out."""
+    """What a device keeps, for the length of a run: ratings or events, a private part and the key of its hold-out."""
 
     def __init__(self, world: World, person: int) -> None:
-        self._own, self._key = world.ratings_of(person), world.hold_out_key_of(person)
+        events = world.task.loss == NEXT
+        self._own = {} if events else world.ratings_of(person)
+        self._events = world.events_of(person) if events else Events.none()
+        self._key = world.hold_out_key_of(person)
         self._private: PrivateState | None = None
 
     @property
@@ -27,6 +31,10 @@ class Memory(Vault):
     def ratings(self) -> Mapping[int, float]:
         """Return the person's ratings."""
         return self._own
+
+    def events(self) -> Events:
+        """Return the person's events."""
+        return self._events
 
     def private(self) -> PrivateState | None:
         """Return the private part, if this device has trained before."""
@@ -55,16 +63,15 @@ class SimulatedDevice:
     def select(self, round_: RoundSpec, random_bytes: RandomBytes) -> Selection:
         """Return what the device brings to a round; ratings to train on never change in a run, and are found once."""
         if round_.kind != TRAIN or round_.task.loss != SQUARED:
-            return select(round_, self.memory.ratings(), self.context.held_out(), random_bytes)
+            return self.context.select(round_, random_bytes)
         if self._to_train is None:
-            self._to_train = select(round_, self.memory.ratings(), self.context.held_out(), random_bytes)
+            self._to_train = self.context.select(round_, random_bytes)
         return self._to_train
 
     def ratings_to_fit(self) -> Ratings:
         """Return everything that the private part can be solved from: for rankings with strangers beside."""
-        held, known = self.context.held_out(), self.memory.ratings()
-        mine = {item: value for item, value in known.items() if item not in held}
-        return to_fit(self._world.task, mine, known, self._world.random_bytes("fit", self.person))
+        random_bytes = self._world.random_bytes("fit", self.person)
+        return self.context.own_data(self._world.task, random_bytes, held_out=False)
 
 
 class Devices:

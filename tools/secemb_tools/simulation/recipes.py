@@ -11,11 +11,12 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 from secemb_sdk.models import Model, registry
+from secemb_sdk.models.interface import follows
 from secemb_sdk.models.registry import KnownFeatures
 from secemb_sdk.models.ridge import Penalties
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.privacy import USER
-from secemb_shared.messages.spec import BPR, SQUARED
+from secemb_shared.messages.spec import BPR, NEXT, SQUARED
 from secemb_tools.datasets import RatingSet
 from secemb_tools.datasets.summary import suggest_capacity
 from secemb_tools.errors import ScenarioError
@@ -44,6 +45,10 @@ _MODELS: dict[str, dict[str, Any]] = {
     "fm": {"dense_rate": 0.005, "dense_penalty": 1.0, "fraction_bits": 14},
     "deepfm": {"dense_rate": 0.003, "dense_penalty": 1.0, "fraction_bits": 14},
 }
+# Settings of models that learn from events: the model itself says how long its vectors are. A person takes part eight
+# times as often as with ratings, because each session learns from one window of events.
+_EVENTS: dict[str, Any] = {"loss": NEXT, "dimension": None, "rate": 0.002, "bias_rate": 0.002, "dense_rate": 0.002}
+_EVENT_SESSIONS = 8
 # Noise on the whole update of a user costs by round and by number of a row: few rounds, biases alone, and no Adam,
 # which makes noise as large as the signal. Only matrix factorisation is still a model without its vectors.
 _NOISY_USER: dict[str, Any] = {"optimiser": "momentum", "bias_rate": 0.3, "dimension": 0, "rounds": 50}
@@ -91,7 +96,11 @@ class Recipe:
         if unknown := given.keys() - known:
             raise ScenarioError(f"unknown setting {min(unknown)!r}")
         given = {name: _read(name, known[name], value) for name, value in given.items()}
-        people, loss = ratings.person_count, given.get("loss", BPR if ratings.implicit else SQUARED)
+        events = registry.find(model).has_events
+        loss = given.setdefault("loss", NEXT if events else BPR if ratings.implicit else SQUARED)
+        if (loss == NEXT) != events:
+            raise ScenarioError(f"the loss {loss} does not fit the model {model}; leave --loss out, and it will")
+        people = ratings.person_count
         ranks = loss != SQUARED
         cohort = given.get("cohort") or default_cohort(people)
         count = ratings.values.size
@@ -111,6 +120,10 @@ class Recipe:
             "bound": min(_BOUND, _LARGEST_SUM // cohort),
             **_MODELS.get(model, {}),
         }
+        if events:
+            rule |= _EVENTS
+            rule["rounds"] *= _EVENT_SESSIONS
+            rule["capacity"] = min(ratings.item_count, window_room(registry.find(model).make()))
         if unit == USER and model == "mf":
             rule |= _NOISY_USER
         return cls(model=model, **{**rule, **given, "cohort": cohort})
@@ -205,6 +218,11 @@ def _read(name: str, kind: Any, value: Any) -> Any:
 def default_capacity(ratings: RatingSet) -> int:
     """Return m': what keeps nine tenths of a round's interactions, or nearly all of them where that is cheap."""
     return max(suggest_capacity(ratings), min(suggest_capacity(ratings, _NEARLY_ALL), _CHEAP))
+
+
+def window_room(model: Model) -> int:
+    """Return m' for a model of events: the events that it looks back and the one that follows, with their strangers."""
+    return 2 * model.length + 1 if follows(model) else 0
 
 
 def default_cohort(people: int) -> int:

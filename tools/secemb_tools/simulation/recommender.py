@@ -12,9 +12,10 @@ from secemb_party.storage import Model
 from secemb_party.storage.weights import origin, write_tensors
 from secemb_sdk import Recommendation
 from secemb_sdk.models import Floats, PrivateState, learn
-from secemb_sdk.models.interface import is_solved
+from secemb_sdk.models.interface import follows, is_solved
 from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
+from secemb_sdk.models.window import newest
 from secemb_sdk.recommend.rank import best, block_rows, score
 from secemb_sdk.round.selection import to_fit
 from secemb_shared.catalogue import Catalogue
@@ -65,7 +66,8 @@ class Recommender:
         """Return the best items for a person of the set, by external id."""
         person = self.world.ratings.person_of(name)
         own = self.world.ratings_of(person)
-        known = person in self.engine.privates or is_solved(self.world.models(person))
+        model = self.world.models(person)
+        known = person in self.engine.privates or is_solved(model) or follows(model)
         private = self.engine.private_of(person) if known else self._fit(person, own)
         return self._best(self._scores(person, private), k, () if include_rated else own)
 
@@ -102,9 +104,12 @@ class Recommender:
     def _fit(self, person: int, own: Mapping[int, float]) -> Floats:
         """Return the private part that fits these ratings, given the rows as they are."""
         model, random_bytes = self.world.model_of(person), self.world.random_bytes("fit", person)
-        ratings = to_fit(self.world.task, own, own, random_bytes)
+        if follows(model):  # likes are events, in their order
+            ratings = newest(np.fromiter(own, dtype=np.int64), model.length)
+        else:
+            ratings = to_fit(self.world.task, own, own, random_bytes)
         state, rows = PrivateState.begin(model, np.random.default_rng(self.world.seed)), self.model.rows[ratings.items]
-        if is_solved(model):
+        if follows(model) or is_solved(model):
             return fit_private(model, state, rows, self.model.dense, ratings).values
         for _ in range(_STEPS if own else 0):
             *_, state = learn(model, state, rows, self.model.dense, ratings, rate=_RATE)

@@ -14,7 +14,7 @@ from secemb_shared.messages.measures import PATIENCE
 from secemb_shared.messages.spec import SQUARED, SURVEY
 from secemb_shared.randomness import Indices
 from secemb_tools.datasets import RatingSet, read_ratings
-from secemb_tools.datasets.made_up import make_ratings
+from secemb_tools.datasets.made_up import make_events, make_ratings
 from secemb_tools.errors import ScenarioError
 from secemb_tools.simulation.engine import Engine
 from secemb_tools.simulation.noise import NoiseOptions, calmed, noisy_fields, terms_of
@@ -128,7 +128,7 @@ def make_world(
     for name, value in counts.items():
         if name != "devices" or value is not None:
             whole(name, value)
-    ratings = _ratings(data, devices, items, seed)
+    ratings = _ratings(data, model, devices, items, seed)
     if devices is not None:
         ratings = _fewer(ratings, devices)
     recipe = Recipe.by_rule(ratings, model=model, unit=None if noise is None else noise.unit, **settings)
@@ -156,7 +156,7 @@ def world_of(scenario: Scenario, ratings: RatingSet | None = None) -> ScenarioWo
     """Return the world of a scenario; ratings are made up where none are given."""
     recipe, seed, cohort = scenario.recipe, scenario.seed, scenario.cohort
     if ratings is None:
-        ratings = make_ratings(people=scenario.devices, items=scenario.items, most=_MADE_UP_MOST, seed=seed)
+        ratings = _ratings(None, scenario.model, scenario.devices, scenario.items, seed)
     schedule: InTurn | Sampled = InTurn(
         people=scenario.devices, cohort=cohort, smallest=cohort, seed=seed, evaluate_every=scenario.evaluate_every
     )
@@ -184,9 +184,10 @@ def world_of(scenario: Scenario, ratings: RatingSet | None = None) -> ScenarioWo
     )
 
 
-def _ratings(data: Path | RatingSet | None, devices: int | None, items: int, seed: int) -> RatingSet:
+def _ratings(data: Path | RatingSet | None, model: str, devices: int | None, items: int, seed: int) -> RatingSet:
     if data is None:
-        return make_ratings(people=devices or 200, items=items, most=_MADE_UP_MOST, seed=seed)
+        make = make_events if registry.find(model).has_events else make_ratings
+        return make(people=devices or 200, items=items, most=_MADE_UP_MOST, seed=seed)
     ratings = data if isinstance(data, RatingSet) else read_ratings(data)
     return ratings.only(np.arange(ratings.values.size))  # each person's next to each other
 

@@ -28,6 +28,7 @@ Tensors = dict[str, np.ndarray]
 Tables = list[list[Row]]  # one for each engine
 RATINGS = "ratings.npz"
 _ARRAYS = ("people", "items", "values", "user_features", "item_features")
+_WHEN = ("times", "order")  # which a set may have
 
 
 def save_state(path: Path, engines: Sequence[Engine], tables: Tables) -> None:
@@ -134,6 +135,7 @@ def keep_ratings(folder: Path, ratings: RatingSet) -> None:
         return
     file = io.BytesIO()
     arrays = {name: getattr(ratings, name) for name in _ARRAYS}
+    arrays |= {name: when for name in _WHEN if (when := getattr(ratings, name)) is not None}
     facts = [ratings.name, ratings.layout, ratings.kind or "", "implicit" if ratings.implicit else ""]
     np.savez_compressed(file, **arrays, user_ids=np.array(ratings.user_ids, dtype=np.str_), facts=np.array(facts))
     if len(ratings.catalogue):
@@ -155,6 +157,7 @@ def read_kept(folder: Path) -> RatingSet:
                 user_ids=tuple(file["user_ids"].tolist()),
                 catalogue=read_catalogue(folder / CATALOGUE) if (folder / CATALOGUE).exists() else Catalogue(),
                 **{name: file[name] for name in _ARRAYS},
+                **{name: file[name] for name in _WHEN if name in file},
             )
     except (OSError, ValueError, KeyError, BadZipFile):
         raise RunError(f"{path} is damaged; remove the run and simulate it again") from None

@@ -180,12 +180,19 @@ def show_final(final: dict[str, Any], *, advice: str) -> None:
     table.caption = f"{figures['interactions']:,} held-out items of {figures['people']:,} people{ranks}"
     console.print(table)
     if figures.get("coverage") is not None:
-        shares = ", ".join(f"{name} {found['coverage']:.1%}" for name, found in final.items())
+        shares = ", ".join(
+            f"{name} {found['coverage']:.1%}" for name, found in final.items() if found["coverage"] is not None
+        )
         console.print(f"coverage, the share of the catalogue that is recommended to anyone: {shares}", soft_wrap=True)
     decisive = "rmse" if "rmse" in names else "ndcg"
-    best = min(_value(final[name], decisive) for name in final if name != "model")
+    best = min(_value(found, decisive) for found in _alike(final, figures)[1:])
     if _value(figures, decisive) > best:
         console.print(f"The model is not better than a simpler one: {advice}.", soft_wrap=True)
+
+
+def _alike(final: dict[str, Any], figures: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the figures of rankings among as many as these, or of predictions; the model's come first."""
+    return [found for found in final.values() if found.get("strangers") == figures.get("strangers")]
 
 
 def _value(found: dict[str, Any], name: str) -> float:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from secemb_sdk.home.records import Events
 from secemb_sdk.models import Model
 from secemb_sdk.round.session import SeededBytes
 from secemb_shared.messages import TaskSpec
@@ -144,6 +145,15 @@ class World:
         items, values = self.ratings.items[mine], self.ratings.values[mine]
         order = np.argsort(items)
         return dict(zip(items[order].tolist(), values[order].tolist(), strict=True))
+
+    def events_of(self, person: int) -> Events:
+        """Return what a person has chosen, in time order; without times, in the order of the file."""
+        mine, ratings = self._slices[person], self.ratings
+        items, times, order = ratings.items[mine], ratings.times, ratings.order
+        place = np.arange(items.size) if order is None else order[mine]
+        when = place.astype(np.float64) if times is None else times[mine].astype(np.float64)
+        kept = np.lexsort((place, when))
+        return Events(items[kept], when[kept])
 
     def ratings_a_device(self) -> tuple[int, int]:
         """Return how many ratings the device with the fewest has, and the one with the most."""
