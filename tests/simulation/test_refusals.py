@@ -192,7 +192,7 @@ async def test_server_0_takes_nothing_of_a_session_that_has_not_joined() -> None
 async def test_a_full_round_and_one_past_its_time_to_join_say_when_to_come_back() -> None:
     async with a_pair() as pair:
         for number in range(pair.task.cohort):
-            await joined(pair, number)
+            await (await joined(pair, number)).put(0, KEYS)
         full = await a_device(pair, 8).join()
         assert full is not None
         assert (full.status_code, full.headers["retry-after"]) == (202, "11")  # when rounds end, and up to a second
