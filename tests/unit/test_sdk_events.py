@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.devices.last_event import Last
 from tests.unit.sessions import make_round, make_task, seeded
 
 from secemb_sdk.context import Context
@@ -16,39 +17,14 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Traffic
 from secemb_sdk.home.records import Keyed, Record, Ticket, decode_events, decode_stage, encode_stage
 from secemb_sdk.home.vault import Vault
-from secemb_sdk.models import Floats, Gradients, PrivateState, Ratings
-from secemb_sdk.models.window import draw_window
+from secemb_sdk.models import PrivateState
 from secemb_sdk.round.measure import measure
 from secemb_sdk.round.selection import Selection
 from secemb_shared.messages.measures import EvaluationSums, count_strangers
 from secemb_shared.messages.spec import EVALUATE, NEXT, SURVEY, TRAIN
-from secemb_shared.randomness import Indices, RandomBytes
 
 TASK = make_task(items=40, row_width=2, dense_size=0, capacity=13, loss=NEXT)
 NONE = np.zeros(0, np.float32)
-
-
-class Last:
-    """A model that looks back four events, and expects the rows that are like the last one."""
-
-    row_width, dense_size, private_size, length = 2, 0, 1, 4
-
-    def first_private(self, random: np.random.Generator) -> Floats:
-        return np.zeros(1, np.float32)
-
-    def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
-        return draw_window(events, items=items, length=5, room=room, random_bytes=random_bytes)
-
-    def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
-        return Gradients(0.0, np.zeros_like(rows), NONE, np.zeros(1, np.float32))
-
-    def follow(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-        assert ratings.window is not None
-        return rows[ratings.window.events[-1], :1]
-
-    def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
-        scores: Floats = -np.abs(rows[:, 0] - private[0])
-        return scores
 
 
 def vault_in(folder: Path) -> Vault:

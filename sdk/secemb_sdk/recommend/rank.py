@@ -196,7 +196,8 @@ def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats, own: _O
     order = np.argsort(found.items)
     items, rows = found.items[order], found.rows[order]
     if own.events is not None and follows(model):
-        private = model.follow(rows[np.searchsorted(items, own.events.items)], dense, private, own.events)
+        if own.events.items.size:
+            private = model.follow(rows[np.searchsorted(items, own.events.items)], dense, private, own.events)
         wanted = np.isin(items, candidates)
         items, rows = items[wanted], rows[wanted]
     step = block_rows(rows.shape[1])

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from secemb_shared.messages import RoundSpec
-from secemb_shared.messages.spec import EVALUATE
+from secemb_shared.messages.spec import EVALUATE, SQUARED
 from secemb_tools.datasets import Split
 from secemb_tools.demo.evidence import Corner, ServerView, Total, Traffic
 from secemb_tools.demo.person import Person, Suggestion
@@ -44,7 +44,9 @@ class Baselines:
 
 
 def baselines_of(world: ScenarioWorld) -> Baselines | None:
-    """Return the baselines' errors, or None where no round has evaluated."""
+    """Return the baselines' errors, or None where no round has evaluated or there are no ratings."""
+    if world.task.loss != SQUARED:
+        return None
     numbers = [one for one in range(world.scenario.all_rounds) if world.schedule.kind_of(one) == EVALUATE]
     if not numbers:
         return None
