@@ -26,12 +26,13 @@ from secemb_sdk.steps import Steps, work
 from secemb_shared.errors import RowTagError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.table import TableFormat
-from secemb_shared.randomness import Indices
+from secemb_shared.randomness import Indices, sample
 
 Scored = list[tuple[int, float]]  # items and their scores, best first
 
 _MOST_NUMBERS = 2**18  # of a block: a megabyte
 _MOST_ROWS = 4096
+_SPARSE = 8  # times as many items in the catalogue as are known: then draws find strangers
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -189,7 +190,11 @@ def _events_beside(context: Context, task: TaskSpec, model: Model, candidates: I
     own = np.setdiff1d(events.items, candidates)
     known = set(candidates.tolist()) | set(own.tolist())
     rest = min(model.length, task.items - candidates.size) - own.size
-    return _Own(events, np.concatenate([own, draw_strangers(task.items, rest, known, context.random_bytes)]))
+    if task.items < _SPARSE * len(known):  # draws would hit known ones too often, and find too few
+        others = sample(np.setdiff1d(np.arange(task.items), list(known)), rest, context.random_bytes)
+    else:
+        others = draw_strangers(task.items, rest, known, context.random_bytes)
+    return _Own(events, np.concatenate([own, others]))
 
 
 def _rank(model: Model, found: RowsRead, dense: Floats, private: Floats, own: _Own, candidates: Indices) -> Scored:
