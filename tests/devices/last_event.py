@@ -12,7 +12,7 @@ NONE = np.zeros(0, np.float32)
 class Last:
     """A model that looks back four events, and expects the rows that are like the last one."""
 
-    row_width, dense_size, private_size, length = 2, 0, 1, 4
+    row_width, dense_size, private_size, length, room = 2, 0, 1, 4, 9
 
     def first_private(self, random: np.random.Generator) -> Floats:
         return np.zeros(1, np.float32)

@@ -110,6 +110,10 @@ class SequenceModel(Model, Protocol):
     def length(self) -> int:
         """Return how many events the model looks back."""
 
+    @property
+    def room(self) -> int:
+        """Return how many different items a round has room for, unless its task says otherwise: m' of the paper."""
+
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
         """Return what a round learns from: events of one person, and strangers from a catalogue of so many items.
 

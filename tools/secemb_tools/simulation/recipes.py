@@ -123,7 +123,7 @@ class Recipe:
         if events:
             rule |= _EVENTS
             rule["rounds"] *= _EVENT_SESSIONS
-            rule["capacity"] = min(ratings.item_count, window_room(registry.find(model).make()))
+            rule["capacity"] = min(ratings.item_count, _room(registry.find(model).make()))
         if unit == USER and model == "mf":
             rule |= _NOISY_USER
         return cls(model=model, **{**rule, **given, "cohort": cohort})
@@ -220,11 +220,11 @@ def default_capacity(ratings: RatingSet) -> int:
     return max(suggest_capacity(ratings), min(suggest_capacity(ratings, _NEARLY_ALL), _CHEAP))
 
 
-def window_room(model: Model) -> int:
-    """Return m' for a model of events: the events that it looks back and the one that follows, with their strangers."""
-    return 2 * model.length + 1 if follows(model) else 0
-
-
 def default_cohort(people: int) -> int:
     """Return how many devices a round has: a fifth of a small fleet, a hundred, or a sixtieth of a large one."""
     return max(2, min(people, max(min(-(-people // SESSIONS), 100), people // 60)))
+
+
+def _room(model: Model) -> int:
+    """Return m' for a model of events."""
+    return model.room if follows(model) else 0

@@ -88,6 +88,11 @@ class ReproducibleSequence(Reproducible):
         """Return how many events the model looks back."""
         return self._follower.length
 
+    @property
+    def room(self) -> int:
+        """Return how many items a round has room for."""
+        return self._follower.room
+
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
         """Return what a round learns from."""
         return self._follower.draw(events, items=items, room=room, random_bytes=random_bytes)

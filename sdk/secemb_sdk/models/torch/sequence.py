@@ -61,9 +61,10 @@ class TorchSequenceModel(TorchParts):
         private: Shapes,
         dense: Shapes | None = None,
         private_scale: float = 0.01,
+        span: int | None = None,
     ) -> None:
         super().__init__(row_width=row_width, private=private, dense=dense, private_scale=private_scale)
-        self._length = length
+        self._length, self._span = length, span or length + 1
 
     @abstractmethod
     def loss(self, rows: Tensor, dense: Tensors, private: Tensors, places: Places) -> Tensor:
@@ -78,9 +79,14 @@ class TorchSequenceModel(TorchParts):
         """Return how many events the model looks back."""
         return self._length
 
+    @property
+    def room(self) -> int:
+        """Return the items of a window in which no item occurs twice: its events, and a stranger beside all but one."""
+        return 2 * self._span - 1
+
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
-        """Return as many events as the model looks back, and the one that follows them."""
-        return draw_window(events, items=items, length=self._length + 1, room=room, random_bytes=random_bytes)
+        """Return events in a row, by default as many as the model looks back and the one that follows them."""
+        return draw_window(events, items=items, length=self._span, room=room, random_bytes=random_bytes)
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
         """Return the loss over the window and its gradients."""
