@@ -11,11 +11,11 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Literal, TextIO, cast
 
 import structlog
-from structlog.contextvars import bind_contextvars, get_contextvars, reset_contextvars
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 Level = Literal["debug", "info", "warning", "error"]
@@ -33,6 +33,8 @@ _SECRET_NAMES = {
 # fmt: on
 _FOREIGN_LEVELS = {"uvicorn.error": logging.INFO}  # other libraries log requests below WARNING: httpx logs every URL
 REMIND_SECONDS = 300.0
+# Of structlog.contextvars only this one was used, and each request paid for merging many.
+_REQUEST: ContextVar[str | None] = ContextVar("request", default=None)
 _MOST_CAUSES = 8  # of one outage, told one by one
 
 
@@ -41,7 +43,7 @@ def get_logger() -> FilteringBoundLogger:
     """Return the logger of the services. It withholds secrets whether or not logs are configured."""
     processors: list[Processor] = [
         structlog.stdlib.filter_by_level,
-        structlog.contextvars.merge_contextvars,
+        name_request,
         withhold_secrets,
         *_COMMON,
         structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
@@ -69,17 +71,16 @@ def new_request_id() -> str:
 @contextmanager
 def request_lines(request_id: str) -> Iterator[None]:
     """Put a request id on every line that is logged inside, and on calls to the other server."""
-    earlier = bind_contextvars(request=request_id)
+    earlier = _REQUEST.set(request_id)
     try:
         yield
     finally:
-        reset_contextvars(**earlier)
+        _REQUEST.reset(earlier)
 
 
 def current_request() -> str | None:
     """Return the id that lines carry here."""
-    found: str | None = get_contextvars().get("request")
-    return found
+    return _REQUEST.get()
 
 
 def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -> None:
@@ -94,6 +95,13 @@ def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -
     handler.setFormatter(formatter)
     logging.getLogger().handlers[:] = [handler]
     _set_levels(level)
+
+
+def name_request(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Add the request id to a line."""
+    if (request_id := _REQUEST.get()) is not None:
+        event.setdefault("request", request_id)
+    return event
 
 
 def withhold_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -1,4 +1,4 @@
-"""What happens around every request: a request id, a measurement, one log line and security headers.
+"""What happens around every request: a request id, a measurement, one log line, security headers, a last resort.
 
 Written against ASGI itself: it costs little and sees the bytes that pass.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from secemb_party.http.problems import SLUG
+from secemb_party.http.problems import INTERNAL, SLUG, log_failure, problem_response
 from secemb_party.logs import debugging, get_logger, new_request_id, request_lines
 from secemb_party.metrics import Metrics
 from secemb_party.parts import Clock
@@ -73,8 +73,21 @@ class Requests:
         with request_lines(request_id), self._traced(scope, exchange):
             try:
                 await self._app(scope, exchange.receive, exchange.send)
+            except Exception as error:
+                await self._fail(scope, exchange, error)
             finally:
                 self._record(scope, exchange)
+
+    async def _fail(self, scope: Scope, exchange: "_Exchange", error: Exception) -> None:
+        """Turn an unexpected error into a document without details, if there is no answer yet.
+
+        Starlette's own handler raises the error again, and uvicorn would print its message, which may quote a request.
+        """
+        log_failure(error)
+        self._metrics.refused(INTERNAL.slug)
+        if exchange.status != _GONE:  # the server closes the connection: half an answer must not look whole
+            raise RuntimeError("the answer was cut short; an earlier line of the log says where") from None
+        await problem_response(INTERNAL)(scope, exchange.receive, exchange.send)
 
     def _traced(self, scope: Scope, exchange: "_Exchange") -> AbstractContextManager[None]:
         if self._tracing is None:

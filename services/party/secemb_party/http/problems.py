@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from secemb_party import errors
 from secemb_party.logs import get_logger
@@ -229,8 +228,13 @@ def noted_problem(error: Exception, refused: Refused) -> Problem:
     problem = problem_for(type(error))
     refused(problem.slug)
     if problem is INTERNAL:
-        _log_failure(error)
+        log_failure(error)
     return problem
+
+
+def log_failure(error: Exception) -> None:
+    """Log an error that the server itself is to blame for."""
+    get_logger().error("request failed", exc_info=error)
 
 
 def refusal(error: Exception, refused: Refused) -> Response:
@@ -261,42 +265,6 @@ def install_problems(app: FastAPI, refused: Refused) -> None:
     app.add_exception_handler(shared.SecEmbError, ours)
     app.add_exception_handler(RequestValidationError, invalid)
     app.add_exception_handler(HTTPException, framework)
-    app.add_middleware(UnexpectedErrors, refused=refused)
-
-
-class UnexpectedErrors:
-    """Middleware that turns an unexpected error into a document without details.
-
-    Starlette's own handler raises the error again, and uvicorn would print its message, which may quote a request.
-    """
-
-    def __init__(self, app: ASGIApp, refused: Refused) -> None:
-        self._app = app
-        self._refused = refused
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app; answer in its place if it fails before it has begun to answer."""
-        started = False
-
-        async def sender(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
-            await send(message)
-
-        try:
-            await self._app(scope, receive, sender)
-        except Exception as error:
-            if scope["type"] != "http":
-                raise
-            _log_failure(error)
-            self._refused(INTERNAL.slug)
-            if started:  # the server closes the connection: half an answer must not look whole
-                raise RuntimeError("the answer was cut short; an earlier line of the log says where") from None
-            await problem_response(INTERNAL)(scope, receive, sender)
-
-
-def _log_failure(error: Exception) -> None:
-    get_logger().error("request failed", exc_info=error)
 
 
 def _harmless(detail: str) -> str | None:
