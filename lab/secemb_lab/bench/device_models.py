@@ -1,4 +1,4 @@
-"""The models that devices train, in the sizes of the paper, and a device with a full set of items that trains one."""
+"""The models that devices train, in the sizes of the paper, and a device with all that a round has room for."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, learn, registry
+from secemb_sdk.models.interface import follows
 from secemb_sdk.models.registry import KnownFeatures
-from secemb_sdk.round.session import DeviceSession
+from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, SeededBytes
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices
 
@@ -67,11 +68,10 @@ _CLIP = 16
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The most ratings that a round has room for, and the device's copy of the dense part."""
+    """The most ratings or events that a round has room for, and the device's copy of the dense part."""
 
     model: Model
-    items: Indices
-    values: Floats
+    ratings: Ratings  # by item
     dense: Floats
     private: PrivateState
 
@@ -79,18 +79,23 @@ class Workload:
     def draw(cls, round_: RoundSpec, model: Model) -> Self:
         """Return the workload of every measurement."""
         rng, task = np.random.default_rng(0), round_.task
-        return cls(
-            model,
-            # Not rng.choice, which would allocate the whole catalogue before a device is measured.
-            items=np.linspace(0, task.items - 1, task.capacity).astype(np.int64),
-            values=rng.integers(1, 6, task.capacity).astype(np.float32),
-            dense=rng.normal(0, 0.1, model.dense_size).astype(np.float32),
-            private=PrivateState.begin(model, rng),
-        )
+        # Not rng.choice, which would allocate the whole catalogue before a device is measured.
+        items = np.linspace(0, task.items - 1, task.capacity).astype(np.int64)
+        ratings = Ratings(items, rng.integers(1, 6, items.size).astype(np.float32))
+        if follows(model):
+            random_bytes = SeededBytes(bytes(SESSION_SEED_BYTES))
+            ratings = model.draw(items, items=task.items, room=task.capacity, random_bytes=random_bytes)
+        dense = rng.normal(0, 0.1, model.dense_size).astype(np.float32)
+        return cls(model, ratings, dense, PrivateState.begin(model, rng))
+
+    @property
+    def items(self) -> Indices:
+        """Return what the device reads."""
+        return self.ratings.items
 
     def train(self, items: Indices, rows: Floats) -> tuple[Floats, Floats]:
-        """Return the gradients of one pass over the ratings."""
-        ratings = Ratings(items, self.values[: items.size])
+        """Return the gradients of one pass over the ratings or the window of events."""
+        ratings = self.ratings.take(np.searchsorted(self.items, items))
         by_row, by_dense, _ = learn(self.model, self.private, rows, self.dense, ratings, rate=_RATE)
         return by_row, by_dense
 
