@@ -39,7 +39,7 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test bench loadtest memory pacing attack wire quality report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test bench loadtest memory pacing attack wire quality sequences report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +75,11 @@ wire: $(RUN) which-kernel ## count a device's bytes on the wire and time reads, 
 quality: DATA = $(firstword $(wildcard ../shared/data) build/data)
 quality: $(DEV) which-kernel ## measure recommendations on all sets in DATA, write build/quality.json (an hour)
 	@OMP_NUM_THREADS=1 $(LAB) quality --data $(DATA) $(if $(PARTS),--parts $(PARTS)) $(if $(QUICK),--quick) $(ARGS)
+
+# PARTS are names of cases here.
+sequences: DATA = $(firstword $(wildcard ../shared/data) build/data)
+sequences: $(DEV) which-kernel ## measure models of events and texts on all sets in DATA, write build/sequences.json (hours)
+	@OMP_NUM_THREADS=1 $(LAB) sequences --data $(DATA) $(if $(PARTS),--cases $(PARTS)) $(if $(QUICK),--quick) $(ARGS)
 
 report-dp: $(DEV) which-kernel ## train every model on DATA with noise, write build/dp.json (hours)
 	@$(LAB) report dp --path $(DATA) $(if $(QUICK),--quick) $(ARGS)

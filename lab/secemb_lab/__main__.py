@@ -165,6 +165,44 @@ def quality(
 
 
 @app.command()
+def sequences(
+    data: Annotated[Path, typer.Option(help="Folder with ml-1m, amazon-video-games, shakespeare-roles.")] = Path(
+        "build/data"
+    ),
+    cases: Annotated[
+        str, typer.Option(help="Only these cases, such as ml-1m-sasrec,amazon-size; separated by commas.")
+    ] = "",
+    processes: Annotated[int | None, typer.Option(min=1, help="Of each run; as many as there are cores.")] = None,
+    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; page, plots and runs go beside it.")] = Path(
+        "build/sequences.json"
+    ),
+    quick: Annotated[bool, typer.Option("--quick", help="Few rounds with made-up data; --data is not read.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep finished cases in --out, and go on with the one that was cut short.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Measure models of events and texts: what comes next, beside popularity and published figures, and its cost.
+
+    Exit code 1 if a goal is missed. With --cases the other cases stay as they are in --out.
+    """
+    from secemb_lab.report.sequences import SequenceOptions, run
+
+    options = SequenceOptions(
+        data=data,
+        cases=[one.strip() for one in cases.split(",")] if cases else (),
+        quick=quick,
+        resume=resume,
+        processes=processes or (1 if quick else cpu_count() or 1),
+        out=out,
+        as_json=json,
+    )
+    with refusals(), usage_errors():
+        code = run(options)
+    raise typer.Exit(code)
+
+
+@app.command()
 def pacing(
     output: Annotated[Path, typer.Option(help="JSON file for the figures; plots go beside it.")] = Path(
         "build/pacing.json"

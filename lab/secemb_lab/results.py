@@ -13,6 +13,8 @@ from secemb_lab.pacing.scenarios import Figures as FleetFigures
 from secemb_lab.report.dp_runs import Plan
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
+from secemb_lab.report.sequences_cost import CatalogueSize
+from secemb_lab.report.sequences_run import SequenceRun
 
 
 class Machine(TypedDict):
@@ -282,6 +284,16 @@ class QualityReport(TypedDict):
     goals: list[Bar]
 
 
+class SequenceReport(TypedDict):
+    """`sequences`."""
+
+    quick: bool
+    seconds: float
+    runs: list[SequenceRun]
+    sizes: list[CatalogueSize]
+    goals: list[Bar]
+
+
 RESULTS: dict[str, Any] = {
     "attack": AttackReport,
     "bench": Bench,
@@ -290,6 +302,7 @@ RESULTS: dict[str, Any] = {
     "pacing": Pacing,
     "quality": QualityReport,
     "report dp": DpReport,
+    "sequences": SequenceReport,
     "vectors": Vectors,
     "wire": Wire,
 }

@@ -67,7 +67,10 @@ def test_what_is_missing_or_left_behind_stops_a_merge(
     assert words in done.stderr
 
 
-@pytest.mark.parametrize(("target", "report"), [("quality", "quality"), ("pacing", "pacing"), ("attack", "attacks")])
+@pytest.mark.parametrize(
+    ("target", "report"),
+    [("quality", "quality"), ("sequences", "sequences"), ("pacing", "pacing"), ("attack", "attacks")],
+)
 def test_a_report_that_misses_a_goal_stops_a_merge_and_is_shown(target: str, report: str, tmp_path: Path) -> None:
     done = decide(tmp_path, report=f"{target}) echo missed: a share; exit 1 ;;")
     assert done.returncode == 1

@@ -19,6 +19,7 @@ TARGETS = {
     "attack": "attack",
     "wire": "wire",
     "quality": "quality",
+    "sequences": "sequences",
     "report-dp": "report dp",
 }
 

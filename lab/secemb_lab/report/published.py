@@ -22,3 +22,22 @@ BAR_COHORT = 100
 RANKED = {"gowalla": {"BPR-MF": (0.129, 0.111), "LightGCN": (0.183, 0.155)}}
 # Recall@20 and NDCG@20 that the default loss must reach.
 RANKING_BARS = {"gowalla": (0.10, 0.085)}
+
+# Sequences: HR@10 and NDCG@10 of everybody's last event, by folder of the set and by model. The goals are among 100
+# uniform strangers; the paper does not say among what its items are ranked.
+SEQUENCE_BARS = {
+    "ml-1m": {"sasrec": (0.78, 0.54), "caser": (0.70, 0.45)},
+    "amazon-video-games": {"sasrec": (0.66, 0.45), "caser": (0.50, 0.30)},
+}
+# The paper's second set is all of Amazon, 9,267,503 items, and not the video games alone.
+SEQUENCE_PAPER = {
+    "ml-1m": {"sasrec": (0.472, 0.268), "caser": (0.475, 0.270)},
+    "amazon-video-games": {"sasrec": (0.639, 0.485), "caser": (0.629, 0.483)},
+}
+# By models that are not private, among 100 uniform strangers.
+SEQUENCE_CENTRAL = {
+    "ml-1m": {"sasrec": (0.82, 0.59), "caser": (0.79, 0.55)},
+    "amazon-video-games": {"sasrec": (0.74, 0.54), "caser": (0.53, 0.32)},
+}
+# Upload of the whole update as two additive shares, as a multiple of SecEmb's, for all of Amazon.
+PAPER_REDUCTION = {"sasrec": 2342, "caser": 2549}

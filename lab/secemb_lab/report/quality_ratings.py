@@ -16,7 +16,7 @@ from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.scenario import with_scale
 from secemb_tools.simulation.world import World, world_for
 
-_NUMBER_BYTES = 4  # of the dense part
+NUMBER_BYTES = 4  # of the dense part
 
 
 class Comparison:
@@ -80,7 +80,7 @@ class SessionBytes:
     @classmethod
     def of(cls, task: TaskSpec) -> "SessionBytes":
         """Return the bytes that follow from a task."""
-        sizes, dense = Sizes.of(task), _NUMBER_BYTES * task.dense_size
+        sizes, dense = Sizes.of(task), NUMBER_BYTES * task.dense_size
         return cls(
             direct=(sizes.upload, sizes.download + dense),
             relayed=(sizes.relayed_upload, sizes.relayed_download + dense),

@@ -11,6 +11,8 @@ import numpy as np
 
 from secemb_lab.wire.proxy import HERE, Bytes, Passed, proxy
 from secemb_sdk import Contributed, Device, Ended, Policy
+from secemb_sdk.models import Model
+from secemb_shared.messages.spec import NEXT
 from secemb_tools.local import Pair
 from secemb_tools.operate.certificate import make_identity
 from secemb_tools.transport import Transport
@@ -40,17 +42,20 @@ class Moved:
         }
 
 
-async def measure_rounds(pair: Pair, folder: Path, transport: Transport, *, tls: bool = False) -> Moved:
+async def measure_rounds(
+    pair: Pair, folder: Path, transport: Transport, *, tls: bool = False, model: Model | None = None
+) -> Moved:
     """Let a device take part in three rounds; a second device makes up the cohort."""
     home = folder / f"{transport}-{'tls' if tls else 'plain'}"
     async with AsyncExitStack() as stack:
         counted, servers, ca = await _ways_in(stack, pair, folder if tls else None)
-        second = await stack.enter_async_context(_device(pair, home.with_suffix(".other"), pair.urls, transport, None))
-        _rate(second, pair)
-        async with _device(pair, home, servers, transport, ca) as first:
-            _rate(first, pair)
+        other = _device(pair, home.with_suffix(".other"), pair.urls, transport, None, model)
+        second = await stack.enter_async_context(other)
+        _fill(second, pair)
+        async with _device(pair, home, servers, transport, ca, model) as first:
+            _fill(first, pair)
             found = [await _play(first, second, counted) for _ in range(2)]
-        async with _device(pair, home, servers, transport, ca) as first:
+        async with _device(pair, home, servers, transport, ca, model) as first:
             found.append(await _play(first, second, counted))
     return Moved(*found)
 
@@ -88,7 +93,7 @@ def _certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
 
 
 def _device(
-    pair: Pair, home: Path, servers: tuple[str, str], transport: Transport, ca: Path | None
+    pair: Pair, home: Path, servers: tuple[str, str], transport: Transport, ca: Path | None, model: Model | None
 ) -> AbstractAsyncContextManager[Device]:
     return Device.open(
         home=home,
@@ -98,14 +103,18 @@ def _device(
         transport=transport.value,
         hold_out=0.0,
         ca=ca,
+        model=model,
     )
 
 
-def _rate(device: Device, pair: Pair) -> None:
-    """Give a device a full set of ratings."""
+def _fill(device: Device, pair: Pair) -> None:
+    """Give a device as many ratings or events as a round has room for."""
     random = np.random.default_rng(7)
-    items = random.choice(pair.task.items, pair.task.capacity, replace=False)
-    device.log_many({int(item): float(random.integers(1, 6)) for item in items})
+    items = random.choice(pair.task.items, pair.task.capacity, replace=False).tolist()
+    if pair.task.loss == NEXT:
+        device.log_events((item, None) for item in items)
+    else:
+        device.log_many({item: float(random.integers(1, 6)) for item in items})
 
 
 async def _play(first: Device, second: Device, counted: Sequence[Passed]) -> dict[str, Bytes]:

@@ -1,0 +1,120 @@
+"""The files of `make sequences`: figures as JSON, a page of tables as Markdown, and plots as SVG."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from secemb_lab.report.published import SEQUENCE_PAPER
+from secemb_lab.report.quality_tables import goals_table
+from secemb_lab.report.sequences_goals import Sequences, goals
+from secemb_lab.report.sequences_run import Point, SequenceRun
+from secemb_lab.report.sequences_tables import (
+    costs_table,
+    final_tables,
+    rankings_table,
+    runs_table,
+    sizes_table,
+    texts_table,
+)
+from secemb_sdk.models import registry
+from secemb_tools.charts import line_chart
+from secemb_tools.errors import OperationError
+
+_SEQUENCES = TypeAdapter(Sequences)
+_INTRODUCTION = """\
+# Sequences
+
+What comes next, by models that SecEmb trains on events and texts. Everybody's last event is held
+out; it is ranked among 100 strangers, drawn uniformly among items the person has not chosen, and in
+the whole catalogue. The first is easier by a factor of four and more: figures compare only with
+others of the same kind. Settings follow from the rule. docs/sequences.md says more.
+"""
+_BARELY = (
+    "On {dataset} the paper's figures ({paper}) are barely above popularity among 100 strangers "
+    "({popular}), which needs no model.\n"
+)
+
+
+def document(found: Sequences) -> dict[str, Any]:
+    """Return all figures as what JSON knows, with the goals."""
+    return {**asdict(found), "goals": [asdict(one) for one in goals(found)]}
+
+
+def write(out: Path, found: Sequences) -> None:
+    """Write the figures, and beside them the page and the plots."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(document(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    pictures = dict(plots(found))
+    for name, picture in pictures.items():
+        out.with_name(f"{out.stem}-{name}.svg").write_text(picture, encoding="utf-8")
+    out.with_suffix(".md").write_text(page(found, [f"{out.stem}-{name}.svg" for name in pictures]), encoding="utf-8")
+
+
+def read(out: Path) -> Sequences | None:
+    """Return what an earlier report has written; None if there is nothing."""
+    if not out.exists():
+        return None
+    try:
+        return _SEQUENCES.validate_json(out.read_bytes())
+    except ValidationError:
+        raise OperationError(f"{out} does not hold figures of this report; choose another --out") from None
+
+
+def page(found: Sequences, pictures: Sequence[str]) -> str:
+    """Return the page: what was measured, whether it is good enough, and the tables with their plots."""
+    made_up = "The data is made up: the figures only show that the report runs.\n" if found.quick else ""
+    rankings = rankings_table(found.runs)
+    sections = {
+        "Goals": goals_table(goals(found)),
+        "Rankings": "\n".join(filter(None, (rankings, *map(_compared, found.runs)))),
+        "Texts": texts_table(found.runs),
+        "Runs": runs_table(found.runs) if found.runs else "",
+        "What a round costs a device": costs_table(found.runs) if found.runs else "",
+        "All of Amazon": sizes_table(found.sizes) if found.sizes else "",
+        "Everything that the runs measured": final_tables(found.runs),
+        "Plots": "\n\n".join(f"![{name}]({name})" for name in pictures) + "\n" if pictures else "",
+    }
+    parts = [f"## {title}\n\n{text}" for title, text in sections.items() if text]
+    took = f"Measured in {found.seconds / 60:.1f} minutes.\n"
+    return "\n".join(filter(None, (_INTRODUCTION, made_up, took, *parts)))
+
+
+def _compared(run: SequenceRun) -> str:
+    """Return what the paper's figures are worth where its catalogue is the same, or nothing."""
+    paper = SEQUENCE_PAPER.get(run.dataset, {}).get(run.model)
+    popular = [run.figure("popularity", name) for name in ("hit_rate", "ndcg")]
+    if run.dataset != "ml-1m" or paper is None or None in popular:
+        return ""
+    figures = (f"{run.model} {paper[0]:.3f} / {paper[1]:.3f}", " / ".join(f"{one:.3f}" for one in popular))
+    return _BARELY.format(dataset=run.dataset, paper=figures[0], popular=figures[1])
+
+
+def plots(found: Sequences) -> Iterator[tuple[str, str]]:
+    """Yield a picture for each case whose fleet has ranked something, with its name."""
+    for run in found.runs:
+        if run.curve:
+            yield run.name, _plot(run)
+
+
+def _plot(run: SequenceRun) -> str:
+    """Return HR@10 over the rounds; the fleet ranks among fewer strangers than the figures at the end."""
+    paper = SEQUENCE_PAPER.get(run.dataset, {}).get(run.model)
+    levels = {
+        "model, 100": run.figure("model", "hit_rate"),
+        "popularity, 100": run.figure("popularity", "hit_rate"),
+        "paper": None if paper is None else paper[0],
+    }
+    series: dict[str, list[Point]] = {
+        f"model, {run.strangers}": run.curve,
+        f"popularity, {run.strangers}": run.popular_curve,
+    }
+    ends = run.curve[0][0], run.curve[-1][0]
+    for name, level in levels.items():
+        if level is not None:
+            series.setdefault(name, [(ends[0], level), (ends[1], level)])
+    title = f"{run.dataset}, {registry.find(run.model).title}: HR@10 among this many strangers"
+    return line_chart(series, title=title, across=f"rounds of {run.cohort} devices")
