@@ -121,12 +121,15 @@ def test_the_printed_program_and_the_printed_commands_work_as_they_are(start: Ca
     end(dev)
 
 
-@pytest.mark.parametrize("model", ["ncf", "fm"])
-def test_the_program_builds_the_model_that_the_task_trains(model: str, start: Callable[..., Running]) -> None:
+@pytest.mark.parametrize(("model", "logs"), [("ncf", "log_many"), ("fm", "log_many"), ("sasrec", "log_events")])
+def test_the_program_builds_the_model_that_the_task_trains(
+    model: str, logs: str, start: Callable[..., Running]
+) -> None:
     dev = start("--model", model, "--json")
     dev.wait_until(lambda one: is_json(one.text()))
     printed = dev.run_printed_program()
     assert "complete=True" in printed
+    assert f"device.{logs}(" in Path(read_json(dev.text())["program"]).read_text()
     end(dev)
 
 

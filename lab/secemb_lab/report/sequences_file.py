@@ -69,7 +69,7 @@ def page(found: Sequences, pictures: Sequence[str]) -> str:
     made_up = "The data is made up: the figures only show that the report runs.\n" if found.quick else ""
     rankings = rankings_table(found.runs)
     sections = {
-        "Goals": goals_table(goals(found)),
+        "Goals": goals_table(wanted) if (wanted := goals(found)) else "",
         "Rankings": "\n".join(filter(None, (rankings, *map(_compared, found.runs)))),
         "Texts": texts_table(found.runs),
         "Runs": runs_table(found.runs) if found.runs else "",

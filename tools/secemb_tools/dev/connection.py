@@ -9,13 +9,14 @@ from typing_extensions import TypedDict
 
 from secemb_sdk.home.files import write_file
 from secemb_sdk.models import registry
+from secemb_shared.messages.spec import NEXT
 from secemb_tools.datasets.catalogue import write_catalogue
 from secemb_tools.local import Pair
 from secemb_tools.simulation.scenario import ScenarioWorld
 
 PAGE = "/ui"  # the operator's page on each server
 PROGRAM = "device.py"
-_EXAMPLES = (5.0, 4.0, 4.0, 2.0, 1.0)  # the ratings that the program gives to a few items
+_EXAMPLES = (5.0, 4.0, 4.0, 2.0, 1.0)  # the ratings that the program gives to a few items; as many events
 
 
 class Facts(TypedDict):
@@ -72,7 +73,7 @@ class Connection:
         }
 
     def program(self) -> str:
-        """Return a device in a few lines: it rates, takes part in a round and recommends."""
+        """Return a device in a few lines: it rates or chooses, takes part in a round and recommends."""
         first, second = self.pair.urls
         arguments = [
             f'home="{self.folder / "device"}",  # any directory of its own; this one is deleted at the end',
@@ -83,7 +84,7 @@ class Connection:
             *self._model_argument(),
         ]
         inner = "\n".join(f"        {line}" for line in arguments)
-        return _PROGRAM.format(imports=self._imports(), arguments=inner, ratings=self._ratings())
+        return _PROGRAM.format(imports=self._imports(), arguments=inner, log=self._log())
 
     def show(self, console: Console) -> None:
         """Print addresses, tokens and the program."""
@@ -146,7 +147,9 @@ class Connection:
         if scenario.model == "mf":
             return []
         if not self._needs_features:
-            return [f'model=find("{scenario.model}").make(dimension={scenario.recipe.dimension}),']
+            dimension = scenario.recipe.dimension
+            settings = "" if dimension is None else f"dimension={dimension}"
+            return [f'model=find("{scenario.model}").make({settings}),']
         person = f"numpy.zeros({self.world.ratings.user_features.shape[1]}, numpy.uint8)"
         return [
             f'model=find("{scenario.model}").make(',
@@ -155,11 +158,15 @@ class Connection:
             "),",
         ]
 
-    def _ratings(self) -> str:
-        """Return a few ratings of well-known items: those that most people have rated."""
+    def _log(self) -> str:
+        """Return a line that logs a few ratings or events of well-known items: those that occur most often."""
         known = np.argsort(-np.bincount(self.world.ratings.items, minlength=self.pair.task.items), kind="stable")
-        pairs = zip(known.tolist(), _EXAMPLES, strict=False)
-        return "{" + ", ".join(f"{item}: {rating}" for item, rating in pairs) + "}"
+        pairs = list(zip(known.tolist(), _EXAMPLES, strict=False))
+        if self.pair.task.loss == NEXT:
+            events = ", ".join(f"({item}, None)" for item, _ in pairs)
+            return f"device.log_events([{events}])  # items in the order in which they were chosen"
+        ratings = ", ".join(f"{item}: {rating}" for item, rating in pairs)
+        return f"device.log_many({{{ratings}}})  # item: rating from 1 to 5"
 
 
 _PROGRAM = """\
@@ -172,7 +179,7 @@ async def main() -> None:
     async with Device.open(
 {arguments}
     ) as device:
-        device.log_many({ratings})  # item: rating from 1 to 5
+        {log}
         while isinstance(outcome := await device.contribute(), NotNow | Dropped):
             print(outcome)
             await asyncio.sleep(outcome.seconds)

@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from secemb_party.settings import load_settings
+from secemb_shared.messages.spec import NEXT
 from secemb_tools import output
 from secemb_tools.dev.connection import Connection
 from secemb_tools.dev.participants import Helpers, with_rounds_to_go
@@ -73,7 +74,8 @@ async def _serve(console: Console, options: DevOptions) -> None:
 def _introduce(console: Console, connection: Connection, options: DevOptions) -> None:
     connection.write_files()
     scenario, cohort = connection.world.scenario, connection.world.task.cohort
-    whose = "made-up ratings" if scenario.data == MADE_UP else f"ratings of {scenario.data}"
+    what = "events" if connection.world.task.loss == NEXT else "ratings"
+    whose = f"made-up {what}" if scenario.data == MADE_UP else f"{what} of {scenario.data}"
     console.print(
         f"[bold]Two servers on this machine, for your device.[/bold] A round has {cohort} devices: {cohort - 1} "
         f"helpers with {whose} join as soon as yours has joined.\n",
