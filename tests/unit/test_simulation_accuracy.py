@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.unit.made_up_ratings import made_up_ratings
 
-from secemb_tools.datasets import RatingSet, Split, split
+from secemb_tools.datasets import RatingSet, Split, split, split_leave_last_out
 from secemb_tools.simulation import accuracy
 from secemb_tools.simulation.accuracy import Estimate, Numbers, RankingFigures, measure_ranking, measure_ratings
 from secemb_tools.simulation.baseline import measure_baselines, popularity, predict_biases, predict_mean
@@ -117,6 +117,36 @@ def test_strangers_are_a_sample_that_the_seed_decides() -> None:
     assert ndcg(20) != ndcg(20, seed=1)
     assert ndcg(20) > ndcg(None)
     assert ndcg(1000) == ndcg(None)
+
+
+def expected_among_strangers(scores: Numbers, data: Split, *, k: int, strangers: int) -> tuple[float, float]:
+    """Return hit rate and NDCG of one held-out item each, over every sample that could be drawn: counted, not drawn."""
+    figures = []
+    for person, item in zip(data.test.people.tolist(), data.test.items.tolist(), strict=True):
+        known = {item, *data.train.items[data.train.people == person].tolist()}
+        others = [float(score) for one, score in enumerate(scores[person]) if one not in known]
+        before = sum(score >= scores[person, item] for score in others)  # of equal scores the stranger comes first
+        ways = [
+            math.comb(before, place) * math.comb(len(others) - before, strangers - place)
+            for place in range(min(k, strangers + 1))
+        ]
+        shares = [count / math.comb(len(others), strangers) for count in ways]
+        figures.append((sum(shares), sum(share / math.log2(place + 2) for place, share in enumerate(shares))))
+    hits, gains = zip(*figures, strict=True)
+    return float(np.mean(hits)), float(np.mean(gains))
+
+
+@pytest.mark.parametrize("highest", [30, 3])  # few different scores: most are ties
+def test_figures_among_strangers_are_on_average_those_of_all_samples(highest: int) -> None:
+    ratings = made_up_ratings(people=40, items=60, count=600)
+    data = split_leave_last_out(ratings)
+    scores = np.random.default_rng(1).integers(0, highest, (40, 60)).astype(np.float32)
+    found = [measure_ranking(lambda people: scores[people], data, k=5, strangers=12, seed=seed) for seed in range(300)]
+    hit_rate, ndcg = expected_among_strangers(scores, data, k=5, strangers=12)
+    assert np.mean([one.hit_rate.value for one in found]) == pytest.approx(hit_rate, abs=0.01)
+    assert np.mean([one.ndcg.value for one in found]) == pytest.approx(ndcg, abs=0.01)
+    one_more = expected_among_strangers(scores, data, k=5, strangers=14)
+    assert one_more[0] < hit_rate - 0.02, "two strangers more would be noticed"
 
 
 # Ratings.
