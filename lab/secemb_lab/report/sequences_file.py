@@ -117,4 +117,4 @@ def _plot(run: SequenceRun) -> str:
         if level is not None:
             series.setdefault(name, [(ends[0], level), (ends[1], level)])
     title = f"{run.dataset}, {registry.find(run.model).title}: HR@10 among this many strangers"
-    return line_chart(series, title=title, across=f"rounds of {run.cohort} devices")
+    return line_chart(series, title=title, across=f"rounds of {run.cohort} devices", span=(0.0, 1.0))
