@@ -49,7 +49,6 @@ class Device:
     twist: str | None = None  # the message whose public part differs between the servers, or WORDS
     wild: bool = False  # its update adds half of the ring somewhere: no sum with it is possible
     ticket: str = ""
-    asked_at: float | None = None  # when it first asked to join
     upload_until: float = 0.0
     session: DeviceSession | None = None
     bodies: dict[str, tuple[bytes, bytes]] = field(default_factory=dict)
@@ -85,7 +84,6 @@ class Device:
         headers = {} if self.token is None else {"authorization": f"Bearer {self.token}"}
         path = f"https://server0/v1/tasks/{self.pair.task.task_id.hex()}/join"
         request = httpx.Request("POST", path, json={"session": self.name.hex()}, headers=headers)
-        self.asked_at = self.pair.clock.now if self.asked_at is None else self.asked_at
         answer = await self.pair.send(0, request)
         if answer is not None and answer.status_code == 200:
             self.ticket, self.upload_until = answer.json()["ticket"], answer.json()["upload_until"]

@@ -122,7 +122,7 @@ def test_every_option_of_a_task_is_in_the_task(
         (("--people", 10), 100, "rows 2, biases 0.7"),
         (("--people", 1001), 1252, "rows 0.01998001998, biases 0.006993006993"),  # 5,005 sessions, four in a round
         (("--people", 1001, "--rounds", 7, "--row-decay", 0), 7, "rows 0, biases 0.006993006993"),
-        (("--people", 1001, "--loss", "bpr"), 1252, "rows 0, biases 0"),
+        (("--people", 1001, "--loss", "bpr"), 1252, "rows 0.03996003996, biases 0"),
     ],
 )
 def test_rounds_and_decays_follow_from_the_fleet(words: Words, rounds: int, decay: str, place: Place) -> None:

@@ -257,7 +257,9 @@ class Rounds(RuleBasedStateMachine):
         before, sent = (role, what) in device.answers, (role, what) in device.sent
         record = await self.pair.parties[role].ledger.round(device.spec.digest)
         assert record is not None, "a device takes part in a round that one server does not know"
-        full = (await self.pair.parties[role].ledger.counts(record.round_id)).updates >= self.pair.task.cohort
+        held = await self.pair.parties[role].ledger.counts(record.round_id)
+        seats = self.pair.server0.leader.seats.limit
+        full = held.updates >= self.pair.task.cohort if what == UPDATE else held.keys >= seats
         answer = await device.put(role, what)
         if answer is None:
             return
@@ -275,17 +277,12 @@ class Rounds(RuleBasedStateMachine):
             assert answer.status_code == 200 or late or not kept, answer.text
         elif record.state is RoundState.OPEN and not late:
             missing = what == UPDATE and (role, KEYS) not in device.answers
-            too_many = role == 0 and (full if what == UPDATE else self.may_have_lapsed(device))
             accepted = answer.status_code == 200 or (missing and answer.status_code == 404)
-            assert accepted or (too_many and answer.status_code == 410), answer.text
+            assert accepted or (role == 0 and full and answer.status_code == 410), answer.text
         else:
             # The answer to what was stored may have been lost with the server.
             assert answer.status_code in {403, 410} or (answer.status_code == 200 and sent)
         self.check_rows(device)
-
-    def may_have_lapsed(self, device: Device) -> bool:
-        """Tell whether a device has had its seat for so long without keys that another may have it."""
-        return device.asked_at is not None and self.pair.clock.now - device.asked_at >= self.pair.seat_rules.seconds
 
     def check_rows(self, device: Device) -> None:
         """A device reads the rows of the version that its round names."""

@@ -195,7 +195,8 @@ async def test_with_30_percent_losing_their_session_at_least_90_percent_are_publ
     async with a_pair(open_enrolment=False, rounds=DISTURBED, **GUIDE | {"min_cohort": 10}) as pair:
         devices = await run_fleet(pair, drops_out=0.3, loses_home=True)
         assert await share_published(pair) >= 0.9
-        assert min(len(one.contributed) for one in devices) >= DISTURBED // 3
+        assert sum(len(one.contributed) for one in devices) >= DEVICES * DISTURBED // 3
+        assert min(len(one.contributed) for one in devices) >= DISTURBED // 10  # nobody is kept out
 
 
 async def test_two_hours_without_devices_are_one_round_that_is_published_a_minute_after_the_first_20_came() -> None:

@@ -9,7 +9,7 @@ from secemb_shared.layout import DEFAULT_LOSS, Geometry, plan
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import signed_decimal
 from secemb_shared.messages.privacy import Privacy
-from secemb_shared.messages.spec import BPR, NEXT, SMALLEST_COHORT, SOFTMAX, SQUARED
+from secemb_shared.messages.spec import BPR, SMALLEST_COHORT, SOFTMAX, SQUARED
 from secemb_shared.norm import NormShape
 
 RING_BITS = 32
@@ -20,8 +20,8 @@ _UPDATES = 100  # of an item in a task, on average: what its bias needs to settl
 _FEWEST_ROUNDS = 100
 # What each item's vector and bias are pulled by, as if so many ratings of the whole fleet said "nothing special".
 _ROW_PULL, _BIAS_PULL = 10.0, 3.5
-# Without a pull, vectors of choices learn noise; biases learn popularity, as they should.
-_OTHER_PULLS = {BPR: (20.0, 0.0), SOFTMAX: (20.0, 0.0), NEXT: (0.0, 0.0)}
+# Without a pull, vectors of choices learn noise; biases learn popularity, as they should. Models of events have none.
+_CHOICE_PULLS, _NO_PULLS = (20.0, 0.0), (0.0, 0.0)
 _LEAST_PULL = 1.0
 _NOISE = 0.85  # standard deviation of what biases leave of a rating, where that of ratings is 1
 _MARGIN, _SPARSE_MARGIN = 0.5, 0.8
@@ -121,7 +121,7 @@ def default_pulls(loss: str, density: Density | None = None) -> tuple[float, flo
     it, the larger the fewer ratings there are.
     """
     if loss != SQUARED:
-        return _OTHER_PULLS[loss]
+        return _CHOICE_PULLS if loss in (BPR, SOFTMAX) else _NO_PULLS
     if density is None:
         return _ROW_PULL, _BIAS_PULL
     person, item = density.of_person, density.of_item

@@ -65,7 +65,7 @@ def run(
 def _measure(catalogue: PaperCatalogue, devices: int, rounds: int, transport: Transport) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="secemb-load-") as folder:
         task, relayed = task_for(catalogue, cohort=devices), transport == Transport.RELAYED
-        pair = Pair(Path(folder), task, relayed=relayed, variables=_PATIENT)
+        pair = Pair(Path(folder), task, relayed=relayed)
         with pair.running():
             before = [server.usage() for server in pair.servers]
             fleet = asyncio.run(run_fleet(pair, devices=devices, rounds=rounds))
@@ -80,7 +80,6 @@ def _measure(catalogue: PaperCatalogue, devices: int, rounds: int, transport: Tr
 
 
 Endings = list[tuple[float, int]]
-_PATIENT = {"SECEMB_ROUNDS__SEAT_SECONDS": "3600"}  # who is turned away is measured while all seats are taken
 _AFTER_SEAL = ("accumulate", "noise")  # the kernel's work between sealing and publishing
 
 

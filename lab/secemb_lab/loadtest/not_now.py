@@ -14,6 +14,8 @@ from fastapi import FastAPI, Request, Response
 from typing_extensions import TypedDict
 
 from secemb_lab.loadtest.bare import running
+from secemb_lab.loadtest.fleet import join, keys_of, send
+from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
 from secemb_tools.local.child import end_with_parent
 from secemb_tools.local.process import HERE, processor_seconds
@@ -32,9 +34,9 @@ class NotNowCost(TypedDict):
 
 
 def measure_not_now(pair: Pair, *, requests: int) -> NotNowCost:
-    """Take all places of the round, turn as many devices away, and return what each of them costs."""
+    """Take all seats of the round, turn as many devices away, and return what each of them costs."""
     path, server = f"/v1/tasks/{pair.task.task_id.hex()}/join", pair.servers[0]
-    body, spent, times = asyncio.run(_fill(server.url + path, pair.task.cohort)), [0.0] * 3, 0
+    body, spent, times = asyncio.run(_fill(pair, server.url + path)), [0.0] * 3, 0
     with (
         running("secemb_lab.loadtest.not_now", body.decode()) as route,
         running("secemb_lab.loadtest.bare", str(len(body))) as bare,
@@ -50,18 +52,16 @@ def measure_not_now(pair: Pair, *, requests: int) -> NotNowCost:
     return {"not_now_ms": own, "bare_route_ms": routed, "bare_uvicorn_ms": least}
 
 
-async def _fill(url: str, places: int) -> bytes:
-    """Take all places of the round; return the body for who comes later."""
-    taken = 0
-    async with httpx.AsyncClient(trust_env=False) as client:
-        while True:
-            answer = (await client.post(url, json={"session": secrets.token_hex(16)})).raise_for_status()
-            if answer.status_code == 200:
-                taken += 1
-            elif taken == places:
-                return answer.content
-            else:
-                await asyncio.sleep(0.2)  # no round is open yet
+async def _fill(pair: Pair, url: str) -> bytes:
+    """Take all seats of the round, with keys and without updates; return the body for who comes later."""
+    async with httpx.AsyncClient(timeout=120, trust_env=False) as client:
+        for _ in range(pair.task.cohort):
+            joined = await join(client, pair)
+            await send(client, pair, joined, keys_of(joined.session, joined.relay)[0])
+        answer = (await client.post(url, json={"session": secrets.token_hex(16)})).raise_for_status()
+    if answer.status_code != 202:
+        raise OperationError("a round whose seats are all taken let another device join; see server 0's log")
+    return answer.content
 
 
 async def _ask(url: str, requests: int, *, status: int) -> int:
