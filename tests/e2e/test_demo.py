@@ -107,11 +107,12 @@ def test_over_http_and_in_process_the_same_seed_gives_the_same_table(
     assert fewest < most, "devices that differ are what the equal lengths are about"
 
 
-def test_events_over_http_give_the_table_of_the_plain_run_in_process(start: Callable[..., Running]) -> None:
-    demo = start("--json", "--seed", "5", "--model", "sasrec")
+@pytest.mark.parametrize("model", ["sasrec", "caser"])
+def test_events_over_http_give_the_table_of_the_plain_run_in_process(start: Callable[..., Running], model: str) -> None:
+    demo = start("--json", "--seed", "5", "--model", model)
     assert demo.process.wait(timeout=120) == 0
     found: dict[str, Any] = read_json(demo.text())
-    plain = simulate(devices=6, cohort=3, rounds=5, items=60, seed=5, model="sasrec", way="plain")
+    plain = simulate(devices=6, cohort=3, rounds=5, items=60, seed=5, model=model, way="plain")
     assert found["table"] == plain.table()
     assert found["same_as_plain"] is True
     assert found["baselines"] is None, "a mean of ratings says nothing about events"

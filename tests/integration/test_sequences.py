@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from secemb_sdk.models.torch import SelfAttention
+from secemb_sdk.models.torch import Convolution, SelfAttention, TorchSequenceModel
 from secemb_tools import simulate
 from secemb_tools.datasets import read_ratings
 from secemb_tools.datasets.made_up import make_events
@@ -27,12 +27,14 @@ SMALL: dict[str, Any] = {
 }
 
 
-def test_a_private_run_is_the_plain_one_to_the_last_bit_with_dropout() -> None:
-    run = simulate(**SMALL, compare_plain=True)
+@pytest.mark.parametrize("model", ["sasrec", "caser"])
+def test_a_private_run_is_the_plain_one_to_the_last_bit_with_dropout(model: str) -> None:
+    settings = SMALL | {"model": model}
+    run = simulate(**settings, compare_plain=True)
     assert run.same_as_plain is True
     assert run.engines[0].counts.failed == 0
-    assert run.table() == simulate(**SMALL).table()
-    assert run.table() != simulate(**SMALL | {"seed": 2}).table()
+    assert run.table() == simulate(**settings).table()
+    assert run.table() != simulate(**settings | {"seed": 2}).table()
 
 
 def test_all_figures_are_labelled_and_popularity_stands_beside_them() -> None:
@@ -47,8 +49,15 @@ def test_all_figures_are_labelled_and_popularity_stands_beside_them() -> None:
     assert {found["people"] for found in final.values()} == {24}
 
 
-def test_the_order_of_events_is_learned_and_popularity_does_not_know_it() -> None:
-    model = SelfAttention(dimension=16, length=8, blocks=1, dropout=0.0)
+@pytest.mark.parametrize(
+    "model",
+    [
+        SelfAttention(dimension=16, length=8, blocks=1, dropout=0.0),
+        Convolution(dimension=16, length=8, height=2, dropout=0.0),
+    ],
+    ids=["sasrec", "caser"],
+)
+def test_the_order_of_events_is_learned_and_popularity_does_not_know_it(model: TorchSequenceModel) -> None:
     data = make_events(people=60, items=40, most=40, seed=3)
     settings: dict[str, Any] = {"cohort": 30, "rounds": 50, "capacity": 17, "evaluate_every": 51, "way": "plain"}
     run = simulate(model=model, data=data, rate=0.03, dense_rate=0.01, bias_rate=0.02, **settings)

@@ -14,15 +14,19 @@ from torch import Tensor
 
 from secemb_sdk.models import PartError, PrivateState, Ratings, Window, learn
 from secemb_sdk.models.interface import SequenceModel, follows, is_solved
-from secemb_sdk.models.torch import SelfAttention, Tensors
-from secemb_sdk.models.torch.sequence import Dropout
+from secemb_sdk.models.torch import Convolution, SelfAttention, Tensors
+from secemb_sdk.models.torch.sequence import Dropout, tell_apart
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.models.window import draw_window, newest, order
 from secemb_shared.randomness import Indices
 
 Array = npt.NDArray[Any]
 ITEMS = 30
-MODELS: dict[str, SequenceModel] = {"sasrec": SelfAttention(dimension=4, length=6)}
+Stateful = SelfAttention | Convolution
+MODELS: dict[str, Stateful] = {
+    "sasrec": SelfAttention(dimension=4, length=6),
+    "caser": Convolution(dimension=4, length=6, height=3, horizontal=2, vertical=2),
+}
 EACH_MODEL = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 
 EVENTS = st.lists(st.integers(0, ITEMS - 1), max_size=40).map(lambda found: np.array(found, dtype=np.int64))
@@ -150,45 +154,107 @@ def test_dropout_leaves_the_mean_and_drops_its_share() -> None:
     assert float(found.mean()) == pytest.approx(1, abs=0.01)
 
 
+def test_each_event_is_told_from_all_strangers_by_a_softmax() -> None:
+    states, outputs = (np.random.default_rng(7).normal(size=size) for size in ((3, 4), (6, 5)))
+    scores = states @ outputs[:, :-1].T + outputs[:, -1]
+    shares = [
+        np.exp(scores[at, chosen]) / np.exp(scores[at, [chosen, 4, 5, 4]]).sum() for at, chosen in ((0, 2), (2, 1))
+    ]
+    places = torch.tensor([2, -1, 1]), torch.tensor([-1, 4, 5, 4])
+    found = tell_apart(torch.tensor(states), torch.tensor(outputs), *places)
+    assert float(found) == pytest.approx(-np.log(shares).sum())
+
+
+@EACH_MODEL
+def test_without_strangers_there_is_nothing_to_learn(model: SequenceModel) -> None:
+    ratings = order([3, 8, 3, 11], [-1, -1, -1, -1], seed=1)
+    found = model.gradients(*parts(model, ratings.items.size), ratings)
+    assert found.loss == 0
+    assert not found.rows.any()
+    assert not found.dense.any()
+
+
 # No position sees its own future.
 
 
-class Clairvoyant(SelfAttention):
+class ClairvoyantAttention(SelfAttention):
     """A planted fault: every position sees the mean of all events."""
 
     def states(self, rows: Tensor, dense: Tensors, events: Tensor, dropout: Dropout) -> Tensor:
         return super().states(rows, dense, events, dropout) + rows[events, :-1].mean(dim=0)
 
 
-def leaks(model: SelfAttention) -> bool:
+class ClairvoyantConvolution(Convolution):
+    """A planted fault: the person's vector is the same at every position."""
+
+    def states(self, rows: Tensor, dense: Tensors, events: Tensor, dropout: Dropout) -> Tensor:
+        z, p = super().states(rows, dense, events, dropout).chunk(2, dim=1)
+        return torch.cat([z, p[-1:].expand_as(p)], dim=1)
+
+
+def states(model: Stateful, rows: Array, events: list[int]) -> Tensor:
+    dense, private = (torch.tensor(part) for part in parts(model, 8)[1:])
+    return model.states(torch.tensor(rows), model.named(dense, private)[0], torch.tensor(events), Dropout(0, 0))
+
+
+def leaks(model: Stateful) -> bool:
     """Tell whether a later event changes the state after an earlier one."""
-    rows, dense, private = parts(model, 8)
-    named = model.named(torch.tensor(dense), torch.tensor(private))[0]
-    before = model.states(torch.tensor(rows), named, torch.tensor([0, 1, 2, 3]), Dropout(0, 0))
-    after = model.states(torch.tensor(rows), named, torch.tensor([0, 1, 2, 5]), Dropout(0, 0))
+    rows = parts(model, 8)[0]
+    before, after = states(model, rows, [0, 1, 2, 3]), states(model, rows, [0, 1, 2, 5])
     assert not torch.equal(before[3], after[3])  # its own event it does see
     return not torch.equal(before[:3], after[:3])
 
 
-def test_no_position_sees_a_later_event() -> None:
-    assert not leaks(SelfAttention(dimension=4, length=6))
+@EACH_MODEL
+def test_no_position_sees_a_later_event(model: Stateful) -> None:
+    assert not leaks(model)
 
 
-def test_a_model_that_looks_ahead_is_noticed() -> None:
-    assert leaks(Clairvoyant(dimension=4, length=6))
+@pytest.mark.parametrize("model", [ClairvoyantAttention, ClairvoyantConvolution])
+def test_a_model_that_looks_ahead_is_noticed(model: type[Stateful]) -> None:
+    assert leaks(model(dimension=4, length=6))
 
 
-def test_an_event_without_a_row_is_seen_by_nobody() -> None:
-    model = SelfAttention(dimension=4, length=6)
-    rows, dense, private = parts(model, 8)
-    named = model.named(torch.tensor(dense), torch.tensor(private))[0]
-    gap = torch.tensor([0, -1, 2, 3])
-    before = model.states(torch.tensor(rows), named, gap, Dropout(0, 0))
+@EACH_MODEL
+def test_an_event_without_a_row_is_seen_by_nobody(model: Stateful) -> None:
+    rows, gap = parts(model, 8)[0], [0, -1, 2, 3]
+    before = states(model, rows, gap)
     rows[1] += 1
-    assert torch.equal(model.states(torch.tensor(rows), named, gap, Dropout(0, 0)), before)
+    assert torch.equal(states(model, rows, gap), before)
     rows[0] += 1  # stands in where there is no row: only the state of the gap itself may change with it, and of no use
-    changed = model.states(torch.tensor(rows), named, gap, Dropout(0, 0))
-    assert not torch.equal(changed[2:], before[2:])
+    assert not torch.equal(states(model, rows, gap)[2:], before[2:])
+
+
+def test_filters_look_back_their_height_and_the_person_everywhere() -> None:
+    model = Convolution(dimension=4, length=6, height=3)
+    rows = parts(model, 8)[0]
+    before, after = (states(model, rows, [first, 1, 2, 3, 4])[-1].chunk(2) for first in (0, 5))
+    assert torch.equal(before[0], after[0])
+    assert not torch.equal(before[1], after[1])
+    assert not torch.equal(states(model, rows, [2, 3, 4])[-1, :4], states(model, rows, [1, 3, 4])[-1, :4])
+
+
+def test_the_convolutions_are_those_of_the_paper_at_each_position_alone() -> None:
+    model = Convolution(dimension=4, length=6, height=3, horizontal=2, vertical=2)
+    rows, flat, private = parts(model, 8, np.float64)
+    dense = {name: one.numpy() for name, one in model.named(torch.tensor(flat), torch.tensor(private))[0].items()}
+    events = [3, 0, 5, 1]
+    named = model.named(torch.tensor(flat), torch.tensor(private))[0]
+    found = model.states(torch.tensor(rows), named, torch.tensor(events), Dropout(0, 0)).numpy()
+    for place in range(len(events)):
+        image = np.zeros((3, 4))
+        for back, event in enumerate(events[max(0, place - 2) : place + 1][::-1]):
+            image[2 - back] = 2 * rows[event, :4]
+        features = []
+        for height in (1, 2, 3):
+            pieces = [image[top : top + height] for top in range(4 - height)]
+            filters, bias = dense[f"filters {height}"].reshape(height, 4, 2), dense[f"filters bias {height}"]
+            over = [np.maximum(np.einsum("hd,hdf->f", piece, filters) + bias, 0) for piece in pieces]
+            features.append(np.max(over, axis=0))
+        features.append((image.T @ dense["vertical"] + dense["vertical bias"]).ravel())
+        z = np.maximum(np.concatenate(features) @ dense["linear"] + dense["linear bias"], 0)
+        p = rows[events[: place + 1], 8:12].sum(axis=0) / np.sqrt(place + 1)
+        assert found[place] == pytest.approx(np.concatenate([z, p]))
 
 
 # Few events, and learning.
@@ -216,8 +282,9 @@ def test_more_events_than_the_model_looks_back_are_cut(model: SequenceModel) -> 
     assert (model.follow(rows, dense, private, long) == model.follow(rows[6:], dense, private, short)).all()
 
 
-def test_what_was_chosen_scores_higher_after_some_steps_of_descent() -> None:
-    model = SelfAttention(dimension=8, length=6, dropout=0.0)
+@pytest.mark.parametrize("kind", [SelfAttention, Convolution])
+def test_what_was_chosen_scores_higher_after_some_steps_of_descent(kind: type[Stateful]) -> None:
+    model = kind(dimension=8, length=6, dropout=0.0)
     ratings = window(model, [3, 8, 3, 11, 2, 20, 6])
     rows, dense, private = parts(model, ratings.items.size)
     state, losses = PrivateState.begin(model, np.random.default_rng(1)), []

@@ -163,3 +163,4 @@ register(ModelKind(name="ncf", title="NCF", factory=f"{_TORCH}:NeuralCollaborati
 register(ModelKind(name="fm", title="FM", factory=f"{_TORCH}:FactorisationMachine", needs_features=True))
 register(ModelKind(name="deepfm", title="DeepFM", factory=f"{_TORCH}:DeepFactorisationMachine", needs_features=True))
 register(ModelKind(name="sasrec", title="SASRec", factory=f"{_TORCH}:SelfAttention", has_events=True))
+register(ModelKind(name="caser", title="Caser", factory=f"{_TORCH}:Convolution", has_events=True))

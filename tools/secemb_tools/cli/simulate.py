@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from secemb_tools.datasets import RatingSet
 
 # The names of the registry, written out: every command would have to import numpy and the SDK for this line.
-Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm, sasrec; all but mf need torch.")]
+Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm, sasrec, caser; all but mf need torch.")]
 Data = Annotated[
     Path | None,
     typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),

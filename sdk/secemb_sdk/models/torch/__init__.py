@@ -10,12 +10,14 @@ except ModuleNotFoundError as error:
 from secemb_sdk.models.interface import FeatureLookup
 from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel, compute_alone
 from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
+from secemb_sdk.models.torch.convolution import Convolution
 from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine
 from secemb_sdk.models.torch.rating import RatingModel, TorchMatrixFactorisation
 from secemb_sdk.models.torch.self_attention import SelfAttention
 from secemb_sdk.models.torch.sequence import Places, TorchSequenceModel
 
 __all__ = [
+    "Convolution",
     "DeepFactorisationMachine",
     "FactorisationMachine",
     "FeatureLookup",

@@ -3,7 +3,7 @@
     x      √d · e(event) + position, for the newest L events; the newest has the last position
     block  x ← x + attention(norm(x)),  x ← x + network(norm(x))      network: d → d → d, with ReLU
     score  ⟨norm(x), e(item)⟩ + b(item)
-    loss   Σ over the events of log(1 + exp(−score of the next)) + log(1 + exp(score of its stranger))
+    loss   Σ over the events of −log softmax(score of the next, among it and all strangers of the window)
 
 An item's row is its vector e and its bias b; all else is the dense part. Each norm multiplies by one plus its weights,
 because first weights are small. No position sees a later one.
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from secemb_sdk.models.torch.base import Tensors
-from secemb_sdk.models.torch.sequence import STATE, Dropout, Places, TorchSequenceModel, logistic
+from secemb_sdk.models.torch.sequence import STATE, Dropout, Places, TorchSequenceModel, tell_apart
 
 LENGTH, DIMENSION, BLOCKS, DROPOUT = 50, 50, 2, 0.2
 _EPSILON = 1e-8
@@ -40,12 +40,10 @@ class SelfAttention(TorchSequenceModel):
         self._dimension, self._blocks, self._dropout = dimension, blocks, dropout
 
     def loss(self, rows: Tensor, dense: Tensors, private: Tensors, places: Places) -> Tensor:
-        """Return how badly each event of the window is told from its stranger by the events before it."""
-        events, following, strangers = places.events[:-1], places.events[1:], places.strangers[1:]
+        """Return how badly each event of the window is told from the strangers by the events before it."""
+        events, following = places.events[:-1], places.events[1:]
         states = self.states(rows, dense, events, Dropout(self._dropout, places.seed))
-        known = events >= 0
-        chosen = _score(states, rows, following, known)
-        return logistic(chosen, _score(states, rows, strangers, known & (following >= 0)))
+        return tell_apart(states, rows, following.masked_fill(events < 0, -1), places.strangers)
 
     def state(self, rows: Tensor, dense: Tensors, private: Tensors, events: Tensor) -> Tensor:
         """Return the state after the last event."""
@@ -75,13 +73,6 @@ class SelfAttention(TorchSequenceModel):
         likeness = (query @ key.T) / math.sqrt(self._dimension)
         shares = torch.softmax(likeness.masked_fill(~seen, -torch.inf), dim=1)
         return dropout(shares) @ value
-
-
-def _score(states: Tensor, rows: Tensor, items: Tensor, known: Tensor) -> Tensor:
-    """Return the score of one item after each state, where both have a row."""
-    there = known & (items >= 0)
-    found = rows[items[there]]
-    return (states[there] * found[:, :-1]).sum(dim=1) + found[:, -1]
 
 
 def _linear(x: Tensor, dense: Tensors, name: str, block: int) -> Tensor:

@@ -7,7 +7,6 @@ from typing import Self
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from secemb_sdk.errors import PartError
 from secemb_sdk.models.interface import Floats, Gradients, Ratings
@@ -109,6 +108,13 @@ class TorchSequenceModel(TorchParts):
         return followed
 
 
-def logistic(chosen: Tensor, strangers: Tensor) -> Tensor:
-    """Return the loss of telling what was chosen from strangers: binary cross-entropy of their scores, summed."""
-    return softplus(-chosen).sum() + softplus(strangers).sum()
+def tell_apart(states: Tensor, outputs: Tensor, following: Tensor, strangers: Tensor) -> Tensor:
+    """Return the loss of telling each next item from all strangers: −log of its share in a softmax, summed.
+
+    `outputs` has a line for each row: what is multiplied with a state, and the bias. −1 in the others: no row.
+    """
+    there = following >= 0
+    chosen, others = outputs[following[there]], outputs[strangers[strangers >= 0]]
+    score = (states[there] * chosen[:, :-1]).sum(dim=1) + chosen[:, -1]
+    of_others = torch.addmm(others[:, -1], states[there], others[:, :-1].T)
+    return (torch.logaddexp(score, torch.logsumexp(of_others, dim=1)) - score).sum()
