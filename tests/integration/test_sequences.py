@@ -12,6 +12,7 @@ from secemb_tools.datasets import read_ratings
 from secemb_tools.datasets.made_up import make_events
 from secemb_tools.errors import ScenarioError
 from secemb_tools.simulation.baseline import split_of
+from secemb_tools.simulation.recipes import Recipe
 from secemb_tools.simulation.scenario import make_world
 
 SMALL: dict[str, Any] = {
@@ -73,6 +74,16 @@ def test_the_last_event_of_everybody_is_held_out() -> None:
         own = world.events_of(person).items
         assert data.test.items[data.test.people == person].tolist() == [own[-1]]
         assert sorted(data.train.items[data.train.people == person].tolist()) == sorted(own[:-1].tolist())
+
+
+def test_events_take_as_many_rounds_whatever_the_fleet() -> None:
+    few, many = (
+        Recipe.by_rule(make_events(people=people, items=300, most=9, seed=1), model="caser") for people in (50, 9000)
+    )
+    assert (few.cohort, many.cohort) == (10, 100)
+    assert few.rounds == many.rounds
+    assert many.capacity == Convolution().room
+    assert Recipe.by_rule(make_events(people=9000, items=300, most=9, seed=1)).cohort == 150
 
 
 def test_a_run_that_is_cut_short_goes_on_to_the_same_end(tmp_path: Path) -> None:

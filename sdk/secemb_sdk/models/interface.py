@@ -23,7 +23,7 @@ class Window:
     """Some of a person's events in time order. Each is a place among the items whose rows are there; −1: no row."""
 
     events: Indices = field(repr=False)  # (n,)
-    strangers: Indices = field(repr=False)  # (n,) the item that each event is told from; −1: none
+    strangers: Indices = field(repr=False)  # (m,) the items that events are told from
     seed: int = field(repr=False)  # of what a model draws while it learns, such as dropout
 
     def move(self, to: Indices) -> "Window":

@@ -11,32 +11,41 @@ _TRIES = 4  # draws for each stranger, some of which are no strangers
 
 
 def draw_window(events: Indices, *, items: int, length: int, room: int, random_bytes: RandomBytes) -> Ratings:
-    """Return up to this many events in a row, from a place that is drawn, and a stranger beside each but the first.
+    """Return up to this many events in a row, from a place that is drawn, and strangers.
 
-    There is room for so many different items, of events and strangers together.
+    There is room for so many different items. Strangers fill what events leave of it, at least half but for one: a
+    round reads as many rows in any case, and each of them teaches something.
     """
-    count = min(events.size, length, (room + 1) // 2)
-    if count < _FEWEST:
+    chosen = draw_events(events, min(length, (room + 1) // 2), random_bytes)
+    if not chosen.size:
         return order([], [], seed=0)
-    start = int(draw_below(np.array([events.size - count + 1]), random_bytes)[0])
-    drawn = draw_below(np.full(_TRIES * (count - 1), items, dtype=np.int64), random_bytes)
-    strangers = np.full(count, -1, dtype=np.int64)
-    found = drawn[~np.isin(drawn, events)][: count - 1]
-    strangers[1 : 1 + found.size] = found
+    count = room - np.unique(chosen).size
+    drawn = draw_below(np.full(_TRIES * count, items, dtype=np.int64), random_bytes)
+    strangers = drawn[~np.isin(drawn, events)][:count]
     seed = int.from_bytes(random_bytes(_SEED_BYTES), "little")
-    return order(events[start : start + count], strangers, seed=seed)
+    return order(chosen, strangers, seed=seed)
+
+
+def draw_events(events: Indices, most: int, random_bytes: RandomBytes) -> Indices:
+    """Return up to so many events in a row, from a place that is drawn; none where there are too few to learn from."""
+    count = min(events.size, most)
+    if count < _FEWEST:
+        return events[:0]
+    start = int(draw_below(np.array([events.size - count + 1]), random_bytes)[0])
+    return events[start : start + count]
 
 
 def newest(events: Indices, length: int) -> Ratings:
     """Return the newest events, for a model to follow."""
     chosen = events[max(0, events.size - length) :]
-    return order(chosen, np.full(chosen.size, -1, dtype=np.int64), seed=0)
+    return order(chosen, [], seed=0)
 
 
 def order(events: Indices | list[int], strangers: Indices | list[int], *, seed: int) -> Ratings:
     """Return items, each once and in order, with the window that says which of them are events and strangers."""
-    both = np.array([events, strangers], dtype=np.int64)  # (2, n)
-    items = np.unique(both[both >= 0])
-    places = np.where(both < 0, -1, np.searchsorted(items, both))
+    both = [np.array(one, dtype=np.int64) for one in (events, strangers)]
+    together = np.concatenate(both)
+    items = np.unique(together[together >= 0])
+    places = [np.where(one < 0, -1, np.searchsorted(items, one)) for one in both]
     values: Floats = np.isin(items, both[0]).astype(np.float32)
     return Ratings(items, values, Window(places[0], places[1], seed))

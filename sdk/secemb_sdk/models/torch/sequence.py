@@ -22,7 +22,7 @@ class Places:
     """A window as tensors of places among the rows; −1: no row."""
 
     events: Tensor  # (n,)
-    strangers: Tensor  # (n,)
+    strangers: Tensor  # (m,)
     seed: int
 
     @classmethod
@@ -80,7 +80,7 @@ class TorchSequenceModel(TorchParts):
 
     @property
     def room(self) -> int:
-        """Return the items of a window in which no item occurs twice: its events, and a stranger beside all but one."""
+        """Return the items of a window: its events, and as many strangers but one; fewer events leave more of them."""
         return 2 * self._span - 1
 
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
