@@ -161,9 +161,9 @@ def test_an_event_that_repeats_the_held_out_one_is_still_followed(tmp_path: Path
     assert found.items[found.held_out].tolist() == [5]
 
 
-@pytest.mark.parametrize(("events", "trains", "measures"), [([], 0, 0), ([3], 0, 0), ([3, 4], 0, 6), ([3, 4, 5], 3, 7)])
+@pytest.mark.parametrize(("events", "trains", "measures"), [([], 0, 0), ([3], 0, 0), ([3, 4], 0, 6), ([3, 4, 5], 2, 7)])
 def test_few_events_are_never_an_error(tmp_path: Path, events: list[int], trains: int, measures: int) -> None:
-    assert selected(tmp_path / "one", TRAIN, events).items.size == trains
+    assert len(own_of(selected(tmp_path / "one", TRAIN, events))) == trains
     assert selected(tmp_path / "two", EVALUATE, events).items.size == measures
     assert selected(tmp_path / "three", SURVEY, events).items.size == len(events)
 
