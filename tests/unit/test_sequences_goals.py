@@ -62,7 +62,6 @@ TEXT = replace(
     name="shakespeare-roles-lm",
     dataset="shakespeare-roles",
     curve=[],
-    wire={},
     final={
         "model, held-out roles": {"tokens": 9000, "perplexity": {"value": 300.0, "low": 290.0, "high": 310.0}},
         "bigram, held-out roles": {"tokens": 9000, "perplexity": 310.5},

@@ -75,7 +75,7 @@ def _is_there(case: Case) -> bool:
 
 def _cases(data: Path) -> list[Case]:
     return [
-        Case(model="sasrec", path=data / "ml-1m", on_wire=True),
+        Case(model="sasrec", path=data / "ml-1m"),
         *(
             Case(model=model, path=data / folder, private_rounds=PREFIX)
             for model, folder in (
@@ -91,7 +91,7 @@ def _cases(data: Path) -> list[Case]:
 def _quick_cases() -> list[Case]:
     settings = {"devices": 12, "cohort": 4, "rounds": 5, "evaluate_every": 3}
     return [
-        Case(model="sasrec", on_wire=True, settings=settings),
+        Case(model="sasrec", settings=settings),
         *(Case(model=model, private_rounds=4, settings=settings) for model in ("caser", "lm")),
     ]
 

@@ -26,7 +26,6 @@ class Case:
     model: str  # a name of the registry
     path: Path | None = None  # None: made up
     private_rounds: int | None = None  # None: all of them
-    on_wire: bool = False  # count the bytes of a real device too
     seed: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -67,7 +66,7 @@ class SequenceRun:
     bytes: SessionBytes
     update_bytes: int  # the whole update, table and dense part
     device: DeviceCost
-    wire: dict[str, Bytes]  # of a real device with HTTP, by transport; empty if it was not counted
+    wire: dict[str, Bytes]  # of a real device with HTTP, by transport
 
     @property
     def same_bits(self) -> bool:
@@ -120,7 +119,7 @@ def measure_case(case: Case, *, runs: Path, processes: int) -> SequenceRun:
         bytes=SessionBytes.of(task),
         update_bytes=update_bytes_of(task),
         device=measure_device(case.model, dataset=case.dataset, items=task.items, capacity=task.capacity),
-        wire=measure_wire(case.model, task) if case.on_wire else {},
+        wire=measure_wire(case.model, task),
     )
 
 

@@ -98,7 +98,7 @@ def _cost_row(run: SequenceRun) -> Cells:
         registry.find(run.model).title,
         _kilobytes(run.bytes.direct),
         _kilobytes(run.bytes.relayed),
-        *(_kilobytes(run.wire[way]) if way in run.wire else "" for way in ("direct", "relayed")),
+        *(_kilobytes(run.wire[way]) for way in ("direct", "relayed")),
         f"{sum(run.device.cpu_ms.values()):.0f} ms",
         f"{run.device.peak_bytes / _MEGA:.0f} MB",
         f"{run.device.process_bytes / _MEGA:.0f} MB",
