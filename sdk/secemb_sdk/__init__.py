@@ -13,7 +13,7 @@ from secemb_sdk.errors import (
 )
 from secemb_sdk.home.detections import Detection
 from secemb_sdk.home.receipts import Receipt
-from secemb_sdk.recommend import Recommendation
+from secemb_sdk.recommend import Recommendation, Suggestion
 from secemb_sdk.round.contribute import Contributed, Dropped, Ended, NotNow, Outcome
 from secemb_sdk.round.session import DeviceSession
 
@@ -35,6 +35,7 @@ __all__ = [
     "PolicyError",
     "Receipt",
     "Recommendation",
+    "Suggestion",
     "TokenExpiredError",
     "TokenRevokedError",
 ]

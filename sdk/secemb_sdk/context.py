@@ -8,14 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from secemb_sdk.errors import HomeError, MisfitError, PolicyError
+from secemb_sdk.home.catalogue_file import CatalogueFile
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import date_of
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import MatrixFactorisation, Model, Ratings
-from secemb_sdk.models.interface import follows
+from secemb_sdk.models.interface import follows, reads_texts
 from secemb_sdk.models.window import newest
 from secemb_sdk.round.events import before_last, in_catalogue, select_events
 from secemb_sdk.round.selection import HoldOut, Selection, select, to_fit
+from secemb_sdk.words import Vocabulary
 from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.canonical import decimal
 from secemb_shared.messages.privacy import RECORD
@@ -129,18 +131,29 @@ class Context:
             self.vault.note(misconduct, date_of(self.wall_clock()))
 
     def select(self, round_: RoundSpec, random_bytes: RandomBytes) -> Selection:
-        """Return what this device brings to a round: ratings, or events where the task is about them."""
+        """Return what this device brings to a round: ratings, or events or words where the task is about them."""
         model = self.model_for(round_.task)
         if not follows(model):
             return select(round_, self.vault.ratings(), self.held_out(), random_bytes)
-        events = self.vault.events().items
+        events = self.events(round_.task)
         return select_events(round_, model, events, hold_out=self.hold_out > 0, random_bytes=random_bytes)
+
+    def events(self, task: TaskSpec) -> Indices:
+        """Return the items of all events in time order; where the model reads texts, the rows of their words."""
+        model = self.model_for(task)
+        if not reads_texts(model):
+            return self.vault.events().items
+        return self.vault.words(lambda texts: self.vocabulary(task).encode(map(model.split, texts)))
+
+    def vocabulary(self, task: TaskSpec) -> Vocabulary:
+        """Return the words of a task, whose catalogue must be here."""
+        return Vocabulary.of(CatalogueFile(self.vault.public_folder, task).load())
 
     def own_data(self, task: TaskSpec, random_bytes: RandomBytes, *, held_out: bool = True) -> Ratings:
         """Return what the private part follows from: all ratings, or the newest events; or without what is held out."""
         model = self.model_for(task)
         if follows(model):
-            events = in_catalogue(self.vault.events().items, task.items)
+            events = in_catalogue(self.events(task), task.items)
             return newest(events if held_out or not self.hold_out else before_last(events), model.length)
         known, kept = self.vault.ratings(), self.held_out()
         mine = known if held_out else {item: rating for item, rating in known.items() if item not in kept}
@@ -149,7 +162,7 @@ class Context:
     def known_items(self, task: TaskSpec) -> Indices:
         """Return the items that the owner has rated or chosen."""
         if task.loss == NEXT:
-            return np.unique(self.vault.events().items)
+            return np.unique(self.events(task))
         return np.array(list(self.vault.ratings()), dtype=np.int64)
 
     def held_out(self) -> HoldOut:

@@ -23,7 +23,15 @@ from secemb_sdk.home.files import Home
 from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import Model
-from secemb_sdk.recommend import Recommendation, TableFormat, find_catalogue, rank_candidates, recommend_items
+from secemb_sdk.recommend import (
+    Recommendation,
+    Suggestion,
+    TableFormat,
+    find_catalogue,
+    rank_candidates,
+    recommend_items,
+    suggest_words,
+)
 from secemb_sdk.round.contribute import Outcome, contribute
 from secemb_sdk.steps import AsyncTransport, BlockingTransport, drive_async, drive_blocking
 from secemb_sdk.trust import Authorities, Pins, check_address
@@ -130,6 +138,14 @@ class Owned:
         """Store several events in one write: items, and when the owner chose them (None: one after the other, now)."""
         self._context.vault.log_events(events, now=self._context.wall_clock())
 
+    def log_text(self, text: str, *, at: float | None = None) -> None:
+        """Store what the owner has written; it is on disk on return. `at` is when that was, in seconds: None is now."""
+        self.log_texts([(text, at)])
+
+    def log_texts(self, texts: Iterable[tuple[str, float | None]]) -> None:
+        """Store several texts in one write, and when the owner wrote them (None: one after the other, now)."""
+        self._context.vault.log_texts(texts, now=self._context.wall_clock())
+
     def receipts(self) -> list[Receipt]:
         """Return what was sent in each round, oldest first."""
         return self._context.vault.receipts()
@@ -139,7 +155,7 @@ class Owned:
         return [one for _, one in sorted(self._context.vault.detections().items())]
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, events, private part and pending session; with `receipts`, receipts and detections too."""
+        """Erase ratings, events, texts, private part and session; with `receipts`, receipts and detections too."""
         self._context.vault.forget(receipts=receipts)
 
     def export(self) -> dict[str, Any]:
@@ -179,6 +195,17 @@ class Device(Owned):
         async with self._advising:
             return await drive_async(steps, self._transport)
 
+    async def suggest(
+        self, text: str, k: int = 3, *, words: int = 1, table: TableFormat = TableFormat.INT8, refresh: bool = False
+    ) -> list[Suggestion]:
+        """Return k ways in which a text may go on, by the copy that is here; `refresh` fetches a newer one.
+
+        Each has the next word, and after it the likeliest ones until there are `words` of them or the text ends.
+        """
+        steps = suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh)
+        async with self._advising:
+            return await drive_async(steps, self._transport)
+
     async def catalogue(self) -> Catalogue:
         """Return the ids and titles of the task's items; they are fetched once."""
         async with self._advising:
@@ -211,6 +238,17 @@ class BlockingDevice(Owned):
     ) -> list[Recommendation]:
         """Return candidates with their scores, best first; neither server learns which they are."""
         steps = rank_candidates(self._context, candidates, include_rated=include_rated, titles=titles)
+        with self._advising:
+            return drive_blocking(steps, self._transport)
+
+    def suggest(
+        self, text: str, k: int = 3, *, words: int = 1, table: TableFormat = TableFormat.INT8, refresh: bool = False
+    ) -> list[Suggestion]:
+        """Return k ways in which a text may go on, by the copy that is here; `refresh` fetches a newer one.
+
+        Each has the next word, and after it the likeliest ones until there are `words` of them or the text ends.
+        """
+        steps = suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh)
         with self._advising:
             return drive_blocking(steps, self._transport)
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.records import Record
 
 _UNFINISHED = ".new"
+_BLOCK = 2**20
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -38,6 +40,21 @@ def read_file(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    hashed = hashlib.sha256()
+    for block in read_blocks(path):
+        hashed.update(block)
+    return hashed.hexdigest()
+
+
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """Yield a file in blocks."""
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
 
 
 def remove_file(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The records of a home: ratings, events, the private part of a model, and the session that a device is in."""
+"""The records of a home: ratings, events, texts, the private part of a model, and the session that a device is in."""
 
 import json
 import math
@@ -79,14 +79,39 @@ class Events:
 
     def add(self, items: Sequence[int], times: Sequence[float | None], *, now: float) -> "Events":
         """Return these and more. An event without a time is the newest, though the clock may have been set back."""
-        latest, found = max(self.times.max(initial=-math.inf), now), []
-        for time in times:
-            found.append(latest if time is None else time)
-            latest = max(latest, found[-1])
         all_items = np.concatenate([self.items, np.array(items, dtype=np.int64)])
-        all_times = np.concatenate([self.times, np.array(found, dtype=np.float64)])
-        order = np.argsort(all_times, kind="stable")
-        return Events(all_items[order], all_times[order])
+        all_times, order = _in_time_order(self.times, times, now)
+        return Events(all_items[order], all_times)
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Texts:
+    """What the owner has written, and when: in the order of events."""
+
+    texts: tuple[str, ...]
+    times: Times  # (n,) seconds
+
+    @classmethod
+    def none(cls) -> Self:
+        """Return what a new home has."""
+        return cls((), np.zeros(0, np.float64))
+
+    def add(self, texts: Sequence[str], times: Sequence[float | None], *, now: float) -> "Texts":
+        """Return these and more. A text without a time is the newest, though the clock may have been set back."""
+        everything = (*self.texts, *texts)
+        all_times, order = _in_time_order(self.times, times, now)
+        return Texts(tuple(everything[place] for place in order.tolist()), all_times)
+
+
+def _in_time_order(known: Times, times: Sequence[float | None], now: float) -> tuple[Times, Indices]:
+    """Return all times in order, and the place that each had before; equal ones keep theirs."""
+    latest, found = max(known.max(initial=-math.inf), now), []
+    for time in times:
+        found.append(latest if time is None else time)
+        latest = max(latest, found[-1])
+    all_times = np.concatenate([known, np.array(found, dtype=np.float64)])
+    order = np.argsort(all_times, kind="stable")
+    return all_times[order], order
 
 
 def encode_events(events: Events) -> Record:
@@ -100,6 +125,26 @@ def decode_events(record: Record) -> Events:
     if items.shape != times.shape:
         raise DamagedError("the events are corrupted; restore the home, or call forget() and start again")
     return Events(items.astype(np.int64), times.astype(np.float64))
+
+
+def encode_texts(texts: Texts) -> Record:
+    """Return the record of texts."""
+    return Record({"texts": list(texts.texts)}, {"times": texts.times.astype("<f8").tobytes()})
+
+
+def decode_texts(record: Record) -> Texts:
+    """Read `encode_texts`."""
+    texts, times = record.fields["texts"], np.frombuffer(record.parts["times"], "<f8")
+    if len(texts) != times.size:
+        raise DamagedError("the texts are corrupted; restore the home, or call forget() and start again")
+    return Texts(tuple(texts), times.astype(np.float64))
+
+
+def check_text(text: str) -> str:
+    """Return a text, or raise `RatingError`."""
+    if not isinstance(text, str):
+        raise RatingError("a text is a string")
+    return text
 
 
 def check_time(time: float) -> float:

@@ -4,6 +4,7 @@
     task        the task's canonical form, once both servers have shown it
     ratings     what was logged, each item once
     events      what was logged in time order
+    texts       what was written, in time order
     private     the private part of the model
     session     the pending session
     receipts    what was sent in each round
@@ -20,7 +21,7 @@ can notice that the whole disk was set back, or the file `session` alone during 
 backups.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,17 +35,21 @@ from secemb_sdk.home.records import (
     Intent,
     Record,
     Stage,
+    Texts,
     check_item,
     check_rating,
+    check_text,
     check_time,
     decode_events,
     decode_private,
     decode_ratings,
     decode_stage,
+    decode_texts,
     encode_events,
     encode_private,
     encode_ratings,
     encode_stage,
+    encode_texts,
     export_private,
     export_stage,
 )
@@ -52,9 +57,11 @@ from secemb_sdk.models import PrivateState
 from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
-from secemb_shared.randomness import RandomBytes, secure_bytes
+from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
-_PRIVATE_NAMES = ("session", "private", "ratings", "events")
+Encode = Callable[[Iterable[str]], Indices]  # texts → rows of their words
+
+_PRIVATE_NAMES = ("session", "private", "ratings", "events", "texts")
 _REPORT_NAMES = ("receipts", "detections")  # for the owner to read
 _PLACE = "place"  # where a session has begun, or a round was entered
 
@@ -137,6 +144,24 @@ class Vault:
         with self._home.lock:
             items, times = [item for item, _ in checked], [time for _, time in checked]
             self._home.write("events", encode_events(self.events().add(items, times, now=now)))
+
+    # Texts.
+
+    def texts(self) -> Texts:
+        """Return all texts in time order."""
+        found = self._home.read("texts")
+        return Texts.none() if found is None else decode_texts(found)
+
+    def log_texts(self, texts: Iterable[tuple[str, float | None]], *, now: float) -> None:
+        """Add texts and when the owner wrote them; without a time they are the newest."""
+        checked = [(check_text(text), None if time is None else check_time(time)) for text, time in texts]
+        with self._home.lock:
+            written, times = [text for text, _ in checked], [time for _, time in checked]
+            self._home.write("texts", encode_texts(self.texts().add(written, times, now=now)))
+
+    def words(self, encode: Encode) -> Indices:
+        """Return the words of all texts in time order, as rows that this function finds."""
+        return encode(self.texts().texts)
 
     # The private part and the session that changes it.
 
@@ -289,7 +314,7 @@ class Vault:
     # The owner's rights.
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, private part and session; with `receipts`, receipts and detections too."""
+        """Erase ratings, events, texts, private part and session; with `receipts`, receipts and detections too."""
         with self._home.lock:
             self.forgotten += 1
             for name in (*_PRIVATE_NAMES, *(_REPORT_NAMES if receipts else ())):
@@ -299,7 +324,8 @@ class Vault:
     def export(self) -> dict[str, Any]:
         """Return everything that this home knows about its owner, as plain data."""
         with self._home.lock:
-            identity, private, events = self._must_have("identity").fields, self.private(), self.events()
+            identity, private = self._must_have("identity").fields, self.private()
+            events, texts = self.events(), self.texts()
             return {
                 "format": 1,
                 "task": identity["task"],
@@ -308,6 +334,9 @@ class Vault:
                 "events": [
                     {"item": item, "at": time}
                     for item, time in zip(events.items.tolist(), events.times.tolist(), strict=True)
+                ],
+                "texts": [
+                    {"text": text, "at": time} for text, time in zip(texts.texts, texts.times.tolist(), strict=True)
                 ],
                 "private": None if private is None else export_private(private),
                 "session": export_stage(self.session()),

@@ -37,7 +37,8 @@ class Ratings:
     """One person's ratings on the task's scale (`Scale`), each item once.
 
     Where a task has no ratings: 1 for what the owner has chosen and 0 for others. Where it learns from events, the
-    window says in which order they were chosen.
+    window says in which order they were chosen. What a model has drawn beside them may have the chance of that for a
+    value.
     """
 
     items: Indices = field(repr=False)  # (n,)
@@ -124,6 +125,13 @@ class SequenceModel(Model, Protocol):
         """Return the private part after the events of a window: `scores` then tells what comes next."""
 
 
+class TextModel(SequenceModel, Protocol):
+    """A model of events that are words. Its task's catalogue is the vocabulary, and its devices log texts."""
+
+    def split(self, text: str) -> list[str]:
+        """Return the words of a text, as the vocabulary has them."""
+
+
 class RecordModel(Model, Protocol):
     """A model that finds the gradients of many ratings at once, each as if it were the only one."""
 
@@ -144,6 +152,11 @@ def is_solved(model: Model) -> TypeGuard[SolvedModel]:
 def follows(model: Model) -> TypeGuard[SequenceModel]:
     """Tell whether a model learns from events in time order."""
     return hasattr(model, "follow")
+
+
+def reads_texts(model: Model) -> TypeGuard[TextModel]:
+    """Tell whether a model learns from texts."""
+    return hasattr(model, "split")
 
 
 def gives_records(model: Model) -> TypeGuard[RecordModel]:

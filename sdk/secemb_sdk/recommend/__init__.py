@@ -2,6 +2,16 @@
 
 from secemb_sdk.recommend.catalogue import Recommendation, find_catalogue
 from secemb_sdk.recommend.rank import Scored, rank_candidates, recommend_items
+from secemb_sdk.recommend.suggest import Suggestion, suggest_words
 from secemb_shared.messages.table import TableFormat
 
-__all__ = ["Recommendation", "Scored", "TableFormat", "find_catalogue", "rank_candidates", "recommend_items"]
+__all__ = [
+    "Recommendation",
+    "Scored",
+    "Suggestion",
+    "TableFormat",
+    "find_catalogue",
+    "rank_candidates",
+    "recommend_items",
+    "suggest_words",
+]

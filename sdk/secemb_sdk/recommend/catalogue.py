@@ -1,25 +1,19 @@
 """The task's catalogue on a device: fetched once, as a whole, so that no server learns which titles are looked up."""
 
-import os
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 from secemb_sdk.context import Context
-from secemb_sdk.errors import CopyError, RefusedError
+from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.exchange import Exchange
-from secemb_sdk.home.files import make_folder, remove_file
-from secemb_sdk.recommend.copy import file_digest
+from secemb_sdk.home.catalogue_file import FOREIGN, CatalogueFile
+from secemb_sdk.models.interface import reads_texts
 from secemb_sdk.recommend.sync import CHUNK, PIECE_SECONDS, full_size
 from secemb_sdk.round.join import find_task
 from secemb_sdk.steps import Request, Steps, work
-from secemb_shared.catalogue import FILE, LARGEST, Catalogue, read_entries
-from secemb_shared.errors import CatalogueError
+from secemb_shared.catalogue import LARGEST, Catalogue
 from secemb_shared.messages import TaskSpec
-
-_UNFINISHED = "catalogue.part"
-_FOREIGN = "server 0's catalogue is not the one that the task names; tell its operator, or pass titles=False"
 
 
 class Recommendation(NamedTuple):
@@ -31,63 +25,6 @@ class Recommendation(NamedTuple):
     title: str | None = None
 
 
-class CatalogueFile:
-    """One device's copy of its task's catalogue. It is public, and says nothing about its owner."""
-
-    def __init__(self, folder: Path, task: TaskSpec) -> None:
-        self.task, self._folder = task, folder
-        self._path, self._part = folder / FILE, folder / _UNFINISHED
-
-    def is_here(self) -> bool:
-        """Tell whether the file is here and undamaged."""
-        return self._path.is_file() and file_digest(self._path) == self.task.catalogue
-
-    def size_of_part(self) -> int:
-        """Return how many bytes of a download are here."""
-        make_folder(self._folder)
-        return self._part.stat().st_size if self._part.exists() else 0
-
-    def append(self, data: bytes) -> None:
-        """Add the next bytes of the download."""
-        with self._part.open("ab") as file:
-            file.write(data)
-            os.fsync(file.fileno())
-
-    def drop_part(self) -> None:
-        """Remove the download."""
-        remove_file(self._part)
-
-    def install(self) -> None:
-        """Use the complete download from now on; raise if it is not the task's catalogue, or not a catalogue."""
-        if file_digest(self._part) != self.task.catalogue:
-            raise CopyError(_FOREIGN)
-        try:
-            with self._part.open(encoding="utf-8", newline="") as lines:
-                rows = sum(1 for _ in read_entries(lines)) - 1
-        except CatalogueError:
-            rows = -1
-        if rows != self.task.items:
-            raise CopyError(
-                "the task's catalogue is not a list of its items; ask the operators for a task that "
-                "`secemb task create --catalogue` made, or pass titles=False"
-            )
-        os.replace(self._part, self._path)
-
-    def load(self) -> Catalogue:
-        """Return the whole catalogue."""
-        with self._path.open(encoding="utf-8", newline="") as lines:
-            return Catalogue.read(lines)
-
-    def name(self, scored: Iterable[tuple[int, float]]) -> list[Recommendation]:
-        """Return items with their ids and titles; memory does not grow with the catalogue."""
-        scored = list(scored)
-        wanted = {item for item, _ in scored}
-        with self._path.open(encoding="utf-8", newline="") as lines:
-            entries = enumerate(read_entries(lines), start=-1)  # the first is the header
-            names = {row: (entry[1], entry[2] or None) for row, entry in entries if row in wanted}
-        return [Recommendation(item, score, *names[item]) for item, score in scored]
-
-
 def name_items(
     exchange: Exchange, task: TaskSpec, scored: Iterable[tuple[int, float]], *, titles: bool
 ) -> Steps[list[Recommendation]]:
@@ -96,7 +33,9 @@ def name_items(
         return [Recommendation(item, score) for item, score in scored]
     file = CatalogueFile(exchange.context.vault.public_folder, task)
     yield from fetch_catalogue(exchange, file)
-    return (yield from work(lambda: file.name(scored)))
+    scored = list(scored)
+    names = yield from work(lambda: file.names({item for item, _ in scored}))
+    return [Recommendation(item, score, *names[item]) for item, score in scored]
 
 
 def find_catalogue(context: Context) -> Steps[Catalogue]:
@@ -110,6 +49,17 @@ def find_catalogue(context: Context) -> Steps[Catalogue]:
     return (yield from work(file.load))
 
 
+def fetch_vocabulary(context: Context, task: TaskSpec) -> Steps[None]:
+    """Have the task's words here, if the model reads texts. A device without texts has them too: nobody shall tell."""
+    if not reads_texts(context.model_for(task)):
+        return
+    if not task.catalogue:
+        raise MisfitError("a model of texts needs a task whose catalogue is its vocabulary; this task has no catalogue")
+    # An exchange of its own: it happens once, and is no part of a round's traffic.
+    yield from fetch_catalogue(Exchange(context), CatalogueFile(context.vault.public_folder, task))
+    yield from work(lambda: context.vocabulary(task))  # raises before anything is begun, unless it is one
+
+
 def fetch_catalogue(exchange: Exchange, file: CatalogueFile, *, chunk: int = CHUNK) -> Steps[None]:
     """Download the catalogue unless it is here; what was cut off continues where it stopped."""
     if (yield from work(file.is_here)):
@@ -121,7 +71,7 @@ def fetch_catalogue(exchange: Exchange, file: CatalogueFile, *, chunk: int = CHU
         yield from work(file.drop_part)
         if isinstance(error, CopyError):
             raise
-        raise CopyError(_FOREIGN) from error  # it is shorter than what this device has of it
+        raise CopyError(FOREIGN) from error  # it is shorter than what this device has of it
 
 
 def _download(exchange: Exchange, file: CatalogueFile, chunk: int) -> Steps[None]:
@@ -130,7 +80,7 @@ def _download(exchange: Exchange, file: CatalogueFile, chunk: int) -> Steps[None
         (answer,) = yield from exchange.ask(_piece_of(file.task, have, chunk))
         size = full_size(answer, have)
         if size > LARGEST or have + len(answer.body) > size:
-            raise CopyError(_FOREIGN)
+            raise CopyError(FOREIGN)
         yield from work(partial(file.append, answer.body))
         have += len(answer.body)
 

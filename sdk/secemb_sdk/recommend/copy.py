@@ -1,8 +1,7 @@
 """The device's copies of the item table: their files, and the shelf that they are kept on."""
 
-import hashlib
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -12,15 +11,13 @@ from typing import Any
 import numpy as np
 
 from secemb_sdk.errors import CopyError, DamagedError
-from secemb_sdk.home.files import make_folder, read_file, remove_file, write_file
+from secemb_sdk.home.files import file_digest, make_folder, read_blocks, read_file, remove_file, write_file
 from secemb_sdk.home.records import Record
 from secemb_sdk.models.interface import Floats
 from secemb_shared.errors import MessageError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.table import CopyShape, Encoded, TableFormat
 from secemb_shared.randomness import Indices
-
-_BLOCK = 2**20
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,21 +51,6 @@ def apply_delta(older: Path, delta: Path, newer: Path, shape: CopyShape) -> None
     target = np.memmap(newer, dtype=np.uint8, mode="r+", shape=(shape.items, shape.row_bytes))
     target[numbers] = rows
     target.flush()
-
-
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    hashed = hashlib.sha256()
-    for block in read_blocks(path):
-        hashed.update(block)
-    return hashed.hexdigest()
-
-
-def read_blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file in blocks."""
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            yield block
 
 
 _TABLE = {"file", "format", "sha256", "version"}

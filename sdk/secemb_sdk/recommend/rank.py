@@ -14,7 +14,7 @@ from secemb_sdk.models import Ratings
 from secemb_sdk.models.interface import Floats, Model, follows
 from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
-from secemb_sdk.recommend.catalogue import Recommendation, name_items
+from secemb_sdk.recommend.catalogue import Recommendation, fetch_vocabulary, name_items
 from secemb_sdk.recommend.copy import Shelf, TableCopy
 from secemb_sdk.recommend.private_read import RowsRead, read_rows
 from secemb_sdk.recommend.sync import sync
@@ -42,14 +42,8 @@ def recommend_items(
     """Return the k best items of the catalogue; where there is no network, by the copy that is here."""
     exchange = Exchange(context)
     task = yield from exchange.noting(find_task(exchange))
-    shelf = Shelf(context.vault.public_folder, task)
-    try:
-        copy, dense = yield from exchange.noting(_sync(exchange, shelf, table))
-    except UnavailableError:
-        kept = yield from work(lambda: shelf.table(table))
-        if kept is None:
-            raise
-        copy, dense = kept, (yield from _table_dense(exchange, task, kept.version))
+    yield from fetch_vocabulary(context, task)
+    copy, dense = yield from newest_copy(exchange, task, table)
     found = yield from work(lambda: _recommend(context, task, copy, dense, k, include_rated))
     return (yield from name_items(exchange, task, found, titles=titles))
 
@@ -60,6 +54,7 @@ def rank_candidates(
     """Return candidates with their scores, best first; neither server learns which they are."""
     exchange = Exchange(context)
     task = yield from exchange.noting(find_task(exchange))
+    yield from fetch_vocabulary(context, task)
     model, private = yield from work(lambda: _own(context, task))
     items = np.fromiter(candidates, dtype=np.int64)
     try:
@@ -87,6 +82,24 @@ def rank_privately(
     found.check()  # only now: a wrong answer must not change what is sent
     both = _agreed(dense)
     return (yield from work(lambda: _as_ratings(task, _rank(model, found, both, private, own, items))))
+
+
+def newest_copy(exchange: Exchange, task: TaskSpec, table: TableFormat) -> Steps[tuple[TableCopy, Floats]]:
+    """Return the published table and its dense part; where there is no network, what is here."""
+    shelf = Shelf(exchange.context.vault.public_folder, task)
+    try:
+        return (yield from exchange.noting(_sync(exchange, shelf, table)))
+    except UnavailableError:
+        kept = yield from copy_here(exchange, task, table)
+        if kept is None:
+            raise
+        return kept
+
+
+def copy_here(exchange: Exchange, task: TaskSpec, table: TableFormat) -> Steps[tuple[TableCopy, Floats] | None]:
+    """Return the table that is here and its dense part; nothing is sent unless that has been lost."""
+    kept = yield from work(lambda: Shelf(exchange.context.vault.public_folder, task).table(table))
+    return None if kept is None else (kept, (yield from _table_dense(exchange, task, kept.version)))
 
 
 def recommend(

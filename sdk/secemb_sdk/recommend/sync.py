@@ -11,8 +11,9 @@ import numpy as np
 from secemb_sdk.errors import CopyError, GoneError, RefusedError
 from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
+from secemb_sdk.home.files import read_blocks
 from secemb_sdk.models.interface import Floats
-from secemb_sdk.recommend.copy import Download, Shelf, TableCopy, read_blocks
+from secemb_sdk.recommend.copy import Download, Shelf, TableCopy
 from secemb_sdk.round.join import Published
 from secemb_sdk.steps import Answer, Request, Steps, work
 from secemb_shared.messages import TaskSpec

@@ -23,6 +23,7 @@ from secemb_sdk.exchange import Exchange
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import Receipt, Traffic, make_receipt
 from secemb_sdk.home.records import Intent, Keyed, Ticket, Written
+from secemb_sdk.recommend.catalogue import fetch_vocabulary
 from secemb_sdk.round.dense import read_dense
 from secemb_sdk.round.join import ask_how_rounds_ended, check_privacy, find_task, leave_out
 from secemb_sdk.round.route import Joined, Route
@@ -102,6 +103,7 @@ def _contribute(context: Context, exchange: Exchange) -> Steps[Outcome]:
     task = yield from find_task(exchange)
     context.check_bytes(task)
     yield from work(lambda: kept_private(context, context.model_for(task)))  # raises unless the model fits both
+    yield from fetch_vocabulary(context, task)
     return (yield from Participation(exchange, task).run())
 
 
