@@ -131,6 +131,12 @@ class TextModel(SequenceModel, Protocol):
     def split(self, text: str) -> list[str]:
         """Return the words of a text, as the vocabulary has them."""
 
+    def log_chances(self, rows: Floats, dense: Floats, words: Indices) -> Floats:
+        """Return the logarithm of the chance of each word but the first, after those before it.
+
+        `rows` is the whole table. There are at most as many words as the model looks back, and one more.
+        """
+
 
 class RecordModel(Model, Protocol):
     """A model that finds the gradients of many ratings at once, each as if it were the only one."""

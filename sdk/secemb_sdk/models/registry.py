@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 import numpy as np
 
 from secemb_sdk.errors import ModelError, UnknownModelError
-from secemb_sdk.models.interface import FeatureLookup, Features, Model, follows
+from secemb_sdk.models.interface import FeatureLookup, Features, Model, follows, reads_texts
 from secemb_shared.randomness import Indices
 
 
@@ -43,6 +43,7 @@ class ModelKind:
     needs_features: bool = False  # the class takes `user_features` and `item_features`
     has_dense: bool = True  # the class takes `dense_penalty`
     has_events: bool = False  # it learns from events in time order: the loss of its tasks is `next`
+    has_texts: bool = False  # its events are words
     instance: Model | None = field(default=None, repr=False, compare=False)  # the model itself, if it is made already
 
     def make(
@@ -119,6 +120,7 @@ def name_of(model: str | Model) -> str:
         needs_torch=_uses_torch(kind),
         has_dense=False,
         has_events=follows(model),
+        has_texts=reads_texts(model),
         instance=model,
     )
     return name
@@ -142,6 +144,7 @@ def _imported(name: str) -> ModelKind:
         needs_features={"user_features", "item_features"} <= takes.keys(),
         has_dense="dense_penalty" in takes,
         has_events=hasattr(kind, "follow"),
+        has_texts=hasattr(kind, "split"),
     )
 
 
@@ -164,3 +167,4 @@ register(ModelKind(name="fm", title="FM", factory=f"{_TORCH}:FactorisationMachin
 register(ModelKind(name="deepfm", title="DeepFM", factory=f"{_TORCH}:DeepFactorisationMachine", needs_features=True))
 register(ModelKind(name="sasrec", title="SASRec", factory=f"{_TORCH}:SelfAttention", has_events=True))
 register(ModelKind(name="caser", title="Caser", factory=f"{_TORCH}:Convolution", has_events=True))
+register(ModelKind(name="lm", title="Word LM", factory=f"{_TORCH}:LanguageModel", has_events=True, has_texts=True))

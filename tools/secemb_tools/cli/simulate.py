@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from secemb_tools.datasets import RatingSet
 
 # The names of the registry, written out: every command would have to import numpy and the SDK for this line.
-Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm, sasrec, caser; all but mf need torch.")]
+Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm, sasrec, caser, lm; all but mf need torch.")]
 Data = Annotated[
     Path | None,
-    typer.Option(help="A rating set: a directory, a CSV file or a downloaded set's name; default: made-up ratings."),
+    typer.Option(help="A directory, a file or a downloaded set's name: ratings, events or texts; default: made up."),
 ]
 Devices = Annotated[
     int | None, typer.Option(min=2, help="Total number of devices; default: 200, or everyone in --data.")
@@ -41,7 +41,7 @@ Cohort = Annotated[
 Rounds = Annotated[
     int | None, typer.Option(min=1, help="Training rounds; default: about five for each device, at least 100.")
 ]
-Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue.")]
+Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue, or words.")]
 Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]
 
 Unit = Literal["user", "record"]
@@ -77,7 +77,7 @@ def demo(
 
     with refusals():
         with output.busy("reading ratings"):
-            ratings = _read(data, columns, catalogue, junk)
+            ratings = _read(data, columns, catalogue, junk, model, seed)
             world = make_world(
                 devices=devices, rounds=rounds, items=items, cohort=cohort, data=ratings, model=model, seed=seed
             )
@@ -111,7 +111,7 @@ def dev(
 
     with refusals():
         with output.busy("reading ratings"):
-            ratings = _read(data, columns, catalogue, junk)
+            ratings = _read(data, columns, catalogue, junk, model, seed)
             world = make_world(items=items, cohort=cohort, data=ratings, model=model, seed=seed, evaluate_every=5)
         code = run(DevOptions(world=world, warm_up=warm_up, port=port, tls=tls, as_json=json))
     raise typer.Exit(code)
@@ -163,6 +163,9 @@ def simulate(
     ] = None,
     epochs: Annotated[
         int | None, typer.Option(min=1, help="Steps per round for a private part that is not solved.")
+    ] = None,
+    min_count: Annotated[
+        int | None, typer.Option(min=1, help="Of texts: a word that is rarer in training is <unknown>; default: 2.")
     ] = None,
     evaluate_every: Annotated[int, typer.Option(min=2, help="Evaluate every this many rounds.")] = 6,
     patience: Annotated[
@@ -219,7 +222,7 @@ def simulate(
     }
     with refusals():
         with output.busy("reading ratings"):
-            ratings = _read(data, columns, catalogue, junk)
+            ratings = _read(data, columns, catalogue, junk, model, seed, min_count)
             world = make_world(
                 devices=devices,
                 data=ratings,
@@ -237,8 +240,20 @@ def simulate(
     raise typer.Exit(code)
 
 
-def _read(data: Path | None, columns: str | None, catalogue: Path | None, junk: float) -> "RatingSet | None":
-    """Return the ratings at this place; None where they are to be made up."""
-    from secemb_tools.datasets import read_ratings
+def _read(
+    data: Path | None,
+    columns: str | None,
+    catalogue: Path | None,
+    junk: float,
+    model: str,
+    seed: int,
+    min_count: int | None = None,
+) -> "RatingSet | None":
+    """Return the ratings or texts at this place; None where they are to be made up."""
+    from secemb_tools.simulation.scenario import read_data
 
-    return None if data is None else read_ratings(data, columns=columns, catalogue=catalogue, junk_share=junk)
+    if data is None:
+        return None
+    return read_data(
+        data, model=model, seed=seed, least=min_count, columns=columns, catalogue=catalogue, junk_share=junk
+    )

@@ -1,6 +1,7 @@
 """Ratings, or choices without a rating, with the features of people and items and with a catalogue."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -40,6 +41,7 @@ class RatingSet:
     catalogue: Catalogue = field(default_factory=Catalogue)
     user_ids: tuple[str, ...] = ()  # external ids by row; empty: a row is its own id
     report: ReadReport = field(default_factory=ReadReport)
+    unseen: Mapping[str, Indices] = field(default_factory=dict)  # texts that no device has, as rows, by what they are
 
     @property
     def person_count(self) -> int:

@@ -72,7 +72,7 @@ async def _demonstrate(console: Console, options: DemoOptions) -> DemoResult:
             world.task,
             evaluate_every=world.scenario.evaluate_every,
             identity=world.relay_identity,
-            catalogue=world.ratings.catalogue if options.keep else None,
+            catalogue=world.ratings.catalogue if options.keep or world.task.catalogue else None,
         )
         running = DemoRun(world, pair, options.transport)
         try:

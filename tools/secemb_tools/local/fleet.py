@@ -14,6 +14,7 @@ from secemb_sdk.home.receipts import Receipt
 from secemb_sdk.home.records import Events
 from secemb_sdk.home.vault import Vault
 from secemb_sdk.http import HttpTransport
+from secemb_sdk.models.interface import reads_texts
 from secemb_shared.messages.spec import NEXT
 from secemb_shared.randomness import RandomBytes, secure_bytes
 from secemb_tools.local.pair import Pair
@@ -85,7 +86,10 @@ class Fleet:
         home = Home(self._folder / f"device{person}", FileCipher(None))
         vault = Vault(home, random_bytes=lambda _: world.hold_out_key_of(person))  # drawn once, for the identity
         vault.bind(task_id, self._urls)
-        if world.task.loss == NEXT:
+        model = world.model_of(person)
+        if reads_texts(model):
+            _log_texts(vault, world.texts_of(person))
+        elif world.task.loss == NEXT:
             _log_events(vault, world.events_of(person))
         elif not vault.ratings():
             vault.log(world.ratings_of(person).items())
@@ -94,7 +98,7 @@ class Fleet:
             task_id=task_id,
             token=token,
             policy=_POLICY,
-            model=world.model_of(person),
+            model=model,
             epochs=world.epochs,
             hold_out=world.hold_out,
             transport=self._way.value,
@@ -105,6 +109,11 @@ class Fleet:
 def _log_events(vault: Vault, events: Events) -> None:
     if not vault.events().items.size:
         vault.log_events(zip(events.items.tolist(), events.times.tolist(), strict=True), now=0.0)
+
+
+def _log_texts(vault: Vault, texts: Sequence[str]) -> None:
+    if not vault.texts().texts:
+        vault.log_texts([(text, None) for text in texts], now=0.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ mean         the mean of the training ratings
 biases       mean + bias of the person + bias of the item, fitted by ridge regression
 popularity   everybody gets the items with the most training interactions first
 
-The final model of a run is measured beside them, on everything that everybody holds out.
+The final model of a run is measured beside them, on everything that everybody holds out. Models of texts are measured
+on texts that no device has, beside those of `perplexity`.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_sdk.models import Floats
+from secemb_sdk.models.interface import reads_texts
 from secemb_sdk.round.measure import RIDGE
 from secemb_sdk.round.selection import HoldOut
 from secemb_shared.messages.measures import FIRST_PLACES, MOST_STRANGERS
@@ -29,6 +31,7 @@ from secemb_tools.simulation.accuracy import (
     measure_ratings,
 )
 from secemb_tools.simulation.engine import Engine
+from secemb_tools.simulation.perplexity import measure_texts
 from secemb_tools.simulation.world import World
 
 SWEEPS = 30
@@ -109,6 +112,10 @@ def measure_final(engine: Engine) -> dict[str, Any] | None:
 
     Each device fits its private part to what it trains on. This looks at everything, as no server could.
     """
+    if engine.world.ratings.unseen:
+        world, model = engine.world, engine.world.models(0)
+        if reads_texts(model):
+            return measure_texts(world.ratings, model, engine.model.rows, engine.model.dense, seed=world.seed)
     data = split_of(engine.world)
     if not data.test.values.size:
         return None

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 from secemb_sdk.context import Context
 from secemb_sdk.home.records import Events
-from secemb_sdk.home.vault import Vault
+from secemb_sdk.home.vault import Encode, Vault
 from secemb_sdk.models import PrivateState, Ratings
 from secemb_sdk.round.selection import Selection
 from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import NEXT, SQUARED, TRAIN
-from secemb_shared.randomness import RandomBytes
+from secemb_shared.randomness import Indices, RandomBytes
 from secemb_tools.simulation.world import World
 
 
@@ -35,6 +35,10 @@ class Memory(Vault):
     def events(self) -> Events:
         """Return the person's events."""
         return self._events
+
+    def words(self, encode: Encode) -> Indices:
+        """Return the words of the person's texts: those of a set are rows already."""
+        return self._events.items
 
     def private(self) -> PrivateState | None:
         """Return the private part, if this device has trained before."""

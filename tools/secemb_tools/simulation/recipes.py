@@ -15,6 +15,7 @@ from secemb_sdk.models import Model, registry
 from secemb_sdk.models.interface import follows
 from secemb_sdk.models.registry import KnownFeatures
 from secemb_sdk.models.ridge import Penalties
+from secemb_shared.catalogue import digest_of
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.privacy import USER
 from secemb_shared.messages.spec import BPR, NEXT, SQUARED
@@ -51,6 +52,8 @@ _MODELS: dict[str, dict[str, Any]] = {
 _RATE = 0.008
 _EVENTS: dict[str, Any] = {"dimension": None, "rounds": 600, "rate": _RATE, "bias_rate": _RATE, "dense_rate": _RATE}
 _EVENT_COHORT = 100
+# A session of texts learns from 256 words: a third of the rounds is enough.
+_TEXTS: dict[str, Any] = {"rounds": 200, "dense_rate": 0.005, "scale": 0.08}
 # Noise on the whole update of a user costs by round and by number of a row: few rounds, biases alone, and no Adam,
 # which makes noise as large as the signal. Only matrix factorisation is still a model without its vectors.
 _NOISY_USER: dict[str, Any] = {"optimiser": "momentum", "bias_rate": 0.3, "dimension": 0, "rounds": 50}
@@ -123,7 +126,7 @@ class Recipe:
             **_MODELS.get(model, {}),
         }
         if events:
-            rule |= _EVENTS
+            rule |= _EVENTS | (_TEXTS if registry.find(model).has_texts else {})
             rule["capacity"] = min(ratings.item_count, _room(registry.find(model).make()))
         if unit == USER and model == "mf":
             rule |= _NOISY_USER
@@ -163,8 +166,12 @@ class Recipe:
             row_width=model.row_width,
             dense_size=model.dense_size,
             capacity=min(self.capacity, ratings.item_count),
-            **fields | changes,
+            **fields | self._vocabulary(ratings) | changes,
         )
+
+    def _vocabulary(self, ratings: RatingSet) -> dict[str, str]:
+        """Return the digest of the words where there are texts: without them no device could read its own."""
+        return {"catalogue": digest_of(ratings.catalogue.encode())} if registry.find(self.model).has_texts else {}
 
     def models(self, ratings: RatingSet) -> MakeModel:
         """Return what makes the model of each person; torch is imported only for models that need it."""

@@ -4,7 +4,15 @@ import numpy as np
 
 from secemb_sdk.errors import ModelError
 from secemb_sdk.models import Floats, Gradients, Model, Ratings
-from secemb_sdk.models.interface import SequenceModel, SolvedModel, follows, gives_records, is_solved
+from secemb_sdk.models.interface import (
+    SequenceModel,
+    SolvedModel,
+    TextModel,
+    follows,
+    gives_records,
+    is_solved,
+    reads_texts,
+)
 from secemb_shared.randomness import Indices, RandomBytes
 
 _FIRST = 11  # what the seed is used for
@@ -103,8 +111,26 @@ class ReproducibleSequence(Reproducible):
         return self._follower.follow(rows[order], dense, private, ratings.take(order))
 
 
+class ReproducibleText(ReproducibleSequence):
+    """The same for a model of texts."""
+
+    def __init__(self, model: TextModel, *, seed: int, person: int) -> None:
+        super().__init__(model, seed=seed, person=person)
+        self._reader = model
+
+    def split(self, text: str) -> list[str]:
+        """Return the words of a text."""
+        return self._reader.split(text)
+
+    def log_chances(self, rows: Floats, dense: Floats, words: Indices) -> Floats:
+        """Return the logarithm of the chance of each word but the first."""
+        return self._reader.log_chances(rows, dense, words)
+
+
 def reproducible(model: Model, *, seed: int, person: int) -> Reproducible:
     """Return a model as one person's device has it in a run with this seed."""
+    if reads_texts(model):
+        return ReproducibleText(model, seed=seed, person=person)
     if follows(model):
         return ReproducibleSequence(model, seed=seed, person=person)
     if is_solved(model):

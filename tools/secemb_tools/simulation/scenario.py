@@ -13,7 +13,9 @@ from secemb_sdk.models import registry
 from secemb_shared.messages.measures import PATIENCE
 from secemb_shared.messages.spec import SQUARED, SURVEY
 from secemb_shared.randomness import Indices
+from secemb_tools import output
 from secemb_tools.datasets import RatingSet, read_ratings
+from secemb_tools.datasets.junk import SHARE
 from secemb_tools.datasets.made_up import make_events, make_ratings
 from secemb_tools.errors import ScenarioError
 from secemb_tools.simulation.engine import Engine
@@ -186,10 +188,36 @@ def world_of(scenario: Scenario, ratings: RatingSet | None = None) -> ScenarioWo
 
 def _ratings(data: Path | RatingSet | None, model: str, devices: int | None, items: int, seed: int) -> RatingSet:
     if data is None:
-        make = make_events if registry.find(model).has_events else make_ratings
-        return make(people=devices or 200, items=items, most=_MADE_UP_MOST, seed=seed)
-    ratings = data if isinstance(data, RatingSet) else read_ratings(data)
+        kind, people = registry.find(model), devices or 200
+        if kind.has_texts:
+            from secemb_tools.datasets.made_up_texts import make_texts  # here: it imports polars, which is slow
+
+            return make_texts(people=people, words=items, seed=seed)
+        make = make_events if kind.has_events else make_ratings
+        return make(people=people, items=items, most=_MADE_UP_MOST, seed=seed)
+    ratings = data if isinstance(data, RatingSet) else read_data(data, model=model, seed=seed)
     return ratings.only(np.arange(ratings.values.size))  # each person's next to each other
+
+
+def read_data(
+    source: Any,
+    *,
+    model: str,
+    seed: int,
+    least: int | None = None,
+    columns: str | None = None,
+    catalogue: Path | None = None,
+    junk_share: float = SHARE,
+) -> RatingSet:
+    """Return the ratings at this place, or the texts where the model learns from texts."""
+    if not registry.find(model).has_texts:
+        return read_ratings(source, columns=columns, catalogue=catalogue, junk_share=junk_share)
+    from secemb_tools.datasets.texts import read_texts
+
+    texts = read_texts(Path(source), seed=seed, least=least, columns=columns, junk_share=junk_share)
+    for sentence in texts.report.sentences():
+        output.note(f"{texts.name}: {sentence}")
+    return texts
 
 
 def _relay_identity(seed: int) -> Ed25519PrivateKey:

@@ -8,7 +8,7 @@ from typing import Any
 from secemb_sdk.models import Model
 from secemb_sdk.models.registry import name_of
 from secemb_shared.messages.measures import PATIENCE
-from secemb_tools.datasets import RatingSet, read_ratings
+from secemb_tools.datasets import RatingSet
 from secemb_tools.errors import RunError, ScenarioError
 from secemb_tools.simulation.baseline import measure_final
 from secemb_tools.simulation.engine import RUN_WAYS, Engine, Row
@@ -18,7 +18,7 @@ from secemb_tools.simulation.recipes import whole
 from secemb_tools.simulation.rounds import PLAIN, PRIVATE
 from secemb_tools.simulation.run import FILE as RUN_FILE
 from secemb_tools.simulation.run import Run
-from secemb_tools.simulation.scenario import ScenarioWorld, make_world
+from secemb_tools.simulation.scenario import ScenarioWorld, make_world, read_data
 from secemb_tools.simulation.state import FILE, restore_state
 
 SAVE_EVERY = 10  # rounds
@@ -56,9 +56,10 @@ def simulate(
     and all of them are in the run's file. With `epsilon`, or `privacy` (a file as for
     `secemb task create`), the run has a privacy budget, and so much noise.
 
-    `data` is the place of a rating set, a polars or pandas frame, or what `secemb_tools.datasets.read_ratings` has
-    returned; without it ratings are made up. `model` is a registered name, a class as `package.module:Class`, or a
-    model instance, which is known in this process only and takes `processes=1`.
+    `data` is the place of a rating set, or of texts for a model that learns from those; a polars or pandas frame; or
+    what `secemb_tools.datasets.read_ratings` has returned. Without it ratings are made up. `model` is a registered
+    name, a class as `package.module:Class`, or a model instance, which is known in this process only and takes
+    `processes=1`.
 
     On one machine the same arguments give the same table, bit for bit, here and over HTTP. With `runs` the run is kept
     in a directory of its name there, every `save_every` rounds and at the end; the same call again goes on where it was
@@ -69,9 +70,10 @@ def simulate(
     """
     if not isinstance(model, str) and processes != 1:
         raise ScenarioError("a model instance cannot be sent to other processes; use processes=1, or name its class")
+    model = name_of(model)
     world = make_world(
-        model=name_of(model),
-        data=data if data is None or isinstance(data, RatingSet) else read_ratings(data),
+        model=model,
+        data=data if data is None or isinstance(data, RatingSet) else read_data(data, model=model, seed=seed),
         devices=devices,
         items=items,
         evaluate_every=evaluate_every,

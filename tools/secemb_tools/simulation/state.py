@@ -29,6 +29,7 @@ Tables = list[list[Row]]  # one for each engine
 RATINGS = "ratings.npz"
 _ARRAYS = ("people", "items", "values", "user_features", "item_features")
 _WHEN = ("times", "order")  # which a set may have
+_UNSEEN = "unseen "  # before what the texts are that no device has
 
 
 def save_state(path: Path, engines: Sequence[Engine], tables: Tables) -> None:
@@ -136,6 +137,7 @@ def keep_ratings(folder: Path, ratings: RatingSet) -> None:
     file = io.BytesIO()
     arrays = {name: getattr(ratings, name) for name in _ARRAYS}
     arrays |= {name: when for name in _WHEN if (when := getattr(ratings, name)) is not None}
+    arrays |= {_UNSEEN + what: words for what, words in ratings.unseen.items()}
     facts = [ratings.name, ratings.layout, ratings.kind or "", "implicit" if ratings.implicit else ""]
     np.savez_compressed(file, **arrays, user_ids=np.array(ratings.user_ids, dtype=np.str_), facts=np.array(facts))
     if len(ratings.catalogue):
@@ -158,6 +160,7 @@ def read_kept(folder: Path) -> RatingSet:
                 catalogue=read_catalogue(folder / CATALOGUE) if (folder / CATALOGUE).exists() else Catalogue(),
                 **{name: file[name] for name in _ARRAYS},
                 **{name: file[name] for name in _WHEN if name in file},
+                unseen={name.removeprefix(_UNSEEN): file[name] for name in file if name.startswith(_UNSEEN)},
             )
     except (OSError, ValueError, KeyError, BadZipFile):
         raise RunError(f"{path} is damaged; remove the run and simulate it again") from None

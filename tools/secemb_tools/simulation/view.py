@@ -171,6 +171,9 @@ def _advice(run: Run) -> str:
 
 def show_final(final: dict[str, Any], *, advice: str) -> None:
     """Print the model's figures beside those of simpler models of the same interactions."""
+    if any("perplexity" in found for found in final.values()):
+        _show_perplexities(final, advice=advice)
+        return
     console, figures = Console(highlight=False), final["model"]
     names = [name for name in ("rmse", "mae", "hit_rate", "recall", "ndcg", "mrr") if name in figures]
     table = Table("", *names, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))  # 80 columns are enough
@@ -190,6 +193,20 @@ def show_final(final: dict[str, Any], *, advice: str) -> None:
         console.print(f"The model is not better than a simpler one: {advice}.", soft_wrap=True)
 
 
+def _show_perplexities(final: dict[str, Any], *, advice: str) -> None:
+    """Print how well the model and simpler ones expect the words of texts that no device has."""
+    console, table = Console(highlight=False), Table("", "perplexity", "words", box=SIMPLE_HEAD, show_edge=False)
+    for name, found in final.items():
+        table.add_row(name, _estimate(found["perplexity"], digits=1), f"{found['words']:,}")
+    vocabulary = next(iter(final.values()))["vocabulary"]
+    table.caption = f"among all {vocabulary:,} words; simpler models see the training texts of all devices in one place"
+    console.print(table)
+    for kind in dict.fromkeys(name.partition(", ")[2] for name in final):
+        values = [found["perplexity"]["value"] for name, found in final.items() if name.endswith(f", {kind}")]
+        if values[0] > min(values[1:]):
+            console.print(f"The model is not better than a simpler one on {kind}: {advice}.", soft_wrap=True)
+
+
 def _alike(final: dict[str, Any], figures: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the figures of rankings among as many as these, or of predictions; the model's come first."""
     return [found for found in final.values() if found.get("strangers") == figures.get("strangers")]
@@ -201,10 +218,10 @@ def _value(found: dict[str, Any], name: str) -> float:
     return value if name == "rmse" else -value
 
 
-def _estimate(found: dict[str, float | None]) -> str:
+def _estimate(found: dict[str, float | None], *, digits: int = 4) -> str:
     if found["low"] is None or found["high"] is None:
-        return f"{found['value']:.4f}"
-    return f"{found['value']:.4f} ± {(found['high'] - found['low']) / 2:.4f}"
+        return f"{found['value']:.{digits}f}"
+    return f"{found['value']:.{digits}f} ± {(found['high'] - found['low']) / 2:.{digits}f}"
 
 
 def show_comparison(comparison: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from secemb_sdk.home.records import Events
 from secemb_sdk.models import Model
 from secemb_sdk.round.session import SeededBytes
+from secemb_sdk.words import END, UNKNOWN
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes
@@ -17,6 +18,7 @@ from secemb_tools.datasets import RatingSet
 from secemb_tools.simulation.recipes import MakeModel, Recipe
 from secemb_tools.simulation.reproducible import reproducible
 
+_NO_WORD = "\ufffd"  # stands for a word that the vocabulary does not have
 _SAMPLE, _EPOCH, _PANEL = 4, 21, 22  # what a seed is used for
 
 
@@ -154,6 +156,12 @@ class World:
         when = place.astype(np.float64) if times is None else times[mine].astype(np.float64)
         kept = np.lexsort((place, when))
         return Events(items[kept], when[kept])
+
+    def texts_of(self, person: int) -> list[str]:
+        """Return the texts of a person, whose events are words."""
+        words, found = self.ratings.catalogue.ids, self.events_of(person).items
+        texts = [part[part != END] for part in np.split(found, np.flatnonzero(found == END))]
+        return [" ".join(_NO_WORD if row == UNKNOWN else words[row] for row in rows) for rows in texts if rows.size]
 
     def ratings_a_device(self) -> tuple[int, int]:
         """Return how many ratings the device with the fewest has, and the one with the most."""

@@ -12,6 +12,7 @@ from secemb_sdk.models.torch.base import Shapes, Tensors, TorchModel, compute_al
 from secemb_sdk.models.torch.collaborative import NeuralCollaborativeFiltering
 from secemb_sdk.models.torch.convolution import Convolution
 from secemb_sdk.models.torch.factorisation_machine import DeepFactorisationMachine, FactorisationMachine
+from secemb_sdk.models.torch.language import LanguageModel
 from secemb_sdk.models.torch.rating import RatingModel, TorchMatrixFactorisation
 from secemb_sdk.models.torch.self_attention import SelfAttention
 from secemb_sdk.models.torch.sequence import Places, TorchSequenceModel
@@ -21,6 +22,7 @@ __all__ = [
     "DeepFactorisationMachine",
     "FactorisationMachine",
     "FeatureLookup",
+    "LanguageModel",
     "NeuralCollaborativeFiltering",
     "Places",
     "RatingModel",

@@ -42,12 +42,12 @@ class TorchParts(ABC):
     @property
     def dense_size(self) -> int:
         """Return the size of the dense part."""
-        return _size(self._dense)
+        return size_of(self._dense)
 
     @property
     def private_size(self) -> int:
         """Return the size of the private part."""
-        return _size(self._private)
+        return size_of(self._private)
 
     def first_private(self, random: np.random.Generator) -> Floats:
         """Return small random numbers, and zeros for tensors with the name `bias`."""
@@ -68,7 +68,7 @@ class TorchParts(ABC):
 
     def named(self, dense: Tensor, private: Tensor) -> tuple[Tensors, Tensors]:
         """Return the dense and the private part cut into their named tensors."""
-        return _cut(dense, self._dense), _cut(private, self._private)
+        return cut(dense, self._dense), cut(private, self._private)
 
     def differentiate(self, loss: Loss, rows: Floats, dense: Floats, private: Floats) -> Gradients:
         """Return a loss of rows, dense part and private part, and its gradients by each of them."""
@@ -129,7 +129,8 @@ def compute_alone() -> None:
     torch.set_num_threads(1)
 
 
-def _size(shapes: Shapes) -> int:
+def size_of(shapes: Shapes) -> int:
+    """Return how many numbers tensors of these shapes have together."""
     return sum(map(prod, shapes.values()))
 
 
@@ -138,8 +139,9 @@ def tensor(values: Floats | Indices) -> Tensor:
     return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
-def _cut(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
-    if flat.numel() != _size(shapes):
+def cut(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
+    """Return a vector cut into named tensors."""
+    if flat.numel() != size_of(shapes):
         raise PartError("a part does not have the model's size; is this the task's model?")
     pieces = torch.split(flat, [prod(shape) for shape in shapes.values()])
     return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}

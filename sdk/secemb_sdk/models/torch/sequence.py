@@ -24,6 +24,8 @@ class Places:
     events: Tensor  # (n,)
     strangers: Tensor  # (m,)
     seed: int
+    items: Tensor  # (rows,) whose rows they are
+    values: Tensor  # (rows,) as the model has drawn them
 
     @classmethod
     def of(cls, ratings: Ratings) -> Self:
@@ -31,7 +33,8 @@ class Places:
         window = ratings.window
         if window is None:
             raise PartError("a model of events needs them in time order; ratings alone are not enough")
-        return cls(tensor(window.events), tensor(window.strangers), window.seed)
+        places = tensor(window.events), tensor(window.strangers)
+        return cls(*places, window.seed, tensor(ratings.items), tensor(ratings.values))
 
 
 class Dropout:
