@@ -15,9 +15,9 @@ from secemb_party.storage.copies import open_catalogue
 from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, UnavailableError
 from secemb_sdk.exchange import Exchange
+from secemb_sdk.home.catalogue_file import CatalogueFile
 from secemb_sdk.recommend import Recommendation, TableFormat, find_catalogue, rank_candidates, recommend_items
 from secemb_sdk.recommend import catalogue as device_catalogue
-from secemb_sdk.home.catalogue_file import CatalogueFile
 from secemb_sdk.recommend.catalogue import fetch_catalogue
 from secemb_sdk.steps import Answer, Request, Steps
 from secemb_shared.catalogue import FILE, Catalogue

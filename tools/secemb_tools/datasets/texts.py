@@ -97,6 +97,8 @@ def set_of(
 def texts_in(rows: Indices) -> list[Indices]:
     """Return the texts in rows of words, each from one end to the next; the last one may still be open."""
     begins = np.flatnonzero(rows == END)
+    if not begins.size:
+        return []
     ends = np.append(begins[1:] + 1, rows.size)
     return [rows[begin:end] for begin, end in zip(begins, ends, strict=True) if end - begin > 1]
 
@@ -135,7 +137,7 @@ def _authors(table: Table, given: Mapping[str, str] | None, share: float) -> tup
 
 def _without_faults(source: str, cells: pl.DataFrame, share: float) -> tuple[pl.DataFrame, ReadReport]:
     """Return the lines that can be used."""
-    no_user = pl.when(pl.col("name").is_null()).then(pl.lit("no user"))
+    no_user = pl.when(pl.col("name").fill_null("") == "").then(pl.lit("no user"))
     no_text = pl.when(pl.col("written").is_null()).then(pl.lit("no text")).otherwise(no_user)
     reason = pl.when(pl.col("fault").is_not_null()).then(pl.col("fault")).otherwise(no_text)
     checked = cells.select("line", reason.alias("reason"), pl.lit(None, pl.String).alias("value"))

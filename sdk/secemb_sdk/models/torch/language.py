@@ -7,9 +7,9 @@
 The table is both input and output: the row of a word is its vector e and its bias b. Words are numbered by how often
 they occur, so the last term is Zipf's law: before anything is learned, a word is as likely as its rank says.
 
-A round reads the words of a window, whose chance is 1, and as many others as it has room for. A word that was drawn
-with a chance of 1/5 stands for five that are like it: so the sum over the rows is, on average, that over all words
-(sampled softmax with the correction of Bengio and Senécal 2008, which is often called logQ).
+A round reads the words of a few windows in a row, whose chance is 1, and as many others as it has room for. A word that
+was drawn with a chance of 1/5 stands for five that are like it: so the sum over the rows is, on average, that over all
+words (sampled softmax with the correction of Bengio and Senécal 2008, which is often called logQ).
 
 With `adapter_rank` the matrices M of the dense part are frozen, and A·B is learned beside each (LoRA, Hu et al. 2021):
 M + A·B with A of size n × rank and B of size rank × n. Frozen weights are public: every device has the same ones.
@@ -21,7 +21,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, layer_norm
+from torch.nn.functional import cross_entropy, layer_norm, pad
 
 from secemb_sdk.errors import ModelError
 from secemb_sdk.models.interface import Floats, Ratings
@@ -32,7 +32,7 @@ from secemb_sdk.models.window import draw_events, order
 from secemb_sdk.words import split_words
 from secemb_shared.randomness import Indices, RandomBytes
 
-LENGTH, DIMENSION, DROPOUT, ROOM = 256, 64, 0.2, 512
+LENGTH, WINDOWS, DIMENSION, DROPOUT, ROOM = 64, 4, 64, 0.2, 512
 _EPSILON = 1e-8
 _SEED_BYTES = 8
 _RECURRENT = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")  # as torch.nn.GRU calls them
@@ -48,7 +48,8 @@ class LanguageModel(TorchSequenceModel):
         self,
         *,
         dimension: int = DIMENSION,
-        length: int = LENGTH,
+        length: int = LENGTH,  # words that the model looks back
+        windows: int = WINDOWS,  # of so many words each, one after the other, that a round learns from
         room: int = ROOM,
         dropout: float = DROPOUT,
         adapter_rank: int | None = None,  # None: the whole dense part is learned
@@ -56,7 +57,13 @@ class LanguageModel(TorchSequenceModel):
     ) -> None:
         whole = _shapes(dimension)
         learned = whole if adapter_rank is None else _adapted(whole, adapter_rank)
-        super().__init__(length=length, row_width=dimension + 1, private={STATE: (dimension,)}, dense=learned)
+        super().__init__(
+            length=length,
+            row_width=dimension + 1,
+            private={STATE: (dimension,)},
+            dense=learned,
+            span=windows * length + 1,
+        )
         self._dimension, self._room, self._dropout = dimension, room, dropout
         self._base = _base(whole, base) if adapter_rank is not None else None
         if base is not None and adapter_rank is None:
@@ -92,8 +99,8 @@ class LanguageModel(TorchSequenceModel):
         return {name: frozen + _learned(shared, name) for name, frozen in self._base.items()}, own
 
     def loss(self, rows: Tensor, dense: Tensors, private: Tensors, places: Places) -> Tensor:
-        """Return how unlikely each word of the window is after those before it, among all words."""
-        events, following = places.events[:-1], places.events[1:]
+        """Return how unlikely each word is after those before it in its window, among all words."""
+        events, following = (self._windows(one) for one in (places.events[:-1], places.events[1:]))
         states = self.states(rows, dense, events, Dropout(self._dropout, places.seed))
         there = (events >= 0) & (following >= 0)
         weighted = _scores(states[there], rows, places.items) - torch.log(places.values)
@@ -120,13 +127,18 @@ class LanguageModel(TorchSequenceModel):
         return chosen
 
     def states(self, rows: Tensor, dense: Tensors, events: Tensor, dropout: Dropout) -> Tensor:
-        """Return the state after each word, (n, d); a word without a row counts as nothing."""
-        known = (events >= 0)[:, None]
+        """Return the state after each word, (n, d), or (n, windows, d); a word without a row counts as nothing."""
+        known = (events >= 0)[..., None]
         x = dropout(rows[events.clamp(min=0), :-1] * known * math.sqrt(self._dimension))
         weights = {name: dense[name] for name in _RECURRENT}
         read, _ = torch.func.functional_call(self._layer, weights, (x,))
         gain, shift = 1 + dense[_NORM][0], dense[_NORM][1]
         return layer_norm(dropout(read) @ dense[_OUTPUT], (self._dimension,), gain, shift, _EPSILON)
+
+    def _windows(self, events: Tensor) -> Tensor:
+        """Return words as windows that are read beside each other, (length, windows): a fraction of the steps."""
+        missing = -events.numel() % self._length if events.numel() > self._length else 0
+        return pad(events, (0, missing), value=-1).view(max(1, -(-events.numel() // self._length)), -1).T
 
 
 def _scores(states: Tensor, rows: Tensor, items: Tensor) -> Tensor:
