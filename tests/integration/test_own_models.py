@@ -51,7 +51,7 @@ def test_an_own_model_recommends_too() -> None:
         ("tests.devices.own_model:NOT_A_MODEL", "is not a model"),
         ("json:JSONDecoder", "is not a model"),
         (":", "cannot be imported"),
-        ("svd", "choose one of mf, ncf, fm, deepfm, sasrec, caser, or give a class as package.module:Class"),
+        ("svd", "choose one of mf, ncf, fm, deepfm, sasrec, caser, lm, or give a class as package.module:Class"),
     ],
 )
 def test_what_is_not_a_model_is_refused(name: str, words: str) -> None:

@@ -34,9 +34,9 @@ def popularity(monkeypatch: pytest.MonkeyPatch) -> ModelKind:
 
 
 def test_the_models_of_the_paper_are_registered() -> None:
-    assert registry.names() == ("mf", "ncf", "fm", "deepfm", "sasrec", "caser")
-    titles = ["MF", "NCF", "FM", "DeepFM", "SASRec", "Caser"]
-    assert [registry.find(name).title for name in registry.names()] == titles
+    assert registry.names() == ("mf", "ncf", "fm", "deepfm", "sasrec", "caser", "lm")
+    titles = [registry.find(name).title for name in registry.names()]
+    assert titles == ["MF", "NCF", "FM", "DeepFM", "SASRec", "Caser", "Word LM"]
 
 
 def test_the_help_of_the_commands_names_them_all_without_importing_them() -> None:

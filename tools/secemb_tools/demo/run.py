@@ -6,6 +6,7 @@ from pathlib import Path
 from time import perf_counter
 
 from secemb_sdk.home.receipts import Receipt
+from secemb_sdk.models import registry
 from secemb_shared.messages.spec import TRAIN
 from secemb_tools.demo.evidence import ServerView, corner_of, total_of, traffic_of, view_of
 from secemb_tools.demo.live import LiveView
@@ -45,7 +46,8 @@ class DemoRun:
                 for number in range(self.world.scenario.all_rounds):
                     await self._run_one(number, fleet, watcher, view)
                 view.say("a device recommends")
-                self.person = await person_of(self.world, fleet, self._typical_person())
+                if not registry.find(self.world.scenario.model).has_texts:  # what words are liked tells nobody much
+                    self.person = await person_of(self.world, fleet, self._typical_person())
         finally:
             await watcher.aclose()
 
