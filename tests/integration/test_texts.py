@@ -10,7 +10,8 @@ from secemb_sdk.words import Vocabulary, split_words
 from secemb_tools import simulate
 from secemb_tools.datasets.made_up_texts import make_texts
 from secemb_tools.simulation.devices import Devices
-from secemb_tools.simulation.engine import NO_NOISE, PLAIN, Engine
+from secemb_tools.simulation.engine import NO_NOISE, Engine
+from secemb_tools.simulation.rounds import PLAIN
 from secemb_tools.simulation.scenario import make_world
 from secemb_tools.simulation.view import show_run
 

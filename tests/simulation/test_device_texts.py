@@ -108,7 +108,7 @@ async def test_no_copy_and_no_network_is_said() -> None:
 
 
 @pytest.mark.parametrize("options", [{"k": 0}, {"words": 0}])
-async def test_no_suggestion_at_all_is_refused(options: dict[str, int]) -> None:
+async def test_no_suggestion_at_all_is_refused(options: dict[str, Any]) -> None:
     async with a_pair(**TASK) as pair:
         with pytest.raises(ValueError, match="at least 1"):
             await suggested(phone_with(pair, []), "to be", **options)

@@ -1,6 +1,7 @@
 """Texts in files: who wrote what, repeats, what is set aside, rare words, odd lines, and a made-up grammar."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from secemb_tools.datasets.texts import OTHER_PEOPLE, OTHER_TEXTS, Author, read_
 from secemb_tools.errors import DatasetError
 
 
-def written(folder: Path, name: str, lines: list[object]) -> Path:
+def written(folder: Path, name: str, lines: Sequence[object]) -> Path:
     path = folder / name
     path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines))
     return path

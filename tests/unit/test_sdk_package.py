@@ -23,6 +23,7 @@ NAMES = [
     "PolicyError",
     "Receipt",
     "Recommendation",
+    "Suggestion",
     "TokenExpiredError",
     "TokenRevokedError",
 ]

@@ -17,6 +17,7 @@ from secemb_tools.simulation.scenario import ScenarioWorld
 PAGE = "/ui"  # the operator's page on each server
 PROGRAM = "device.py"
 _EXAMPLES = (5.0, 4.0, 4.0, 2.0, 1.0)  # the ratings that the program gives to a few items; as many events
+_TEXTS, _BEGUN = 3, 3  # texts that the program logs, and words of the first one that it lets the device go on with
 
 
 class Facts(TypedDict):
@@ -73,7 +74,7 @@ class Connection:
         }
 
     def program(self) -> str:
-        """Return a device in a few lines: it rates or chooses, takes part in a round and recommends."""
+        """Return a device in a few lines: it rates, chooses or writes, takes part in a round and recommends."""
         first, second = self.pair.urls
         arguments = [
             f'home="{self.folder / "device"}",  # any directory of its own; this one is deleted at the end',
@@ -84,7 +85,8 @@ class Connection:
             *self._model_argument(),
         ]
         inner = "\n".join(f"        {line}" for line in arguments)
-        return _PROGRAM.format(imports=self._imports(), arguments=inner, log=self._log())
+        log, use = self._log_and_use()
+        return _PROGRAM.format(imports=self._imports(), arguments=inner, log=log, use=use)
 
     def show(self, console: Console) -> None:
         """Print addresses, tokens and the program."""
@@ -158,6 +160,14 @@ class Connection:
             "),",
         ]
 
+    def _log_and_use(self) -> tuple[str, str]:
+        """Return what the program logs, and what it asks for."""
+        if not registry.find(self.world.scenario.model).has_texts:
+            return self._log(), "device.recommend(k=5)"
+        texts = self.world.texts_of(0)[:_TEXTS]
+        begun = " ".join(texts[0].split()[:_BEGUN]) if texts else ""
+        return f"device.log_texts([(text, None) for text in {texts}])", f"device.suggest({begun!r}, k=3)"
+
     def _log(self) -> str:
         """Return a line that logs a few ratings or events of well-known items: those that occur most often."""
         known = np.argsort(-np.bincount(self.world.ratings.items, minlength=self.pair.task.items), kind="stable")
@@ -185,7 +195,7 @@ async def main() -> None:
             await asyncio.sleep(outcome.seconds)
         print(outcome)
         await asyncio.sleep(1)  # the servers publish the next version of the model
-        for one in await device.recommend(k=5):
+        for one in await {use}:
             print(one)
 
 

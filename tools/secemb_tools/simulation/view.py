@@ -144,7 +144,7 @@ def show_run(run: Run) -> None:
             table.add_row(str(row.round), *figures, f"v{row.version}", row.digest[:16])
     if run.scenario.recipe.loss != SQUARED:
         table.caption = "rankings among sampled strangers, as the fleet measures them"
-    if table.row_count:
+    if table.row_count and not _is_of_texts(run.final):  # one word of each device, among rare ones, says little
         Console(highlight=False).print(table)
 
 
@@ -171,7 +171,7 @@ def _advice(run: Run) -> str:
 
 def show_final(final: dict[str, Any], *, advice: str) -> None:
     """Print the model's figures beside those of simpler models of the same interactions."""
-    if any("perplexity" in found for found in final.values()):
+    if _is_of_texts(final):
         _show_perplexities(final, advice=advice)
         return
     console, figures = Console(highlight=False), final["model"]
@@ -191,6 +191,10 @@ def show_final(final: dict[str, Any], *, advice: str) -> None:
     best = min(_value(found, decisive) for found in _alike(final, figures)[1:])
     if _value(figures, decisive) > best:
         console.print(f"The model is not better than a simpler one: {advice}.", soft_wrap=True)
+
+
+def _is_of_texts(final: dict[str, Any] | None) -> bool:
+    return any("perplexity" in found for found in (final or {}).values())
 
 
 def _show_perplexities(final: dict[str, Any], *, advice: str) -> None:
