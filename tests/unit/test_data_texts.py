@@ -39,6 +39,11 @@ def test_lines_with_a_list_of_texts_are_people(tmp_path: Path) -> None:
     data = read_texts(written(tmp_path, "roles.jsonl", lines), seed=1, least=1)
     assert texts_of(data) == {"One, FOOL": ["nuncle , nuncle !", "[ sings ] so"], "Two, FOOL": ["ay ."]}
     assert data.name == "roles"
+    whole = read_texts(tmp_path, seed=1, least=1)
+    assert (whole.name, whole.digest) == (tmp_path.name, data.digest)
+    written(tmp_path, "more.csv", ["user,text"])
+    with pytest.raises(DatasetError, match="2 files with texts"):
+        read_texts(tmp_path, seed=1)
 
 
 def test_a_table_has_a_text_in_each_line_and_its_times_count(tmp_path: Path) -> None:

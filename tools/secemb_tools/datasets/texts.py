@@ -31,6 +31,7 @@ OTHER_PEOPLE, OTHER_TEXTS = "other people", "other texts"  # what is set aside
 HELD_OUT = 0.1  # of the people, and of the texts of the others
 _SPLIT = 41  # what a seed is used for
 _TEXT = ("text", "texts", "speech", "speeches", "message", "messages", "body", "content")
+_FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _NAME = 80  # characters of a set's name
 _FIXES = {
     "no text": "fill in the cell, or name the column with the texts: --columns user=NAME,item=NAME",
@@ -56,12 +57,21 @@ def read_texts(
     columns: Mapping[str, str] | str | None = None,
     junk_share: float = SHARE,
 ) -> RatingSet:
-    """Return the texts of a file; `seed` decides which are set aside."""
+    """Return the texts of a file, or of a folder with one; `seed` decides which are set aside."""
+    name = re.sub(r"[^ -~]", "_", path.resolve().stem)[:_NAME]
+    path = _file_in(path) if path.is_dir() else path
     given = parse_columns(columns) if isinstance(columns, str) else columns
     table = read_table(path, given or {"item": "text"}, everything=True)
     authors, report = _authors(table, given, junk_share)
-    name = re.sub(r"[^ -~]", "_", path.stem)[:_NAME]
     return set_of(name, authors, seed=seed, least=least, report=report)
+
+
+def _file_in(folder: Path) -> Path:
+    """Return the only file with texts in a folder."""
+    found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in _FILES]
+    if len(found) != 1:
+        raise DatasetError(f"{folder} has {len(found)} files with texts; name the one to read")
+    return found[0]
 
 
 def set_of(
