@@ -81,6 +81,7 @@ _MAY_BE_EMPTY = {
         "attack.seen",
         "attack.rank",
         "wire.reads",
+        "sequences.wire",  # of cases whose bytes are not counted over HTTP
         "data fetch.faults",
         "data show.faults",
     ),
