@@ -81,7 +81,6 @@ _MAY_BE_EMPTY = {
         "attack.seen",
         "attack.rank",
         "wire.reads",
-        "sequences.wire",  # of cases whose bytes are not counted over HTTP
         "data fetch.faults",
         "data show.faults",
     ),

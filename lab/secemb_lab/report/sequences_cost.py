@@ -21,6 +21,7 @@ from secemb_lab.wire.rounds import measure_rounds
 from secemb_sdk.models import Model, registry
 from secemb_sdk.models.interface import follows
 from secemb_sdk.round.session import DeviceSession
+from secemb_shared.catalogue import Catalogue
 from secemb_shared.messages import Kind, RoundSpec, TaskSpec, encode_answer
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import box_content, encode_relayed, encode_relayed_answer, reply_bytes
@@ -82,11 +83,14 @@ def measure_device(name: str, *, dataset: str, items: int, capacity: int) -> Dev
     return DeviceCost(cpu_ms=cpu_ms, **case.memory(name))
 
 
-def measure_wire(name: str, task: TaskSpec) -> dict[str, Bytes]:
-    """Count the bytes of a real device of this task on the wire, HTTP included, by transport: in its second round."""
+def measure_wire(name: str, task: TaskSpec, catalogue: Catalogue) -> dict[str, Bytes]:
+    """Count the bytes of a real device of this task on the wire, HTTP included, by transport: in its second round.
+
+    A task about texts has the catalogue, which the device fetches in its first round.
+    """
     task, found = replace(task, cohort=2, min_cohort=2, rounds=_ROUNDS, relay_key=""), {}
     with tempfile.TemporaryDirectory(prefix="secemb-sequences-") as folder:
-        pair = Pair(Path(folder), task, relayed=True)
+        pair = Pair(Path(folder), task, relayed=True, catalogue=catalogue if task.catalogue else None)
         with pair.running():
             for way in Transport:
                 model = device_models.make(name, task.name)

@@ -119,7 +119,7 @@ def measure_case(case: Case, *, runs: Path, processes: int) -> SequenceRun:
         bytes=SessionBytes.of(task),
         update_bytes=update_bytes_of(task),
         device=measure_device(case.model, dataset=case.dataset, items=task.items, capacity=task.capacity),
-        wire=measure_wire(case.model, task),
+        wire=measure_wire(case.model, task, ratings.catalogue),
     )
 
 

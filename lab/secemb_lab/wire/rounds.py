@@ -18,8 +18,9 @@ from secemb_tools.operate.certificate import make_identity
 from secemb_tools.transport import Transport
 
 _TRIES = 400
-# Fetched only once by a device: the task, where a direct device also asks server 1 for its round, and server 1's key.
-_ONCE = ("task", "relay")
+# Fetched only once by a device: the task, where a direct device also asks server 1 for its round, server 1's key, and
+# the words of a task about texts.
+_ONCE = ("task", "relay", "catalogue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def _device(
 
 
 def _fill(device: Device, pair: Pair) -> None:
-    """Give a device as many ratings or events as a round has room for."""
+    """Give a device as many ratings or events as a round has room for; without texts it sends as much as with some."""
     random = np.random.default_rng(7)
     items = random.choice(pair.task.items, pair.task.capacity, replace=False).tolist()
     if pair.task.loss == NEXT:
