@@ -210,6 +210,7 @@ CASES: dict[str, Case] = {
         fix="http://host:port",
     ),
     "quality": Case(bad=lambda place: ("--data", place.new()), fix="secemb data fetch", code=2),
+    "sequences": Case(bad=lambda place: ("--data", place.new(), "--cases", "none"), fix="choose among", code=2),
     "relay-key list": Case(
         good=lambda place: ("--config", place.server_with_a_relay_key()),
         says="active",

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.e2e.commands import check_shape, read_json
 
+from secemb_sdk.models import registry
+
 LAB = Path(__file__).parents[2] / "lab"
 
 
@@ -51,7 +53,7 @@ def test_the_benchmark_writes_every_figure_it_prints(tmp_path: Path) -> None:
         assert f"noise, {row['backend']}: {row['seconds']:.2f} s for 10^7 numbers" in done.stderr
     goals = [bar for bar in figures["bars"] if bar["name"].startswith("noise")]
     assert [bar["measured"] for bar in goals] == [row["seconds"] for row in figures["noise"][:-1]]
-    assert [row["model"] for row in figures["devices"]] == ["MF", "NCF", "FM", "DeepFM"]
+    assert [row["model"] for row in figures["devices"]] == [registry.find(name).title for name in registry.names()]
     assert all(bar["name"].split(",")[0] in done.stderr for bar in figures["bars"])
 
 

@@ -119,7 +119,8 @@ async def overhear(servers: Servers) -> str:
     for server, token in zip(servers.pair, servers.operator_tokens, strict=True):
         headers = {"authorization": f"Bearer {token}"}
         task = f"{server.url}/v1/tasks/{servers.task.task_id.hex()}"
-        async with httpx.AsyncClient(base_url=server.operator_url, headers=headers) as client:
+        # A page of a busy machine takes its time; what is measured is what it says.
+        async with httpx.AsyncClient(base_url=server.operator_url, headers=headers, timeout=60) as client:
             operator = [f"/v1/operator/{name}" for name in ("overview", "rounds", "rounds/0", "models", "refusals")]
             for path in (f"{server.metrics_url}/metrics", "/readyz", "/healthz", task, *operator):
                 answer = await client.get(path)

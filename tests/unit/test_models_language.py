@@ -229,7 +229,7 @@ def test_a_text_is_expected_after_some_steps_of_descent(model: LanguageModel) ->
     for _ in range(60):
         losses.append(model.gradients(rows, dense, private, ratings).loss)
         by_row, by_dense, state = learn(model, state, rows, dense, ratings, rate=0.01)
-        rows, dense = rows - np.float32(0.05) * by_row, dense - np.float32(0.05) * by_dense
+        rows, dense = rows - np.float32(0.01) * by_row, dense - np.float32(0.01) * by_dense
     assert losses[-1] < losses[0] / 1.5
 
 
