@@ -156,12 +156,15 @@ def test_parts_that_are_not_measured_stay_as_they_were(tmp_path: Path, monkeypat
     assert len(after["ratings"]) == 1
 
 
-def test_several_processes_find_the_same_in_the_same_order(tmp_path: Path) -> None:
+def test_several_processes_find_the_same_in_the_same_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
+    cases = [RatingCase(source=Source(), seed=seed, rounds=2, cohort=10, private_rounds=1) for seed in (3, 1, 2)]
+    monkeypatch.setattr(quality, "_quick_ratings", lambda _: iter(cases))
     for processes in (1, 2):
         out = tmp_path / f"{processes}.json"
-        assert report(out, "--parts", "ratings", "--processes", processes).exit_code == 0
+        report(out, "--parts", "ratings", "--processes", processes)
         found.append([(one["seed"], one["sample"], one["curve"]) for one in json.loads(out.read_text())["ratings"]])
+    assert [seed for seed, *_ in found[0]] == [3, 1, 2]
     assert found[0] == found[1]
 
 

@@ -11,9 +11,9 @@ from tests.e2e.commands import check_shape, read_json
 from typer.testing import CliRunner, Result
 
 from secemb_lab.__main__ import app
-from secemb_lab.report import sequences, sequences_cost
+from secemb_lab.report import sequences, sequences_cost, sequences_run
 from secemb_lab.report.quality_ratings import SessionBytes
-from secemb_lab.report.sequences_cost import encoded_bytes, measure_catalogue_size
+from secemb_lab.report.sequences_cost import DeviceCost, encoded_bytes, measure_catalogue_size
 from secemb_lab.report.sequences_run import Case, measure_case
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.messages import RoundSpec
@@ -34,7 +34,15 @@ def small(private_rounds: int | None, **changes: Any) -> Case:
 
 
 @pytest.fixture
-def one_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what starts servers and processes: the first test measures it."""
+    cost = DeviceCost(cpu_ms={"keys": 1.0}, peak_bytes=1, process_bytes=1)
+    monkeypatch.setattr(sequences_run, "measure_device", lambda *_, **__: cost)
+    monkeypatch.setattr(sequences_run, "measure_wire", lambda *_: {"direct": (1, 1), "relayed": (1, 1)})
+
+
+@pytest.fixture
+def one_case(monkeypatch: pytest.MonkeyPatch, without_costs: None) -> None:
     monkeypatch.setattr(sequences, "_quick_cases", lambda: [small(2)])
     monkeypatch.setattr(sequences_cost, "AMAZON", PaperCatalogue("Amazon", 5000, 100))
 
@@ -62,6 +70,7 @@ def test_a_short_report_measures_every_case_and_writes_its_files(tmp_path: Path)
         ElementTree.parse(picture)
 
 
+@pytest.mark.usefixtures("without_costs")
 @pytest.mark.parametrize("private_rounds", [None, 3])
 def test_one_round_that_differs_is_found(
     private_rounds: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
