@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.devices.over_http import Device, check_published, gather
-from tests.e2e.commands import json_of, refused, run
+from tests.e2e.commands import invoke, json_of, refused, run
 from tests.e2e.servers import Server, Servers, secemb, set_up, wait_for
 
 pytestmark = pytest.mark.timeout(200)
@@ -135,7 +135,9 @@ async def test_a_drained_server_finishes_its_round_is_stopped_and_takes_part_aga
     assert "safe to stop yes" in " ".join(run("drain", *zero, "--reason", DISKS).split())
     await_end(servers, number, "published")
     check_published(servers, devices)
-    wait_for("it is not ready", lambda: server.get("/readyz") == 503)  # the same answer is given for a second
+    # Each listener gives the same answer for a second.
+    wait_for("it is not ready", lambda: server.get("/readyz") == 503)
+    wait_for("the status says so", lambda: invoke("status", *zero).exit_code == 1)
     assert "drained, may be stopped" in " ".join(run("status", *zero, code=1).split())
     wait_for("the metric says so", lambda: "secemb_drained 1.0" in metrics(server))
     assert server.stop() == 0
