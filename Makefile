@@ -7,6 +7,7 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 ARGS ?=
 QUICK ?=
 PARTS ?=
+TABLES ?=
 DATA ?= build/data/ml-100k# of a report; `secemb data fetch ml-100k` downloads it
 
 # The tests start dozens of processes: what they import is compiled once.
@@ -39,13 +40,13 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test bench loadtest memory pacing attack wire quality sequences report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test bench loadtest memory pacing attack wire quality sequences paper paper-docs report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'PYTHON=python3.12 VENV=.venv312 choose another interpreter; ARGS="…" is passed on to the command.'
-	@echo 'QUICK=1 makes bench, loadtest, memory, pacing, attack, wire and the reports short; their figures then only show that they run.'
+	@echo 'QUICK=1 makes bench, loadtest, memory, pacing, attack, wire, paper and the reports short; their figures then only show that they run.'
 
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
@@ -80,6 +81,13 @@ quality: $(DEV) which-kernel ## measure recommendations on all sets in DATA, wri
 sequences: DATA = $(firstword $(wildcard ../shared/data) build/data)
 sequences: $(DEV) which-kernel ## measure models of events and texts on all sets in DATA, write build/sequences.json (hours)
 	@OMP_NUM_THREADS=1 $(LAB) sequences --data $(DATA) $(if $(PARTS),--cases $(PARTS)) $(if $(QUICK),--quick) $(ARGS)
+
+paper: DATA = $(firstword $(wildcard ../shared/data) build/data)
+paper: $(DEV) which-kernel ## measure the paper's tables and figures, write build/paper/index.html (a night)
+	@OMP_NUM_THREADS=1 $(LAB) paper --data-dir $(DATA) $(if $(TABLES),--tables $(TABLES)) $(if $(QUICK),--quick) $(ARGS)
+
+paper-docs: $(DEV) ## add the tables of the last `make paper` to docs/paper.json, and write docs/paper.md from it
+	@$(LAB) paper --docs $(ARGS)
 
 report-dp: $(DEV) which-kernel ## train every model on DATA with noise, write build/dp.json (hours)
 	@$(LAB) report dp --path $(DATA) $(if $(QUICK),--quick) $(ARGS)

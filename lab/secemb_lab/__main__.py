@@ -203,6 +203,42 @@ def sequences(
 
 
 @app.command()
+def paper(
+    data: Annotated[
+        Path, typer.Option("--data-dir", help="Folder with the sets; tables without their set say so.")
+    ] = Path("build/data"),
+    tables: Annotated[str, typer.Option(help="Only these tables, such as upload,ablation; separated by commas.")] = "",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each case that is trained.")] = 4,
+    folder: Annotated[Path, typer.Option(help="Where the page and the figures go.")] = Path("build/paper"),
+    quick: Annotated[bool, typer.Option("--quick", help="As little as shows that it runs.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the tables that are there.")] = False,
+    docs: Annotated[
+        bool,
+        typer.Option(
+            "--docs", help="Measure nothing: add what is in --folder to docs/paper.json, write docs/paper.md."
+        ),
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Measure the paper's tables and figures, each cell beside the paper's own.
+
+    Exit code 1 if a cell differs without a sentence that says why. With --tables the other tables stay as they are.
+    """
+    from secemb_lab.paper.paper_table import Settings
+    from secemb_lab.paper.report import PaperOptions, record, run
+
+    options = PaperOptions(
+        names=[one.strip() for one in tables.split(",")] if tables else (),
+        settings=Settings(quick=quick, data=data, seeds=1 if quick else seeds, folder=folder),
+        resume=resume,
+        as_json=json,
+    )
+    with refusals(), usage_errors():
+        code = record(options) if docs else run(options)
+    raise typer.Exit(code)
+
+
+@app.command()
 def pacing(
     output: Annotated[Path, typer.Option(help="JSON file for the figures; plots go beside it.")] = Path(
         "build/pacing.json"

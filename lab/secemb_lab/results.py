@@ -294,12 +294,63 @@ class SequenceReport(TypedDict):
     goals: list[Bar]
 
 
+class PaperCell(TypedDict):
+    """A cell of a table of the paper."""
+
+    row: str
+    column: str
+    ours: float | str | None
+    paper: float | str | None
+    unit: str
+    better: str
+    spread: float | None
+    note: str
+    ratio: float | None
+    verdict: str
+
+
+class PaperPlot(TypedDict):
+    """A figure of the paper."""
+
+    title: str
+    across: str
+    lines: dict[str, list[tuple[float, float]]]
+    doubling: bool
+
+
+class PaperTable(TypedDict):
+    """A table of the paper."""
+
+    name: str
+    title: str
+    caption: str
+    cells: list[PaperCell]
+    plots: list[PaperPlot]
+    seconds: float
+
+
+class PaperMeasured(TypedDict):
+    """A table, and where it was measured."""
+
+    table: PaperTable
+    machine: Machine
+    quick: bool
+    seeds: int
+
+
+class Paper(TypedDict):
+    """`paper`."""
+
+    tables: list[PaperMeasured]
+
+
 RESULTS: dict[str, Any] = {
     "attack": AttackReport,
     "bench": Bench,
     "loadtest": Loadtest,
     "memory": Memory,
     "pacing": Pacing,
+    "paper": Paper,
     "quality": QualityReport,
     "report dp": DpReport,
     "sequences": SequenceReport,

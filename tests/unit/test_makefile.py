@@ -20,6 +20,7 @@ TARGETS = {
     "wire": "wire",
     "quality": "quality",
     "sequences": "sequences",
+    "paper": "paper",
     "report-dp": "report dp",
 }
 

@@ -1,0 +1,1 @@
+"""The paper's tables and figures, measured with this software beside the paper's own numbers."""

@@ -1,0 +1,67 @@
+"""Errors in the paper that were found while building this software, each with evidence in this repository."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erratum:
+    """One error: where it is, what is printed, what is right, and the test or page that shows it."""
+
+    place: str
+    said: str
+    right: str
+    evidence: str  # a test as file::function, or a page of the documentation
+
+
+ERRATA = (
+    Erratum(
+        place="Algorithm FSS.PathEval",
+        said="Both branches take the left child, s^L and t^L.",
+        right="The else branch must take the right child, s^R and t^R; otherwise half of all leaves come twice and "
+        "no item in a right half can be read or written.",
+        evidence="tests/unit/test_paths.py::test_the_right_child_is_not_the_left_one",
+    ),
+    Erratum(
+        place="Appendix on differential privacy, clipping",
+        said="The gradient is multiplied by max{1, Δ/g}.",
+        right="It must be min{1, Δ/‖g‖}: with the maximum a long gradient is not shortened at all, a short one is "
+        "made longer, and the sum has no bounded sensitivity.",
+        evidence="tests/property/test_clipping.py::test_with_max_in_place_of_min_a_long_update_would_pass",
+    ),
+    Erratum(
+        place="Appendix on differential privacy, noise",
+        said="Each server adds noise with σ = √ln(1.25/δ)·Δ/ε, so that both together reach √(2 ln(1.25/δ))·Δ/ε.",
+        right="A server knows its own noise and subtracts it, and what is left is √2 too small. Each server must add "
+        "the whole noise, as it does here.",
+        evidence="tests/unit/test_mechanism.py::"
+        "test_half_the_noise_from_each_as_in_the_paper_is_too_little_against_a_server",
+    ),
+    Erratum(
+        place="Discussion, practical considerations",
+        said="Limiting the bits of CW^(n+1) restricts the range of values that a user can transmit.",
+        right="It restricts nothing: the value is CW^(n+1) plus or minus the difference of two pseudo-random "
+        "numbers, so an honest word is uniform in the ring and does not fit the limit, and a word of zero adds a "
+        "number that is uniform in the ring. A bound needs a proof about the shared value.",
+        evidence="tests/unit/test_paper_errata.py::test_a_word_within_the_limit_adds_any_value",
+    ),
+    Erratum(
+        place="Table 3, sequential recommendation on ML1M",
+        said="HR@10 of 0.472 and 0.475, NDCG@10 of 0.268 and 0.270.",
+        right="The paper does not say among what items are ranked. If it is among 100 strangers, as is usual, "
+        "popularity alone, which needs no model, comes close to these figures, and SASRec reaches far more.",
+        evidence="docs/sequences.md",
+    ),
+    Erratum(
+        place="Table of download cost, NCF on Yelp",
+        said="SecEmb downloads 0.44 MB, with a reduction ratio of 91.00.",
+        right="14.95 MB / 91.00 is 0.164 MB; 0.44 MB is the upload.",
+        evidence="tests/unit/test_paper_errata.py::test_the_download_of_ncf_on_yelp_is_not_what_its_ratio_says",
+    ),
+    Erratum(
+        place="Tables of communication, Secure FedRec",
+        said="47.81 MB up for MF on Yelp, beside 48.56 MB for the same protocol in the table of sparse aggregation.",
+        right="93,386 items of 65 numbers, as in the paper's own table of parameters, are 48.56 MB; 47.81 MB leave "
+        "out the bias of each item.",
+        evidence="tests/unit/test_paper_errata.py::test_secure_fedrec_leaves_out_the_bias_of_each_item",
+    ),
+)

@@ -1,0 +1,171 @@
+"""A table of the paper beside ours: cells with a verdict, and the registry of functions that measure tables."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter
+from typing import Literal
+
+Value = float | str | None
+Progress = Callable[[float, str], None]  # the share of the table that is done, and what comes next
+CLOSE = 0.05  # this share of the paper's figure apart is still agreement
+
+# Importing them fills the registry; this is also the order of the report.
+MODULES: tuple[str, ...] = ()
+
+
+class Verdict(StrEnum):
+    """What comes of comparing a cell with the paper's."""
+
+    BETTER = "better"
+    AGREES = "agrees within 5 %"
+    DIFFERS = "differs"
+    NO_DATA = "no data here"
+    OURS_ALONE = "not in the paper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One figure, ours and the paper's."""
+
+    row: str
+    column: str
+    ours: Value  # None: this machine does not have the data
+    paper: Value = None  # None: the paper has no such figure
+    unit: str = ""
+    better: Literal["", "less", "more"] = ""  # which is better; of a baseline neither is
+    spread: float | None = None  # standard deviation of ours over the seeds
+    note: str = ""  # one sentence: why it differs, or why there is no data
+
+    @property
+    def ratio(self) -> float | None:
+        """Return ours divided by the paper's."""
+        if not isinstance(self.ours, float | int) or not isinstance(self.paper, float | int) or self.paper == 0:
+            return None
+        return self.ours / self.paper
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return how ours compares."""
+        if self.ours is None:
+            return Verdict.NO_DATA
+        if self.paper is None:
+            return Verdict.OURS_ALONE
+        if self.ratio is None:
+            return Verdict.AGREES if self.ours == self.paper else Verdict.DIFFERS
+        if abs(self.ratio - 1) <= CLOSE:
+            return Verdict.AGREES
+        good = {"less": self.ratio < 1, "more": self.ratio > 1}.get(self.better, False)
+        return Verdict.BETTER if good else Verdict.DIFFERS
+
+    @property
+    def unexplained(self) -> bool:
+        """Tell whether it differs, or is missing, without a sentence that says why."""
+        said = self.note.endswith(".") and len(self.note.split()) > 3
+        return self.verdict in (Verdict.DIFFERS, Verdict.NO_DATA) and not said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """Lines of a figure, drawn when the page is written."""
+
+    title: str
+    across: str
+    lines: Mapping[str, Sequence[tuple[float, float]]]
+    doubling: bool = False  # a logarithmic x axis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table or figure of the paper with our figures."""
+
+    name: str
+    title: str
+    caption: str  # what was measured, and how
+    cells: Sequence[Cell]
+    plots: Sequence[Plot] = ()
+    seconds: float = 0.0  # that it took
+
+    @property
+    def rows(self) -> list[str]:
+        """Return the names of the rows in order."""
+        return list(dict.fromkeys(one.row for one in self.cells))
+
+    @property
+    def columns(self) -> list[str]:
+        """Return the names of the columns in order."""
+        return list(dict.fromkeys(one.column for one in self.cells))
+
+    def cell(self, row: str, column: str) -> Cell | None:
+        """Return one cell, if there is one."""
+        return next((one for one in self.cells if (one.row, one.column) == (row, column)), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What to measure with."""
+
+    quick: bool = False  # as little as shows that it runs
+    data: Path = Path("build/data")  # a folder with the sets
+    seeds: int = 4  # runs of each case that has spread
+    folder: Path = Path("build/paper")  # where a table may keep what it needs to go on after being cut short
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """How to make one table."""
+
+    name: str
+    title: str
+    night_seconds: float  # of a full run on two cores, for the time that is left
+    make: Callable[[Settings, Progress], Table]
+
+    def run(self, settings: Settings, progress: Progress) -> Table:
+        """Measure it, with the time it takes."""
+        begin = perf_counter()
+        made = self.make(settings, progress)
+        return replace(made, seconds=perf_counter() - begin)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Body:
+    """What a function of a table returns: everything but the name and the time."""
+
+    caption: str
+    cells: Sequence[Cell]
+    plots: Sequence[Plot] = ()
+
+
+TABLES: dict[str, Measurement] = {}
+_Make = Callable[[Settings, Progress], Body]
+
+
+def table(name: str, *, title: str, night_seconds: float) -> Callable[[_Make], _Make]:
+    """Register the decorated function as the measurement of a table."""
+
+    def register(make: _Make) -> _Make:
+        if name in TABLES:
+            raise ValueError(f"there are two tables {name}")
+
+        def whole(settings: Settings, progress: Progress) -> Table:
+            body = make(settings, progress)
+            return Table(name=name, title=title, caption=body.caption, cells=body.cells, plots=body.plots)
+
+        TABLES[name] = Measurement(name, title, night_seconds, whole)
+        return make
+
+    return register
+
+
+def all_tables() -> dict[str, Measurement]:
+    """Return every registered table by name, in the order of the report."""
+    for module in MODULES:
+        import_module(module)
+    return TABLES
+
+
+def unexplained(tables: Iterable[Table]) -> list[str]:
+    """Return the cells that differ without a sentence that says why."""
+    return [f"{one.name}: {cell.row}, {cell.column}" for one in tables for cell in one.cells if cell.unexplained]
