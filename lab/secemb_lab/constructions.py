@@ -6,8 +6,9 @@
     FullMatrix  no point functions: the whole table down, two additive shares of the whole update up
 
 The device half takes a placement, so that what is timed is the sharing. All of them read rows by XOR of float32 bits
-(the paper's Init and RowEncoded read in fixed point), so they differ only in the write. For measurement only:
-devices and servers use `PathShared` through `secemb_sdk.round.session` and `secemb_party.evaluation`.
+(the paper's Init and RowEncoded read in fixed point), so they differ only in the write. Their dense part is zeros. For
+measurement only: devices and servers use `PathShared` through `secemb_sdk.round.session` and
+`secemb_party.evaluation`.
 """
 
 from abc import ABC, abstractmethod
@@ -151,7 +152,9 @@ class Init(Construction):
         words, leaf0, leaf1 = self.backend.generate(keys, roots[0], roots[1], leaves, geometry.depth)
         elements = np.ascontiguousarray(payload.T).reshape(-1, 1)
         body = codec.pack_words(words) + self.backend.convert_gen(keys.convert, leaf0, leaf1, elements).tobytes()
-        return seeds[0] + body, seeds[1] + body
+        dense = np.zeros(self.round.task.dense_size, dtype=payload.dtype)  # server 1 has its share from a seed
+        secure_sum.add_seeded(label.key(Purpose.SUM_SHARE, seeds[1]), dense, self.backend)
+        return seeds[0] + body + dense.tobytes(), seeds[1] + body
 
     def add(self, party: int, received: Sequence[Received], sums: RingArray) -> None:
         """Evaluate every element's paths into its own column."""
@@ -164,7 +167,7 @@ class Init(Construction):
         paths = task.row_width * slots
         size = codec.packed_bytes(depth, paths)
         words = codec.unpack_words(memoryview(one.update)[16 : 16 + size], depth, paths)
-        values = np.frombuffer(one.update, dtype=task.ring.dtype, offset=16 + size).copy()
+        values = np.frombuffer(one.update, dtype=task.ring.dtype, count=paths, offset=16 + size).copy()
         roots = expand_roots(label, one.update[:16], paths, self.backend)
         held = HeldKeys.of(party, SessionKeys.of(label), roots, words)
         for column in range(task.row_width):
@@ -193,20 +196,21 @@ class FullMatrix(Construction):
         return tagged[:, :-1].tobytes() if party == 0 else b""
 
     def write(self, asked: Asked, payload: RingArray) -> Messages:
-        """Return two shares of the whole matrix: a random one, and the update minus it."""
+        """Return two shares of the whole matrix and the dense part: a random one, and the update minus it."""
         task = self.round.task
-        matrix = row_access.empty_sums(self.round)
+        numbers = task.items * task.row_width
+        whole = np.zeros(numbers + task.dense_size, dtype=task.ring.dtype)
         items, rows = asked.placement.collect(payload)
-        matrix[items] = rows
+        whole[:numbers].reshape(task.items, task.row_width)[items] = rows
         key = self.round.label(asked.session_id).key(Purpose.SUM_SHARE, self.random_bytes(16))
-        mask = np.zeros((task.items, task.row_width), dtype=task.ring.dtype)
+        mask = np.zeros_like(whole)
         secure_sum.add_seeded(key, mask, self.backend)
-        return np.subtract(matrix, mask, out=matrix).tobytes(), mask.tobytes()
+        return np.subtract(whole, mask, out=whole).tobytes(), mask.tobytes()
 
     def add(self, party: int, received: Sequence[Received], sums: RingArray) -> None:
         """Add the shares as they are."""
         for one in received:
-            np.add(sums, np.frombuffer(one.update, dtype=sums.dtype).reshape(sums.shape), out=sums)
+            np.add(sums, np.frombuffer(one.update, sums.dtype, sums.size).reshape(sums.shape), out=sums)
 
 
 ABLATION: tuple[type[Construction], ...] = (Init, RowEncoded, PathShared, FullMatrix)

@@ -45,8 +45,8 @@ def compared(cell: Cell) -> str:
 
 
 def unit_of(table: Table) -> str:
-    """Return the unit if all cells have the same."""
-    units = {one.unit for one in table.cells}
+    """Return the unit if all cells that have one have the same."""
+    units = {one.unit for one in table.cells if one.unit}
     return units.pop() if len(units) == 1 else ""
 
 

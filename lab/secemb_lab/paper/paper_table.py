@@ -13,7 +13,7 @@ Progress = Callable[[float, str], None]  # the share of the table that is done, 
 CLOSE = 0.05  # this share of the paper's figure apart is still agreement
 
 # Importing them fills the registry; this is also the order of the report.
-MODULES: tuple[str, ...] = ()
+MODULES: tuple[str, ...] = ("secemb_lab.paper.protocols.communication",)
 
 
 class Verdict(StrEnum):
