@@ -10,7 +10,7 @@ from tests.unit.sessions import direct, make_round, make_task
 
 from secemb_lab.paper.protocols import kvsagg, secaggmask, topksecagg
 from secemb_lab.paper.protocols.secemb_view import view_of_secemb
-from secemb_lab.paper.protocols.view import Leak, ServerView
+from secemb_lab.paper.protocols.server_view import Leak, ServerView
 from secemb_shared.dpf import RingArray
 from secemb_shared.messages import RoundSpec
 from secemb_shared.randomness import Indices

@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from secemb_lab.paper.protocols import shamir
 from secemb_shared.dpf import RingArray, default_backend
+from secemb_tools.errors import OperationError
 
 KEY_BYTES, _NONCE = 32, bytes(12)  # each key encrypts one message
 _LISTED = 2  # bytes of a user in the list of survivors
@@ -30,10 +31,6 @@ _OPENED = 1 + 2 + shamir.SHARE_BYTES  # kind, user and share
 
 
 Made = TypeVar("Made")
-
-
-class TooFewError(Exception):
-    """So many users have dropped out that the sum stays hidden."""
 
 
 def agree(own: X25519PrivateKey, other: bytes, purpose: bytes) -> bytes:
@@ -173,7 +170,7 @@ def _sum(
 ) -> RingArray:
     """Return the server's sum: the vectors without the survivors' own masks and without masks that do not cancel."""
     if len(opened) < threshold:
-        raise TooFewError(f"{len(opened)} users are left, and {threshold} are needed")
+        raise OperationError(f"{len(opened)} users are left, and {threshold} are needed")
     total: RingArray = np.add.reduce(list(views.values()), axis=0, dtype=np.uint32)
     secrets_of = _combined(opened, threshold)
     for user in views:

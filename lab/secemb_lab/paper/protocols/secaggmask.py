@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from secemb_lab.paper.protocols import sparse_messages
 from secemb_lab.paper.protocols.secagg import add_mask, agree
-from secemb_lab.paper.protocols.view import ServerView
+from secemb_lab.paper.protocols.server_view import ServerView
 from secemb_shared.dpf import RingArray
 
 COVERED = 0.6

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from secemb_lab.paper.protocols.view import ServerView
+from secemb_lab.paper.protocols.server_view import ServerView
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared import row_access
 from secemb_shared.dpf import RingArray, default_backend

@@ -12,8 +12,8 @@ import numpy as np
 
 from secemb_lab.paper.protocols import secagg
 from secemb_lab.paper.protocols.secagg import SecAggRound
+from secemb_lab.paper.protocols.server_view import ServerView
 from secemb_lab.paper.protocols.sparse_messages import NUMBER
-from secemb_lab.paper.protocols.view import ServerView
 from secemb_shared.dpf import RingArray
 from secemb_shared.randomness import Indices
 
