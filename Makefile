@@ -30,6 +30,8 @@ NGINX := $(VENV)/.nginx
 FAKETIME := $(VENV)/.faketime
 CADDY := $(VENV)/.caddy
 NAMESPACES := $(VENV)/.namespaces
+DEVICE_JS := sdk/typescript/dist/src/index.js
+DEVICE_TS := $(wildcard $(addprefix sdk/typescript/,src/*.ts src/*/*.ts test/*.ts scripts/*.ts tsconfig.json package.json))
 PINNED := pyproject.toml setup.py constraints.txt
 
 KERNEL := shared/secemb_shared/dpf/_kernel.abi3.so
@@ -40,7 +42,7 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test bench loadtest memory pacing attack wire quality sequences paper paper-docs report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test typescript bench loadtest memory pacing attack wire quality sequences paper paper-docs report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -51,8 +53,25 @@ help: ## list the targets
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
-test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) $(NAMESPACES) which-kernel ## run the tests
+test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) $(NAMESPACES) typescript which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+# The tests of the TypeScript device run what this builds; where Node is missing they are skipped, and this says so.
+typescript: ## install and build the TypeScript device in sdk/typescript (needs Node 20.19 or newer, with npm)
+	@if node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null \
+		&& command -v npm >/dev/null; then $(MAKE) --no-print-directory $(DEVICE_JS); \
+	elif [ "$$NODE_TESTS" = required ]; then \
+		echo 'there is no Node 20.19 or newer with npm, and the tests of the TypeScript device must run (NODE_TESTS=required)' >&2; exit 1; \
+	else echo 'there is no Node 20.19 or newer with npm: the TypeScript device is not built and its tests are skipped; on Debian 13: apt-get install nodejs npm'; fi
+
+$(DEVICE_JS): sdk/typescript/node_modules/.package-lock.json $(DEVICE_TS)
+	@echo 'building the TypeScript device'
+	@cd sdk/typescript && npm run --silent build
+
+sdk/typescript/node_modules/.package-lock.json: sdk/typescript/package-lock.json
+	@echo 'installing what the TypeScript device needs'
+	@cd sdk/typescript && npm ci --silent
+	@touch $@
 
 bench: $(DEV) which-kernel ## measure, print tables and write build/bench.json
 	@$(LAB) bench $(if $(QUICK),--seconds 0.01 --catalogue ML100K) $(ARGS)
@@ -175,7 +194,7 @@ constraints: ## resolve the newest versions that pyproject.toml allows and pin t
 	@echo "constraints.txt: $$(grep -c == constraints.txt) pins"
 
 clean: ## remove everything make has made, the environment too
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache $(KERNEL)
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache $(KERNEL) sdk/typescript/dist sdk/typescript/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment.
