@@ -1,10 +1,14 @@
 """What holds for every test: no test fails for being slow, and Hypothesis shows how to repeat a failure."""
 
 import gc
+import os
 from collections import Counter
 
 import pytest
 from hypothesis import settings
+
+# Before any test imports torch: its threads wait for each other at full speed, and every worker has as many as cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("secemb", deadline=None, print_blob=True)
 settings.load_profile("secemb")

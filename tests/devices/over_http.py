@@ -15,6 +15,7 @@ from tests.e2e.servers import Servers
 
 from secemb_lab.loadtest.fleet import headers_of, path_of
 from secemb_sdk.round.session import DeviceSession
+from secemb_sdk.trust import make_context
 from secemb_shared.holds import hold_of, upload_mac
 from secemb_shared.messages import Kind, RoundSpec
 from secemb_shared.messages.relay_key import RelayKey
@@ -40,7 +41,8 @@ class Device:
         self.updates: tuple[bytes, bytes] | None = None
         self._session: DeviceSession | None = None
         self._end = time.monotonic() + patience
-        self.clients = [httpx.AsyncClient(base_url=server.url, timeout=10.0) for server in servers.pair]
+        urls = [server.url for server in servers.pair]
+        self.clients = [httpx.AsyncClient(base_url=url, timeout=10.0, verify=make_context(url)) for url in urls]
 
     @property
     def session(self) -> DeviceSession:

@@ -19,6 +19,7 @@ import httpx
 from typer.testing import CliRunner
 
 from secemb_party.storage import Model, ModelFiles, Shape
+from secemb_sdk.trust import make_context
 from secemb_shared.messages import TaskSpec
 from secemb_tools.cli.main import app
 from secemb_tools.local.process import free_ports
@@ -60,6 +61,11 @@ def wait_for(what: str, holds: Callable[[], bool], seconds: float = START_SECOND
     while not holds():
         assert time.monotonic() < end, f"waited in vain: {what}"
         time.sleep(0.02)
+
+
+def fetch(url: str, *, seconds: float = 10.0, **options: Any) -> httpx.Response:
+    """Return the answer to a GET without TLS; by itself httpx would load all authorities of the system each time."""
+    return httpx.get(url, timeout=seconds, trust_env=False, verify=make_context(url), **options)
 
 
 @dataclass
@@ -114,7 +120,7 @@ class Server:
     def get(self, path: str, url: str | None = None) -> int:
         """Return the status of an answer, of the listener for Prometheus unless another is named."""
         try:
-            return httpx.get((url or self.metrics_url) + path, timeout=5.0).status_code
+            return fetch((url or self.metrics_url) + path, seconds=5.0).status_code
         except httpx.TransportError:
             return 0
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from tests.devices.over_http import Device, check_published, gather
 from tests.e2e.commands import invoke, json_of, refused, run
-from tests.e2e.servers import Server, Servers, secemb, set_up, wait_for
+from tests.e2e.servers import Server, Servers, fetch, secemb, set_up, wait_for
 
 pytestmark = pytest.mark.timeout(200)
 DATABASE, DISKS = "the database moves", "new disks"
@@ -40,7 +40,7 @@ def control(servers: Servers, role: int) -> Any:
 
 
 def metrics(server: Server) -> str:
-    return httpx.get(f"{server.metrics_url}/metrics", timeout=5.0).text
+    return fetch(f"{server.metrics_url}/metrics").text
 
 
 def phase(server: Server) -> str:

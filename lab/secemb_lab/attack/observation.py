@@ -5,7 +5,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-import httpx
 import numpy as np
 
 from secemb_party.storage import Model, ModelFiles, Shape
@@ -16,7 +15,6 @@ from secemb_sdk.recommend.rank import score
 from secemb_sdk.round.selection import to_fit
 from secemb_tools.datasets import Split
 from secemb_tools.local import Pair, Service
-from secemb_tools.local.process import HERE
 from secemb_tools.operate.settings import settings_at
 from secemb_tools.operate.tokens import list_some
 from secemb_tools.simulation.world import World
@@ -30,7 +28,7 @@ _LABEL = re.compile(r'\w+="([^"]*)"')
 
 def counters_of(server: Service) -> Counter[str]:
     """Return what a server has refused, rejected and ended so far, as its metrics say it."""
-    text = httpx.get(f"http://{HERE}:{server.ports.metrics}/metrics", timeout=30, trust_env=False).text
+    text = server.metrics()
     found: Counter[str] = Counter()
     for name, labels, value in _COUNTERS.findall(text):
         words = [name.replace("_", " "), *_LABEL.findall(labels)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
-from fastapi import APIRouter, Depends, FastAPI, Security
+from fastapi import Depends, FastAPI, Security
 
 from secemb_party.assembly import close_party, find_operators
 from secemb_party.errors import SettingsError
@@ -76,8 +76,7 @@ def create_server1(
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=party.readiness)
     bearer = bearer_check(party, peer_token_hashes)
     # The copies of the model that devices take, for a server 0 that has lost its own: `secemb model fetch`.
-    copies = APIRouter(dependencies=[Security(PEER), Depends(bearer)])
-    copies.include_router(task_routes(party, None))
+    copies = task_routes(party, None, dependencies=[Security(PEER), Depends(bearer)])
     peer_routers = [peer_routes(party, Responder(party), bearer), copies]
     if receiver is not None:
         peer_routers.insert(0, relay_routes(receiver, party.metrics.refused, bearer))

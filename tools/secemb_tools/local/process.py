@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 import httpx
 
 from secemb_party.http.health import FRESH_SECONDS
+from secemb_sdk.trust import make_context
 
 HERE = "127.0.0.1"
 # Below the range that systems assign to clients: until the server listens, no client gets its port by chance.
@@ -109,9 +110,9 @@ class Service:
         return self._process.pid
 
     @cached_property
-    def verify(self) -> ssl.SSLContext | bool:
+    def verify(self) -> ssl.SSLContext:
         """Return what an HTTP client checks this server's certificate with."""
-        return True if self._ca is None else ssl.create_default_context(cafile=self._ca)
+        return make_context(self.url, ca=self._ca)
 
     def launch(self, variables: dict[str, str]) -> None:
         """Start the process in its own session: Ctrl-C at the terminal does not reach it, the parent stops it."""
@@ -136,7 +137,7 @@ class Service:
     def is_ready(self) -> bool:
         """Tell whether the server can serve."""
         try:
-            return httpx.get(f"{self._metrics_url}/readyz", timeout=5, trust_env=False).status_code == 200
+            return self._read("readyz", seconds=5).status_code == 200
         except httpx.TransportError:
             return False
 
@@ -163,10 +164,14 @@ class Service:
         answer = httpx.get(url, headers=headers, timeout=_ASK_SECONDS, trust_env=False, verify=self.verify)
         return answer.raise_for_status().json()
 
+    def metrics(self) -> str:
+        """Return the metrics as Prometheus reads them."""
+        return self._read("metrics", seconds=_ASK_SECONDS).text
+
     def usage(self) -> Usage:
         """Read the process's statistics and its metrics, of this moment; needs /proc."""
         time.sleep(FRESH_SECONDS)  # servers give the same metrics for so long
-        text = httpx.get(f"{self._metrics_url}/metrics", timeout=_ASK_SECONDS, trust_env=False).text
+        text = self.metrics()
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
         operations = {name: float(seconds) for name, seconds in kernel}
@@ -189,6 +194,11 @@ class Service:
             begins.removesuffix("_at"): min(one[ends] - one[begins] for one in ended)
             for begins, ends in itertools.pairwise(times)
         }
+
+    def _read(self, path: str, *, seconds: float) -> httpx.Response:
+        # Without a context httpx would load all authorities of the system, 20 ms each time.
+        context = make_context(self._metrics_url)
+        return httpx.get(f"{self._metrics_url}/{path}", timeout=seconds, trust_env=False, verify=context)
 
     def _memory(self) -> int:
         status = (_PROC / str(self.pid) / "status").read_text()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Path
@@ -112,6 +113,7 @@ def describe_binary(description: str) -> dict[str, Any]:
     return {"content": {BINARY: {"schema": {"type": "string", "format": "binary"}}}, "description": description}
 
 
+@cache
 def describe_json(kind: type[BaseModel]) -> dict[str, Any]:
     """Return the OpenAPI description of a message."""
     schema = kind.model_json_schema()

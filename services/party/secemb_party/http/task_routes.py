@@ -1,9 +1,10 @@
 """What devices ask either server about a task: its specification, the relay key, and copies of the public model."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi.params import Depends
 from pydantic import BaseModel
 
 from secemb_party.ended_rounds import EndedRounds
@@ -64,9 +65,10 @@ def task_routes(
     ask_relay_key: AskRelayKey | None,
     retry_after: RetryAfter | None = None,
     tell_rounds: TellRounds | None = None,
+    dependencies: Sequence[Depends] = (),
 ) -> APIRouter:
     """Return the routes by which devices learn the task and server 1's relay key, and copy the public model."""
-    router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"])
+    router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"], dependencies=dependencies)
     copies = TableCopies(party.models, Shape.of(party.task), party.workers.run, party.scratch)
 
     @router.get("", responses=problem_responses(UnknownTaskError, LedgerUnavailableError))
