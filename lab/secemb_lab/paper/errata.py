@@ -64,4 +64,20 @@ ERRATA = (
         "out the bias of each item.",
         evidence="tests/unit/test_paper_errata.py::test_secure_fedrec_leaves_out_the_bias_of_each_item",
     ),
+    Erratum(
+        place="Comparison among protocols, secure training",
+        said="SVD, Bit8Quant and TernQuant are compatible with secure aggregation.",
+        right="Servers that see only a sum of messages cannot read it: the right vectors of SVD and the scales of the "
+        "quantisers are each device's own. Of the four only CoLR, where everybody shares B, can be added.",
+        evidence="tests/unit/test_paper_compressors.py::"
+        "test_secure_aggregation_can_add_messages_of_colr_but_not_those_of_svd_or_of_quantisers",
+    ),
+    Erratum(
+        place="Table of utility, TernQuant",
+        said="A reduction ratio of 8.",
+        right="That is four bits for a number that is minus one, zero or one. Five fit into a byte, and the ratio is "
+        "20, more than SecEmb's on ML10M and smaller sets.",
+        evidence="tests/unit/test_paper_compressors.py::"
+        "test_a_message_has_the_bytes_that_are_counted_and_leaves_untouched_rows_zero",
+    ),
 )

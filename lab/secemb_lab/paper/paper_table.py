@@ -13,7 +13,10 @@ Progress = Callable[[float, str], None]  # the share of the table that is done, 
 CLOSE = 0.05  # this share of the paper's figure apart is still agreement
 
 # Importing them fills the registry; this is also the order of the report.
-MODULES: tuple[str, ...] = ("secemb_lab.paper.protocols.communication",)
+MODULES: tuple[str, ...] = (
+    "secemb_lab.paper.protocols.communication",
+    "secemb_lab.paper.compression.utility",
+)
 
 
 class Verdict(StrEnum):

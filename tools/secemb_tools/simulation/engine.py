@@ -31,7 +31,7 @@ from secemb_shared.privacy import add_noise
 from secemb_tools.datasets import RatingSet
 from secemb_tools.simulation.devices import Devices
 from secemb_tools.simulation.processes import Processes
-from secemb_tools.simulation.rounds import BLURRED, PLAIN, PRIVATE, Counts, Part
+from secemb_tools.simulation.rounds import BLURRED, PLAIN, PRIVATE, Counts, Lossy, Part
 from secemb_tools.simulation.world import World
 
 CENTRAL, LOCAL, NO_NOISE = "central", "local", "none"
@@ -92,8 +92,11 @@ class Engine:
         noise: str = CENTRAL,
         device_by_device: bool = False,  # local noise without the shortcut
         processes: Processes | None = None,
+        lossy: Lossy | None = None,  # what arrives of each device's rows, to compare compressors in a plain run
     ) -> None:
         task = world.task
+        if lossy is not None and (way != PLAIN or noise == LOCAL):
+            raise ValueError("only a plain run without noise of devices can be lossy")
         if noise == LOCAL and (way != PLAIN or task.privacy is None):
             raise ValueError("local noise needs a plain run of a task with a privacy budget")
         self.world, self.way, self.rounds, self.counts = world, way, 0, Counts()
@@ -103,7 +106,7 @@ class Engine:
         self.evaluated: dict[int, list[float]] = {}  # the sums of each evaluation, by its round
         self.best: tuple[float, Model] | None = None  # the version with the best mark of an evaluation
         self.whole: Model | None = None  # the last version that was trained, where the model is without its vectors
-        self._noise, self._device_by_device = noise, device_by_device
+        self._noise, self._device_by_device, self._lossy = noise, device_by_device, lossy
         self._devices, self._processes = Devices(world), processes or Processes()
 
     def step(self) -> Row:
@@ -180,6 +183,7 @@ class Engine:
             number=round_.number,
             model=self.model,
             people={person: self.privates.get(person) for person in people},
+            lossy=self._lossy,
         )
         outcome = self._processes.take_part(self._devices, part)
         self.privates.update(outcome.moved)

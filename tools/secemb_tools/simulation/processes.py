@@ -8,6 +8,7 @@ import os
 import signal
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from types import TracebackType
@@ -62,7 +63,7 @@ class Processes:
     def _divide(self, devices: Devices, part: Part) -> Outcome:
         for number, worker in enumerate(self._workers):
             people = dict(list(part.people.items())[number :: self.count])
-            worker.begin(devices.world, Part(way=part.way, number=part.number, model=part.model, people=people))
+            worker.begin(devices.world, replace(part, people=people))
         first, *rest = [worker.end() for worker in self._workers]
         for outcome in rest:
             first.join(outcome)

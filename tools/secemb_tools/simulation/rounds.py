@@ -4,6 +4,8 @@
     plain     rows are read from the table and updates are added in the open; the result is one sum
     blurred   as plain, but each device adds noise to its whole update before anybody sees it
 
+A plain run can be lossy: what arrives of each device's rows is then what a compressor of updates leaves of them.
+
 The first two give the same total to the last bit, except where an item finds no place in its round: about one device
 in a million loses one. No device depends on what another does in the same round, and sums in the ring are not rounded:
 a round can be divided among any number of processes.
@@ -18,7 +20,7 @@ import numpy as np
 from secemb_party.evaluation import BATCH, Evaluation, KeysMessage, SessionBodies, Share, blur
 from secemb_party.storage import Model
 from secemb_sdk.models import PrivateState
-from secemb_sdk.models.update import Numbers
+from secemb_sdk.models.update import Numbers, fit_bound
 from secemb_sdk.round.route import ReadRows
 from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import SESSION_BYTES, DeviceSession, Messages
@@ -32,6 +34,9 @@ from secemb_tools.simulation.devices import Devices, SimulatedDevice
 PRIVATE, PLAIN, BLURRED = "private", "plain", "blurred"
 
 
+Lossy = Callable[[RoundSpec, Indices, Numbers, RandomBytes], Numbers]  # a device's rows → what arrives of them
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Part:
     """Some of the devices of one round, and what they have to know."""
@@ -40,6 +45,7 @@ class Part:
     number: int
     model: Model
     people: dict[int, PrivateState | None]  # with the private part that each has
+    lossy: Lossy | None = None  # of a plain run; None: updates arrive as they are
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,7 +95,8 @@ def take_part(devices: Devices, part: Part) -> Outcome:
         device = devices[person]
         device.memory.keep_private(private)
         chosen.append((device, world.random_bytes("session", part.number, person)))
-    return WAYS[part.way](round_, model, chosen)
+    add = WAYS[part.way] if part.lossy is None else partial(add_plainly, lossy=part.lossy)
+    return add(round_, model, chosen)
 
 
 Chosen = Sequence[tuple[SimulatedDevice, RandomBytes]]  # who takes part, and what each of them draws from
@@ -100,9 +107,17 @@ class PlainSession(DeviceSession):
     """A session without secrets: it reads rows from the table, and adds what it writes to a sum in the open."""
 
     def __init__(
-        self, round_: RoundSpec, items: Indices, *, table: row_access.Rows, total: Share, random_bytes: RandomBytes
+        self,
+        round_: RoundSpec,
+        items: Indices,
+        *,
+        table: row_access.Rows,
+        total: Share,
+        random_bytes: RandomBytes,
+        lossy: Lossy | None = None,
     ) -> None:
         self.round, self._table, self._total = round_, table, total
+        self._lossy, self._random_bytes = lossy, random_bytes
         if items.size > round_.task.capacity:
             random_bytes(SESSION_BYTES)  # a session's id is drawn first: from here on the same items take part
             items = sample(items, round_.task.capacity, random_bytes)
@@ -115,6 +130,8 @@ class PlainSession(DeviceSession):
     def write(self, items: Indices, updates: Numbers, dense: Numbers | None = None) -> Messages:
         """Add the updates to the sum."""
         task, total = self.round.task, self._total
+        if self._lossy is not None:
+            updates, _ = fit_bound(self._lossy(self.round, items, updates, self._random_bytes), task)
         total.rows[items] += task.ring.encode(updates, bound=task.bound)
         if dense is not None and dense.size:
             np.add(total.dense, task.ring.encode(dense, bound=task.bound), out=total.dense)
@@ -156,11 +173,11 @@ def add_privately(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
     return outcome
 
 
-def add_plainly(round_: RoundSpec, model: Model, chosen: Chosen) -> Outcome:
+def add_plainly(round_: RoundSpec, model: Model, chosen: Chosen, *, lossy: Lossy | None = None) -> Outcome:
     """Return the sum by looking at everything: every rating, every row, every update."""
     outcome = Outcome(shares=[Share.empty(round_)])
     for one in chosen:
-        _add_in_the_open(outcome, outcome.shares[0], round_, model, one)
+        _add_in_the_open(outcome, outcome.shares[0], round_, model, one, lossy=lossy)
     return outcome
 
 
@@ -187,11 +204,19 @@ WAYS: dict[str, Add] = {PRIVATE: add_privately, PLAIN: add_plainly, BLURRED: add
 
 
 def _add_in_the_open(
-    outcome: Outcome, total: Share, round_: RoundSpec, model: Model, one: tuple[SimulatedDevice, RandomBytes]
+    outcome: Outcome,
+    total: Share,
+    round_: RoundSpec,
+    model: Model,
+    one: tuple[SimulatedDevice, RandomBytes],
+    *,
+    lossy: Lossy | None = None,
 ) -> None:
     device, random_bytes = one
     selection = device.select(round_, random_bytes)
-    session = PlainSession(round_, selection.items, table=model.rows, total=total, random_bytes=random_bytes)
+    session = PlainSession(
+        round_, selection.items, table=model.rows, total=total, random_bytes=random_bytes, lossy=lossy
+    )
     _upload(outcome, one, selection, session, session.read_rows, model)
 
 
