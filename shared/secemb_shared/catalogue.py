@@ -30,7 +30,7 @@ class Catalogue:
         object.__setattr__(self, "_rows", {name: row for row, name in enumerate(self.ids)})
         lengths = {len(column) for column in ([self.titles] if self.titles else []) + list(self.others.values())}
         if lengths - {len(self.ids)} or len(self._rows) < len(self.ids):
-            raise CatalogueError("a catalogue needs one title for each id, and each id once; write it again")
+            raise CatalogueError("a catalogue must have unique ids and one title per id; regenerate it")
 
     def __len__(self) -> int:
         """Return the number of listed items."""
@@ -66,9 +66,7 @@ class Catalogue:
         rows.writerows(zip(range(len(self.ids)), self.ids, titles, *self.others.values(), strict=True))
         data = "".join(text).encode()
         if len(data) > LARGEST:
-            raise CatalogueError(
-                f"the catalogue has {len(data):,} bytes, at most {LARGEST:,} are allowed; drop columns"
-            )
+            raise CatalogueError(f"the catalogue is {len(data):,} bytes, over the limit of {LARGEST:,}; drop columns")
         return data
 
     @classmethod
@@ -91,21 +89,21 @@ def read_entries(lines: Iterable[str], source: str = FILE) -> Iterator[list[str]
     try:
         head = next(rows, [])
         if head[:3] != _FIRST:
-            raise CatalogueError(f"{source} is not a catalogue: its first line begins with {','.join(_FIRST)}")
+            raise CatalogueError(f"{source} is not a catalogue: the first line must start with {','.join(_FIRST)}")
         yield head
         for number, row in enumerate(rows):
             yield _checked(row, number, len(head), source)
     except csv.Error:
-        raise CatalogueError(f"{source} is damaged; write the catalogue again") from None
+        raise CatalogueError(f"{source} is corrupted; regenerate the catalogue") from None
     except UnicodeDecodeError:
-        raise CatalogueError(f"{source} is not UTF-8; write the catalogue again") from None
+        raise CatalogueError(f"{source} is not UTF-8; regenerate the catalogue") from None
 
 
 def _checked(row: Sequence[str], number: int, width: int, source: str) -> list[str]:
     if not row or row[0] != str(number):
-        raise CatalogueError(f"{source}, line {number + 2}: row {number} is missing; write the catalogue again")
+        raise CatalogueError(f"{source}, line {number + 2}: row {number} is missing; regenerate the catalogue")
     if len(row) != width or not row[1]:
-        raise CatalogueError(f"{source}, line {number + 2} is damaged; write the catalogue again")
+        raise CatalogueError(f"{source}, line {number + 2} is corrupted; regenerate the catalogue")
     return list(row)
 
 

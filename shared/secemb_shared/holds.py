@@ -26,7 +26,7 @@ def upload_mac(place: Label, hold: bytes, digest: bytes) -> bytes:
 def check_upload_mac(place: Label, hold: bytes, digest: bytes, shown: bytes) -> None:
     """Raise unless this is the MAC of the upload with this SHA-256."""
     if not same_mark(upload_mac(place, hold, digest), shown):
-        raise MacError("this upload does not come from the device that made the keys")
+        raise MacError("this upload was not made by the device that generated the keys")
 
 
 def mark(place: Label, purpose: Purpose, hold: bytes, digest: bytes) -> bytes:

@@ -43,9 +43,9 @@ class Ring:
     def units(self, value: float) -> int:
         """Return a bound as a whole number of the ring's smallest steps, rounded up."""
         if not math.isfinite(value):
-            raise NotFiniteError("a bound must be finite")
+            raise NotFiniteError("the bound must be finite")
         if abs(value) >= 2.0 ** (self.bits - 1 - self.fraction_bits):
-            raise OutOfRangeError("a bound must lie inside the ring; use fewer fraction bits or the 64-bit ring")
+            raise OutOfRangeError("the bound does not fit in the ring; use fewer fraction bits or the 64-bit ring")
         return math.ceil(value * 2.0**self.fraction_bits)
 
     def encode(self, values: npt.ArrayLike, *, bound: int | None = None) -> RingArray:
@@ -79,15 +79,16 @@ class Ring:
     def check_budget(self, *, cohort: int, bound: int, noise_tail: int = 0) -> None:
         """Refuse a cohort whose sum could wrap around: cohort · bound + noise tail must stay below half."""
         if cohort < 1 or bound < 1 or noise_tail < 0:
-            raise OverflowBudgetError("cohort and bound must be at least 1, the noise tail at least 0")
+            raise OverflowBudgetError("cohort and bound must be at least 1, and the noise tail at least 0")
         if cohort * bound + noise_tail >= self.half:
             raise OverflowBudgetError(
-                f"{cohort} sessions of up to {bound} units and a noise tail of {noise_tail} can reach "
-                f"2^{self.bits - 1}: lower the cohort, the clip or the fraction bits, or use the 64-bit ring"
+                f"the sum of {cohort} sessions of up to {bound} units and a noise tail of {noise_tail} can reach"
+                f" 2^{self.bits - 1} and overflow: lower the cohort, the clip or the fraction bits, or use the"
+                " 64-bit ring"
             )
 
     @staticmethod
     def _refuse(values: Floats) -> None:
         if not np.isfinite(values).all():
             raise NotFiniteError("NaN or infinity cannot be encoded; clip or drop the update first")
-        raise OutOfRangeError("a value is beyond the task's bound or the ring; clip the update first")
+        raise OutOfRangeError("a value exceeds the task's bound or the ring; clip the update first")

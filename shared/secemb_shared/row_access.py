@@ -29,7 +29,7 @@ def tag_rows(round_: RoundSpec, table: Rows, backend: Backend | None = None) -> 
     """Return the (items, width + 1) words that a server answers from: the rows' bits and their tags."""
     task = round_.task
     if table.shape != (task.items, task.row_width) or table.dtype != np.float32:
-        raise SpecError("the item table must be float32 with one row for each item of the task")
+        raise SpecError("the item table must be float32 with one row per item of the task")
     bits = np.ascontiguousarray(table).view(np.uint32)
     tags = _tags(round_, bits, np.arange(task.items, dtype=np.int64), backend)
     return np.concatenate([bits, tags[:, None]], axis=1)
@@ -47,7 +47,9 @@ def recover(
     items, words = placement.collect(answers[0] ^ answers[1])
     bits = np.ascontiguousarray(words[:, :-1])
     if items.size and not np.array_equal(_tags(round_, bits, items, backend), words[:, -1]):
-        raise RowTagError("a row is altered, stale or not the one asked for; do not train on it, upload zeros")
+        raise RowTagError(
+            "a row is altered, stale or not the one requested; do not train on it, and upload zeros instead"
+        )
     return items, bits.view(np.float32)
 
 
@@ -77,9 +79,9 @@ def accumulate(
     """
     task = round_.task
     if words.shape != (held.sessions, held.slots, task.row_width) or words.dtype != task.ring.dtype:
-        raise SpecError("correction words must be (sessions, slots, width) elements of the task's ring")
+        raise SpecError("correction words must be an array of shape (sessions, slots, width) in the task's ring")
     if sums.shape != (task.items, task.row_width) or sums.dtype != task.ring.dtype:
-        raise SpecError("sums must be (items, width) elements of the task's ring")
+        raise SpecError("sums must be an array of shape (items, width) in the task's ring")
     (backend or default_backend()).accumulate(held, round_.leaf_table, words, sums, slot_sums)
 
 

@@ -333,7 +333,7 @@ CASES: dict[str, Case] = {
         good=lambda place: ("first", "--config", place.server(1)),
         says="revoked",
         bad=lambda place: ("nobody", "--config", place.server(0)),
-        fix="no operator token has the name nobody",
+        fix="no operator token is named nobody",
     ),
     "token create": Case(
         good=lambda place: ("phone-8", "phone-9", "--config", place.server(0)),
@@ -363,19 +363,19 @@ CASES: dict[str, Case] = {
         good=lambda place: ("phone-0", "--config", server_without("phone-0", place)),
         says="active",
         bad=lambda place: ("phone-9", "--config", place.server(0)),
-        fix="no token has this name",
+        fix="no token matches this name",
     ),
     "token revoke": Case(
         good=lambda place: ("phone-0", "--config", place.server(0)),
         says="revoked",
         bad=lambda place: ("phone-9", "--config", place.server(0)),
-        fix="no token has this name",
+        fix="no token matches this name",
     ),
     "token suspend": Case(
         good=lambda place: ("phone-0", "--reason", "too many forged uploads", "--config", place.server(0)),
         says="suspended",
         bad=lambda place: ("phone-9", "--config", place.server(0)),
-        fix="no token has this name",
+        fix="no token matches this name",
     ),
     "vectors": Case(
         good=lambda place: ("--directory", place.new()),

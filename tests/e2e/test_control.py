@@ -97,7 +97,7 @@ async def test_a_round_is_closed_early_with_an_exact_sum_and_another_is_aborted_
     devices = await gather(servers, 3)
     number = devices[0].session.round.number
     await devices[0].send_update()
-    assert "wait for 1 more, or abort it" in refused("round", "close", *zero, "--reason", "late")
+    assert "wait for 1 more" in refused("round", "close", *zero, "--reason", "late")
     await devices[1].send_update()
     assert "ask its operator" in refused("round", "close", *one, "--reason", "late")
     closed = json_of("round close", *zero, "--reason", "late")

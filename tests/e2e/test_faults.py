@@ -183,7 +183,7 @@ async def test_a_full_disk_of_postgresql_and_a_start_without_it_are_seen_and_sur
             answer = await devices[0].clients[0].post(path, content=never())
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
             await asyncio.to_thread(wait_for, "it is told", lambda: lines(zero, "new sessions are refused") != [])
-            assert len(lines(zero, "the ledger fails")) == 1  # although other calls work in between
+            assert len(lines(zero, "the ledger is failing")) == 1  # although other calls work in between
             zero.kill()
             await asyncio.to_thread(postgres.stop)
             await asyncio.to_thread(zero.start)
@@ -242,7 +242,7 @@ async def test_a_cut_line_is_told_once_with_its_cause_and_the_round_goes_on_when
         async with proxy(made.peer_port, port=port):
             await finish(made, devices)
             await asyncio.to_thread(wait_for, "the log tells it", lambda: lines(zero, "no longer waiting") != [])
-            assert lines(zero, "server 1 answers again") != []
+            assert lines(zero, "server 1 is responding again") != []
             await asyncio.to_thread(made.end)
     finally:
         made.end()
@@ -263,9 +263,9 @@ async def test_a_line_on_which_packets_vanish_is_told_and_the_round_goes_on_when
             elsewhere.cut()
             await devices[-1].send_update([0])  # with it the round is full, and server 0 asks server 1 to seal it
             await until(zero, "peer")
-            events = ("waiting", "server 1 does not answer")
+            events = ("waiting", "server 1 is not responding")
             await asyncio.to_thread(wait_for, "the log tells it", lambda: all(lines(zero, event) for event in events))
-            assert "in time" in lines(zero, "server 1 does not answer")[-1]["reason"]
+            assert "in time" in lines(zero, "server 1 is not responding")[-1]["reason"]
             assert "in time" in readiness(zero)["peer"]
             elsewhere.mend()
             await finish(made, devices)
@@ -278,6 +278,6 @@ async def test_a_second_process_on_the_same_ledger_is_refused_on_either_server(t
             command = [sys.executable, "-m", "secemb_tools", "serve", "--config", str(server.folder)]
             second = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120)
             assert second.returncode == 1
-            assert "another server process works with this ledger" in second.stderr
+            assert "another server process is using this ledger" in second.stderr
         for server in made.pair:
             await until(server, None)

@@ -135,8 +135,8 @@ def test_check_passes_a_server_that_can_start(pair: Servers) -> None:
         (lambda home: (home / "tls" / "server1.crt").unlink(), "peer.peer_ca: no such file"),
         (lambda home: (home / "secrets" / "peer.key").chmod(0o644), "chmod 600"),
         (lambda home: (home / "task" / "task.json").write_text("{}"), "secemb task create wrote"),
-        (lambda home: (home / "task" / "ticket.key").write_text("no key"), "`secemb task create` makes one"),
-        (lambda home: (home / "secrets" / "operators.json").write_text("no list"), "is damaged"),
+        (lambda home: (home / "task" / "ticket.key").write_text("no key"), "`secemb task create` generates one"),
+        (lambda home: (home / "secrets" / "operators.json").write_text("no list"), "is corrupted"),
         (
             lambda home: (home / "secrets" / "peer.key").write_bytes(make_identity("a").key),
             "does not belong to the cert",
@@ -160,7 +160,7 @@ def test_check_names_what_is_wrong_and_the_fix(pair: Servers, harm: object, word
 
 
 def test_check_says_that_server_1_cannot_be_reached(pair: Servers) -> None:
-    assert "start it, and check url in [peer]" in refused("check", pair.pair[0].folder)
+    assert "start it, or check url in [peer]" in refused("check", pair.pair[0].folder)
 
 
 def test_serve_refuses_settings_with_a_fault_without_a_traceback(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_check_tests_the_connection_to_server_1(server1: Servers) -> None:
     secemb("pair", "switch", home, "--now")
     assert "does not accept this server's certificate" in refused("check", home)
     (home / "tls" / "server1.crt").write_bytes(make_identity("127.0.0.1").certificate)
-    assert "other than server 1 answers: it has another certificate" in refused("check", home)
+    assert "is not server 1, or server 1 has a new certificate" in refused("check", home)
     (home / "tls" / "server1.crt").write_bytes(make_identity("elsewhere").certificate)
     assert "is for elsewhere, not 127.0.0.1" in refused("check", home)
 
@@ -225,9 +225,9 @@ def test_a_task_is_the_same_for_both_and_can_be_shown(tmp_path: Path) -> None:
         (["--min-cohort", 5], "at most the cohort"),
         (["--clip", "nan"], "finite"),
         (["--clip", 0], "bound must be at least 1"),
-        (["--row-rate", "inf"], "written like 0.025"),
+        (["--row-rate", "inf"], "such as 0.025"),
         (["--layout", "tree"], "binned, direct"),
-        (["--join-seconds", 700], "upload_seconds at least that"),
+        (["--join-seconds", 700], "upload_seconds must be between"),
         (["--name", "Zoë"], "printable ASCII"),
         (["--row-rate", "2000000"], "from 0 to 1,000,000"),
         (["--dense-rate", "1000000.5"], "from 0 to 1,000,000"),
@@ -253,7 +253,7 @@ def test_tokens_are_shown_once_and_can_be_revoked(pair: Servers) -> None:
     assert "phone-0" in listed
     assert pair.tokens[0] not in listed
     assert json.loads(secemb("token", "revoke", "phone-0", "--config", home, "--json"))["revoked"] is not None
-    assert "no token has this name" in refused("token", "revoke", "phone-9", "--config", home)
+    assert "no token matches this name" in refused("token", "revoke", "phone-9", "--config", home)
     assert "server 0's" in refused("token", "list", "--config", pair.pair[1].folder)
 
 

@@ -213,7 +213,7 @@ def test_settings_are_checked_by_file_as_well_as_by_directory(place: Place) -> N
     assert json_of("check", "--config", server / "secemb.toml", "--offline")["ok"]
     assert json_of("check", server, "--offline")["ok"]
     found = json_of("check", server, code=1)
-    assert any("start it, and check url in [peer]" in one["fix"] for one in found["checks"])
+    assert any("start it, or check url in [peer]" in one["fix"] for one in found["checks"])
 
 
 def test_origins_are_shown_when_asked_and_in_json_always(place: Place) -> None:

@@ -136,10 +136,8 @@ async def test_an_operator_logs_in_watches_a_round_finish_and_opens_it(visit: Vi
     row = page.get_by_role("row", name=re.compile(rf"^{number} train published"))
     await expect(row).to_be_visible()
     await expect(page.locator("#announcer")).to_contain_text(f"Round {number + 1} is open.")
-    await expect(page.locator("#events li").first).to_contain_text(
-        f"Round {number} has ended: both servers publish its model."
-    )
-    for words in ("accepts nothing new", "is sealed", "is added:", "is reconstructed"):
+    await expect(page.locator("#events li").first).to_contain_text(f"Round {number} has ended; its model is published.")
+    for words in ("no longer accepts messages", "is sealed", "has been summed", "has been reconstructed"):
         await expect(page.locator("#events li", has_text=f"Round {number} {words}")).to_have_count(1)
     assert await page.evaluate("window.sameLoad")  # told by the stream, not by loading the page again
     await row.get_by_role("link").click()
@@ -202,7 +200,7 @@ async def test_a_model_is_exported_and_rolled_back_with_a_confirmation(
     await page.get_by_role("button", name="Roll back").click()
     await see(page, f"A rollback to version {newest - 1} is waiting for round")
     await finish(servers, devices)  # and makes one version more
-    await see(page, f"version {newest + 2} has the numbers of version {newest - 1}")
+    await see(page, f"version {newest + 2} restores the numbers of version {newest - 1}")
     for role in (0, 1):
         assert np.array_equal(servers.model(role, newest + 2).rows, load_file(path)["rows"])
     await visit.keep("rolled-back")
@@ -351,7 +349,7 @@ async def test_times_are_written_in_the_readers_zone_also_those_that_come_later(
 async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: Servers) -> None:
     async with a_visit(browser, servers.pair[1].operator_url, scripts=False) as visit:
         await visit.log_in(servers.operator_tokens[1])
-        for path, words in (("/ui", "Throughput"), ("/ui/rounds/0", "Digests"), ("/ui/model", "starts at server 0")):
+        for path, words in (("/ui", "Throughput"), ("/ui/rounds/0", "Digests"), ("/ui/model", "only server 0")):
             await visit.go(path)
             await see(visit.page, words)
         visit.check_quiet()

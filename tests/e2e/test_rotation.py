@@ -182,4 +182,4 @@ async def test_everything_is_changed_while_rounds_run_and_no_session_fails(
         await asyncio.to_thread(peer_call(pair, tmp_path / "old", new))
     for server, start in zip(pair.servers, earlier, strict=True):
         warnings = [line for line in server.log.read_text()[start:].splitlines() if '"level": "warning"' in line]
-        assert not [line for line in warnings if "peer" in line.lower() or "cannot be used" in line], warnings
+        assert not [line for line in warnings if "peer" in line.lower() or "cannot reload" in line], warnings

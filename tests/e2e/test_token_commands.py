@@ -89,7 +89,7 @@ def test_a_device_is_suspended_and_resumed_by_name_or_hash(home: Path) -> None:
     assert (newest["what"], newest["reason"]) == ("token suspend", "sends damaged messages")
     assert json.loads(secemb("token", "resume", "tablet", "--config", home, "--json"))["state"] == "active"
     assert listed(home)["tablet"] == "active"
-    assert "no token has this name" in refused("token", "suspend", "nobody", "--config", home)
+    assert "no token matches this name" in refused("token", "suspend", "nobody", "--config", home)
 
 
 def test_what_commands_did_is_recorded_with_the_user_and_without_names_of_devices(home: Path) -> None:

@@ -109,7 +109,7 @@ async def test_a_half_answer_is_cut_off_and_never_completed(world: SmallApp) -> 
     async def send(message: Message) -> None:
         sent.append(message)
 
-    with pytest.raises(RuntimeError, match="cut short") as raised:
+    with pytest.raises(RuntimeError, match="truncated") as raised:
         await world.app(scope, receive, send)
     assert raised.value.__suppress_context__
     assert [message.get("body") for message in sent] == [None, b"half"]

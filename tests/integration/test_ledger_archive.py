@@ -162,9 +162,9 @@ async def test_a_file_that_is_not_whole_and_of_this_schema_is_refused_and_nothin
     lines = file.splitlines(keepends=True)
     head = json.loads(lines[0]) | {"schema": "9999"}
     faults = {
-        "cut short": b"".join(lines[:-1]),
-        "cut short or altered": b"".join(lines[:3] + lines[4:]),
-        "altered": file.replace(b'"rounds",', b'"rounde",', 1),
+        "truncated": b"".join(lines[:-1]),
+        "truncated or corrupted": b"".join(lines[:3] + lines[4:]),
+        "corrupted": file.replace(b'"rounds",', b'"rounde",', 1),
         "not an exported ledger": b"{}\n" + file,
         "not an exported": b"\x00\xff",
         "schema 9999": json.dumps(head).encode() + b"\n" + b"".join(lines[1:]),

@@ -46,7 +46,7 @@ async def serve(url: str, patience: float = 0.0) -> Ledger:
 
 async def test_a_second_server_is_refused_and_says_what_to_do(home: str) -> None:
     async with await serve(home):
-        with pytest.raises(LedgerTakenError, match="stop it first"):
+        with pytest.raises(LedgerTakenError, match="stop it"):
             await serve(home)
     async with await serve(home) as again:
         await again.ping()

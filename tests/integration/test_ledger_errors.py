@@ -27,12 +27,12 @@ pytestmark = pytest.mark.asyncio
     ("url", "advice"),
     [
         (f"mysql://user:{PASSWORD}@host/database", "SQLite .* or PostgreSQL"),
-        (f"no url at all {PASSWORD}", "write sqlite:////path/to/ledger.db"),
-        (f"postgresql://user:{PASSWORD}@host:port/database", "write sqlite:////path/to/ledger.db"),
+        (f"no url at all {PASSWORD}", "use sqlite:////path/to/ledger.db"),
+        (f"postgresql://user:{PASSWORD}@host:port/database", "use sqlite:////path/to/ledger.db"),
         ("sqlite://", "name a file"),
         ("sqlite:///:memory:", "name a file"),
         ("sqlite:///file:ledger?mode=memory&uri=true", "name a file"),
-        ("sqlite:////no/such/folder/ledger.db", "cannot be made at /no/such/folder/ledger.db: No such file"),
+        ("sqlite:////no/such/folder/ledger.db", "cannot create the ledger at /no/such/folder/ledger.db: No such file"),
     ],
 )
 async def test_a_url_that_cannot_hold_a_ledger_is_refused_with_advice(url: str, advice: str) -> None:
@@ -117,7 +117,7 @@ async def test_an_error_of_the_database_does_not_quote_what_it_is_about(ledger: 
     await ledger.put_keys(secret, NOW, require_admission=False, limit=9)
     row = {"session_id": secret.session_id, "part": "keys", "body": secret.body}
     for wrong in (row, {**row, "part": "other", "session_id": name("no session", 16)}):
-        with pytest.raises(LedgerError, match="refused a statement") as caught:
+        with pytest.raises(LedgerError, match="rejected a statement") as caught:
             await ledger._database.write(partial(insert_body, wrong))
         assert isinstance(caught.value, SecEmbError)
         report = "".join(traceback.format_exception(caught.value))

@@ -43,7 +43,7 @@ async def test_who_wished_and_why_is_recorded_once_with_the_wish(ledger: Ledger)
 async def test_a_second_wish_waits_for_the_end_of_the_first(ledger: Ledger) -> None:
     await publish(ledger, 0, 1, 2)
     first = await ledger.request_rollback(TASK, seen=2, source=0, order=ORDER, now=NOW)
-    with pytest.raises(LedgerConflictError, match="another rollback is waiting"):
+    with pytest.raises(LedgerConflictError, match="another rollback is already pending"):
         await ledger.request_rollback(TASK, seen=2, source=1, order=ORDER, now=NOW)
     ended = await ledger.give_up_rollback(first, reason="no longer kept", now=NOW + 1)
     assert (ended.reason, ended.ended, ended.made) == ("no longer kept", True, None)
@@ -53,7 +53,7 @@ async def test_a_second_wish_waits_for_the_end_of_the_first(ledger: Ledger) -> N
 
 async def test_a_wish_about_a_version_that_is_no_longer_published_is_refused(ledger: Ledger) -> None:
     await publish(ledger, 0, 1, 2)
-    with pytest.raises(LedgerConflictError, match="published meanwhile"):
+    with pytest.raises(LedgerConflictError, match="published in the meantime"):
         await ledger.request_rollback(TASK, seen=1, source=0, order=ORDER, now=NOW)
     assert await ledger.rollbacks(TASK) == []
 

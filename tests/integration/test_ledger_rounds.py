@@ -60,7 +60,7 @@ async def test_a_number_of_a_task_belongs_to_one_round(ledger: Ledger) -> None:
     await open_round(ledger)
     with pytest.raises(LedgerConflictError, match="round 1 of this task"):
         await ledger.create_round(new_round(1, round_id=name("another"), spec=b"another"))
-    with pytest.raises(LedgerConflictError, match="other contents"):
+    with pytest.raises(LedgerConflictError, match="different contents"):
         await ledger.create_round(new_round(1, kind="survey"))
     assert [found.kind for found in await ledger.rounds(TASK)] == ["train"]
 
@@ -151,7 +151,7 @@ async def test_a_repeated_step_with_other_facts_is_refused(
 
 async def test_a_fact_once_stored_is_not_changed_by_a_later_step(ledger: Ledger) -> None:
     round_id = await ready_round(ledger, SEALED)
-    with pytest.raises(StateConflictError, match="another list_digest"):
+    with pytest.raises(StateConflictError, match="different list_digest"):
         await ledger.advance(round_id, SEALED, SHARED, NOW, share_digest=name("share"), list_digest=name("other list"))
 
 
@@ -179,7 +179,7 @@ async def test_a_step_needs_its_facts(ledger: Ledger, state: RoundState, to: Rou
 @pytest.mark.parametrize("listed", [[*SESSIONS, SESSIONS[0]], [b"short"]])
 async def test_a_list_names_each_session_once_by_sixteen_bytes(ledger: Ledger, listed: list[bytes]) -> None:
     round_id = await ready_round(ledger, SEALING)
-    with pytest.raises(LedgerFormatError, match="16 bytes"):
+    with pytest.raises(LedgerFormatError, match="16-byte"):
         await ledger.advance(round_id, SEALING, SEALED, NOW, sealed_sessions=listed, list_digest=name("list"))
 
 

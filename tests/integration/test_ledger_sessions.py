@@ -203,7 +203,7 @@ async def test_nothing_is_taken_for_a_round_that_is_not_known(ledger: Ledger) ->
 
 async def test_ids_of_another_length_are_refused_and_nothing_is_stored(ledger: Ledger) -> None:
     round_id = await open_round(ledger)
-    with pytest.raises(LedgerFormatError, match="16 bytes are needed here, these are 15"):
+    with pytest.raises(LedgerFormatError, match="expected 16 bytes, got 15"):
         await put_keys(ledger, round_id, session_id=S[:15])
     with pytest.raises(LedgerFormatError, match="32 bytes"):
         await admit(ledger, round_id, S, b"device")

@@ -18,7 +18,7 @@ async def test_a_task_is_stored_once_and_read_back(ledger: Ledger) -> None:
 
 async def test_a_task_id_never_gets_another_specification(ledger: Ledger) -> None:
     await ledger.add_task(TASK, b"specification", NOW)
-    with pytest.raises(LedgerConflictError, match="another specification"):
+    with pytest.raises(LedgerConflictError, match="different specification"):
         await ledger.add_task(TASK, b"other", NOW)
     assert (await ledger.tasks())[0].spec == b"specification"
 
@@ -35,7 +35,7 @@ async def test_a_version_is_stored_once_and_keeps_its_digest(ledger: Ledger) -> 
     await ledger.add_task(TASK, b"s", NOW)
     first = await ledger.record_version(TASK, 0, name("model"), NOW)
     assert await ledger.record_version(TASK, 0, name("model"), NOW + 9) == first
-    with pytest.raises(LedgerConflictError, match="another digest"):
+    with pytest.raises(LedgerConflictError, match="different digest"):
         await ledger.record_version(TASK, 0, name("other model"), NOW)
     assert await ledger.versions(TASK) == [first]
 
@@ -64,7 +64,7 @@ async def test_an_older_version_is_not_published_after_a_newer_one(ledger: Ledge
     for version in range(2):
         await ledger.record_version(TASK, version, name(f"model {version}"), NOW)
     await ledger.publish_version(TASK, 1, NOW)
-    with pytest.raises(LedgerConflictError, match="version 1 is published"):
+    with pytest.raises(LedgerConflictError, match="version 1 has been published"):
         await ledger.publish_version(TASK, 0, NOW)
 
 
@@ -85,7 +85,7 @@ async def test_a_version_needs_its_task_and_a_publication_its_version(ledger: Le
 
 async def test_ids_and_digests_of_another_length_are_refused(ledger: Ledger) -> None:
     await ledger.add_task(TASK, b"s", NOW)
-    with pytest.raises(LedgerFormatError, match="32 bytes are needed here, these are 31"):
+    with pytest.raises(LedgerFormatError, match="expected 32 bytes, got 31"):
         await ledger.add_task(TASK[:31], b"s", NOW)
     with pytest.raises(LedgerFormatError):
         await ledger.record_version(TASK, 0, b"digest", NOW)

@@ -33,7 +33,7 @@ async def test_an_aborted_round_ends_on_both_servers_for_the_operators_reason(ro
             ("abort", "admin", "the database moves", {"round": 0})
         ]
         assert await pair.parties[1 - role].ledger.actions() == []
-        assert "is not the current one" in await refused(pair, role, What.ABORT)
+        assert "is not the current round" in await refused(pair, role, What.ABORT)
 
 
 @pytest.mark.asyncio

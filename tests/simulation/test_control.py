@@ -138,9 +138,9 @@ async def test_a_rollback_is_carried_out_during_a_pause() -> None:
 async def test_a_round_is_closed_at_once_when_both_servers_hold_the_smallest_cohort() -> None:
     async with a_pair() as pair:
         devices = await filled(pair, 1)
-        assert "wait for 1 more, or abort it" in await refused(pair, 0, What.CLOSE)
+        assert "wait for 1 more" in await refused(pair, 0, What.CLOSE)
         assert "ask its operator" in await refused(pair, 1, What.CLOSE)
-        assert "is not the current one" in await refused(pair, 0, What.CLOSE, 1)
+        assert "is not the current round" in await refused(pair, 0, What.CLOSE, 1)
         slow, lost = a_device(pair, 1), a_device(pair, 2)
         for device in (slow, lost):
             await device.join()
@@ -159,7 +159,7 @@ async def test_a_round_is_closed_at_once_when_both_servers_hold_the_smallest_coh
         assert pair.clock.now < 1000 + pair.task.join_seconds
         await assert_published(pair, [*devices, slow])
         assert [one.what for one in await pair.parties[0].ledger.actions()] == ["close"]
-        assert "is not the current one" in await refused(pair, 0, What.CLOSE)
+        assert "is not the current round" in await refused(pair, 0, What.CLOSE)
 
 
 @pytest.mark.asyncio
@@ -167,7 +167,7 @@ async def test_no_round_is_closed_where_devices_toss_a_coin_and_a_drain_lets_the
     tossed = replace(PRIVACY, sampling_rate="0.5")
     async with a_pair(privacy=tossed, fraction_bits=12, bound=STEPS) as pair:
         await pair.step()
-        assert "chance alone" in await refused(pair, 0, What.CLOSE)
+        assert "sampled at random" in await refused(pair, 0, What.CLOSE)
         await tell(pair, 0, What.DRAIN)
         assert isinstance(await pair.step(), Wait)
         assert (await knock(pair)).status_code == 200
@@ -249,4 +249,4 @@ async def test_a_last_evaluation_without_devices_ends_the_task_after_a_day() -> 
         for role in (0, 1):
             record = await last(pair, role)
             assert (record.state, record.kind) == (RoundState.ABORTED, EVALUATE)
-            assert record.reason == "too few devices came to the last evaluation within a day"
+            assert record.reason == "too few devices joined the last evaluation within a day"

@@ -51,7 +51,7 @@ async def test_a_round_with_an_impossible_sum_is_discarded_on_both_sides_and_the
         devices = await a_round(pair, 0, wild=True)
         assert await states(pair) == [DISCARDED, DISCARDED]
         reasons = {(await last(pair, role)).reason for role in (0, 1)}
-        assert reasons == {"its sum is impossible: rows beyond what the sessions can add"}
+        assert reasons == {"its sum is impossible: rows larger than these sessions can add up to"}
         assert await versions(pair) == [0, 0]
         for role in (0, 1):
             party = pair.parties[role]

@@ -70,13 +70,13 @@ def early_share(pair: Pair, folder: Path) -> None:
     ("role", "damage", "check", "words"),
     [
         *((role, lose_model, MODEL, "version 3 of the model is missing") for role in (0, 1)),
-        *((role, cut_model, MODEL, "the file of version 3 is damaged") for role in (0, 1)),
-        *((role, swap_model, MODEL, "the file of version 3 is not the model in the ledger") for role in (0, 1)),
-        *((role, add_model, AGE, "holds version 4 of the model, and the ledger ends with 3") for role in (0, 1)),
+        *((role, cut_model, MODEL, "the file of model version 3 is corrupted") for role in (0, 1)),
+        *((role, swap_model, MODEL, "the file of model version 3 does not match the ledger") for role in (0, 1)),
+        *((role, add_model, AGE, "has model version 4, but the ledger ends at version 3") for role in (0, 1)),
         *((role, early_share, AGE, "the share of a round that the ledger has not sealed") for role in (0, 1)),
         (0, lose_state, OPTIMISER, "state is missing; version 3 needs one"),
-        (0, cut_state, OPTIMISER, "state is damaged"),
-        (0, older_state, OPTIMISER, "state is of version 2, and the model is at 3"),
+        (0, cut_state, OPTIMISER, "state is corrupted"),
+        (0, older_state, OPTIMISER, "state is for version 2, but the model is at version 3"),
     ],
 )
 async def test_what_does_not_fit_is_named_at_the_start_and_the_server_is_not_ready(
@@ -93,7 +93,7 @@ async def test_what_does_not_fit_is_named_at_the_start_and_the_server_is_not_rea
         wrong = [one for one in await pair.parties[role].readiness() if not one.ok]
         assert [one.check for one in wrong] == [check]
         assert found.fix in wrong[0].hint
-        assert "data does not fit the ledger" in caplog.text
+        assert "data_dir does not match the ledger" in caplog.text
 
 
 @pytest.mark.parametrize("role", [0, 1])
@@ -135,7 +135,7 @@ async def test_a_new_ledger_does_not_start_over_with_an_old_model() -> None:
         await pair.parties[1].ledger.close()
         for path in (pair.folder / "server1").glob("ledger.db*"):
             path.unlink()
-        with pytest.raises(LedgerConflictError, match="data_dir holds version 1 of the model"):
+        with pytest.raises(LedgerConflictError, match="data_dir has version 1 of the model"):
             await pair.start_server(1)
 
 

@@ -287,7 +287,7 @@ async def test_a_share_over_another_list_stops_the_server() -> None:
         await step_to(pair, RoundState.SEALED)
         party, record = pair.parties[1], await last(pair, 1)
         party._shares.save(record.round_id, bytes(32), b"a share of other sessions, from before a backup")
-        with pytest.raises(DamagedShareError, match="another list"):
+        with pytest.raises(DamagedShareError, match="different list"):
             await party.share(record.round_id)
 
 

@@ -66,7 +66,7 @@ async def test_a_device_learns_at_its_next_call_that_its_round_was_aborted(task:
         await abort(pair, phone)
         outcome = await phone.contribute()
         assert isinstance(outcome, Contributed)
-        assert [one.fate for one in outcome.settled] == ["aborted (too few sessions on both sides)"]
+        assert [one.fate for one in outcome.settled] == ["aborted (too few sessions on both servers)"]
         again = await phone.contribute()
         assert again is not None
         assert again.settled == ()  # it is told once
@@ -175,6 +175,8 @@ async def test_devices_are_told_of_the_newest_aborted_rounds_and_not_what_operat
         for _ in range(3):
             await abort(pair, a_phone(pair, 0))
         party = pair.parties[0]
-        assert await party.ended_rounds() == EndedRounds(1, 2, dict.fromkeys((2, 1), "too few sessions on both sides"))
+        assert await party.ended_rounds() == EndedRounds(
+            1, 2, dict.fromkeys((2, 1), "too few sessions on both servers")
+        )
         monkeypatch.setattr("secemb_party.ended_rounds._PUBLIC_REASONS", ("something else",))
         assert set((await party.ended_rounds()).aborted.values()) == {"the operators ended it"}

@@ -71,7 +71,7 @@ async def test_an_aborted_round_is_told_with_its_reason(lines: Lines, caplog: An
         await a_device(pair, 1).fall_silent()  # and is lost: otherwise the round would wait for more devices
         await pair.finish()
     aborted = [line for line in about_rounds(lines) if line["event"] == "round aborted"]
-    assert [line["reason"] for line in aborted] == ["too few sessions on both sides"] * 2
+    assert [line["reason"] for line in aborted] == ["too few sessions on both servers"] * 2
 
 
 async def test_a_call_between_the_servers_is_logged_under_one_id_on_both(lines: Lines, caplog: Any) -> None:
@@ -118,12 +118,12 @@ async def test_server_1_tells_once_that_server_0_does_not_call_and_when_it_does_
 
         pair.clock.now += 100
         await asyncio.sleep(0.05)
-        assert not [line for line in lines if line["event"] == "server 0 does not call"]
+        assert not [line for line in lines if line["event"] == "server 0 has stopped calling"]
         pair.clock.now += 100
-        assert len(await told("server 0 does not call")) == 1
+        assert len(await told("server 0 has stopped calling")) == 1
         await pair.server0.leader._peer.standing()
-        assert len(await told("server 0 calls again")) == 1
-        assert len(await told("server 0 does not call")) == 1
+        assert len(await told("server 0 is calling again")) == 1
+        assert len(await told("server 0 has stopped calling")) == 1
         watching.cancel()
 
 

@@ -79,7 +79,7 @@ async def test_a_share_that_cannot_be_stored_is_tried_again_until_it_can(
     begun = [record for record in caplog.records if "the conductor failed" in record.getMessage()]
     assert len(begun) == 1
     assert "OSError" in begun[0].getMessage()
-    assert "the conductor works again" in caplog.text
+    assert "the conductor has recovered" in caplog.text
     assert "hunter2" not in caplog.text
 
 
@@ -128,7 +128,7 @@ async def test_a_server_that_lost_its_ledger_to_another_stops_conducting_and_wri
     async def claim(self: Ledger) -> None:
         nonlocal tried
         tried += 1
-        raise LedgerTakenError("another server process works with this ledger")
+        raise LedgerTakenError("another server process is using this ledger")
 
     steps: list[Decision] = []
     honest = Leader._step

@@ -72,13 +72,13 @@ def test_any_catalogue_is_read_as_it_was_written(rows: list[tuple[str, str, str]
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is not a catalogue: its first line begins with row,id,title"),
+        ("", "is not a catalogue: the first line must start with row,id,title"),
         ("id,title\n1,x\n", "is not a catalogue"),
         ("row,id,title\n1,x,y\n", "line 2: row 0 is missing"),
-        ("row,id,title\n0,,y\n", "line 2 is damaged"),
+        ("row,id,title\n0,,y\n", "line 2 is corrupted"),
         ("row,id,title\n0,a,x\n2,b,y\n", "line 3: row 1 is missing"),
-        ("row,id,title\n0,a,x\n1,b\n", "is damaged; write the catalogue again"),
-        ("row,id,title\n0,a,x\n1,a,y\n", "each id once"),
+        ("row,id,title\n0,a,x\n1,b\n", "is corrupted; regenerate"),
+        ("row,id,title\n0,a,x\n1,a,y\n", "unique ids"),
     ],
 )
 def test_a_damaged_catalogue_is_refused(text: str, words: str, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_damaged_catalogue_is_refused(text: str, words: str, tmp_path: Path) -
 
 def test_a_catalogue_in_another_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes(b"row,id,title\n0,1,Am\xe9lie\n")
-    with pytest.raises(CatalogueError, match=r"latin\.csv is not UTF-8; write the catalogue again"):
+    with pytest.raises(CatalogueError, match=r"latin\.csv is not UTF-8; regenerate"):
         read_catalogue(tmp_path / "latin.csv")
 
 

@@ -69,14 +69,14 @@ def spoilt(values: Floats, number: float) -> Floats:
         ({"rows": np.full((7, 3), 1e39), "dense": DENSE}, "NaN or infinity"),
         ({"rows": ROWS.astype(np.float16) - np.float16(np.inf), "dense": DENSE}, "NaN or infinity"),
         ({"rows": ROWS.T, "dense": DENSE}, "7 rows of 3 numbers"),
-        ({"rows": ROWS.reshape(-1), "dense": DENSE}, "two axes"),
+        ({"rows": ROWS.reshape(-1), "dense": DENSE}, "two-dimensional"),
         ({"rows": ROWS[:-1], "dense": DENSE}, "7 rows of 3 numbers"),
         ({"rows": ROWS, "dense": DENSE[:-1]}, "4 dense"),
         ({"rows": ROWS}, "dense and rows"),
         ({"dense": DENSE}, "dense and rows"),
         ({"rows": ROWS, "dense": DENSE, "optimiser": DENSE}, "dense and rows"),
-        ({"rows": ROWS.astype(np.int32), "dense": DENSE}, "other types"),
-        ({"rows": np.zeros((10**6, 3), dtype=np.float32), "dense": DENSE}, "larger than a model"),
+        ({"rows": ROWS.astype(np.int32), "dense": DENSE}, "types other than"),
+        ({"rows": np.zeros((10**6, 3), dtype=np.float32), "dense": DENSE}, "too large for a model"),
     ],
 )
 def test_weights_that_cannot_be_are_refused_and_nothing_is_stored(
@@ -86,7 +86,7 @@ def test_weights_that_cannot_be_are_refused_and_nothing_is_stored(
     with pytest.raises(ModelError, match=reason) as caught:
         import_weights(store, TASK, SHAPE, path)
     assert str(path) in str(caught.value)
-    assert "give a safetensors file" in str(caught.value)
+    assert "provide a safetensors file" in str(caught.value)
     assert not store.folder.exists()
 
 
@@ -96,7 +96,7 @@ def test_a_file_to_import_that_is_missing_or_no_safetensors_is_a_typed_error(sto
     (tmp_path / "pickle").write_bytes(b"\x80\x04K\x01.")
     with pytest.raises(DamagedFileError, match="not a safetensors file"):
         import_weights(store, TASK, SHAPE, tmp_path / "pickle")
-    with pytest.raises(ModelFileError, match="cannot be read"):
+    with pytest.raises(ModelFileError, match="cannot read"):
         import_weights(store, TASK, SHAPE, tmp_path)
     assert not store.folder.exists()
 

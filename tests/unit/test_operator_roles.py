@@ -37,7 +37,9 @@ def test_a_token_is_known_by_its_hash_and_needs_the_role(file: Path) -> None:
     operators = Operators(file)
     assert operators.require("a", OperatorRole.ADMIN, NOW).name == "alice"
     assert operators.require("b", OperatorRole.READ_ONLY, NOW).name == "bob"
-    with pytest.raises(ForbiddenError, match="needs a token with the role admin; this one has the role read-only"):
+    with pytest.raises(
+        ForbiddenError, match="needs a token with the role admin, but this token has the role read-only"
+    ):
         operators.require("b", OperatorRole.ADMIN, NOW)
     for token in ("", "c", "a ", operators.all()[0].token_hash):
         with pytest.raises(UnauthorizedError, match="secemb operator add"):
@@ -66,10 +68,10 @@ def test_a_name_is_used_once_even_after_revocation(file: Path) -> None:
     operators = Operators(file)
     operators.revoke("bob", NOW)
     for name, words in (
-        ("bob", "a name is used once"),
+        ("bob", "names cannot be reused"),
         ("", "1 to 100"),
         ("a\nb", "printable"),
-        (" x", "spaces around"),
+        (" x", "leading or trailing spaces"),
     ):
         with pytest.raises(OperatorTokenError, match=words):
             operators.add(named(name))

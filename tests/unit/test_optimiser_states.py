@@ -36,7 +36,7 @@ def test_a_state_without_tensors_can_be_kept(store: ModelFiles) -> None:
 
 def test_a_state_is_saved_after_its_model_and_in_its_task(store: ModelFiles) -> None:
     store.save(model(1))
-    with pytest.raises(ModelConflictError, match="before the state"):
+    with pytest.raises(ModelConflictError, match="before the optimiser state"):
         store.save_state(state(2))
     with pytest.raises(ForeignFileError, match="another task"):
         store.save_state(state(1, task_id=OTHER_TASK))
@@ -61,7 +61,7 @@ def test_no_altered_byte_is_taken_for_another_state(store: ModelFiles) -> None:
         except ModelFileError as error:
             messages.append(str(error))
     assert len(messages) >= len(data) - 20
-    fix = re.compile(r"optimiser\.safetensors .*; restore a backup, or start the optimiser over")
+    fix = re.compile(r"optimiser\.safetensors .*; restore a backup, or reset the optimiser")
     assert all(fix.search(message) for message in messages)
 
 

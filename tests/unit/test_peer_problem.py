@@ -35,7 +35,7 @@ FAULTS = {
     "not valid yet": Fault(lambda own, _: own.issue_both(days=(1, 3)), "is not valid yet", "clocks"),
     "another host": Fault(lambda own, _: own.issue_both("127.0.0.2"), "for another host", "correct url"),
     "another name": Fault(lambda own, _: own.issue_both("elsewhere.example"), "for another host", "correct url"),
-    "unknown authority": Fault(lambda _, other: other.issue_both(), "other than server 1", "pair import"),
+    "unknown authority": Fault(lambda _, other: other.issue_both(), "is not server 1", "pair import"),
     "no TLS": Fault(lambda *_: None, "does not speak TLS", "peer port"),
 }
 
@@ -69,7 +69,7 @@ async def test_a_wrong_certificate_is_named_once_with_what_to_do(
     assert fault.says in said
     assert fault.fix in said
     assert len(said) <= LONGEST_TEXT
-    warnings = [record for record in caplog.records if "server 1 does not answer" in record.getMessage()]
+    warnings = [record for record in caplog.records if "server 1 is not responding" in record.getMessage()]
     assert len(warnings) == 1
     assert fault.says in warnings[0].getMessage()
 
@@ -84,9 +84,9 @@ async def test_a_server_that_is_not_there_or_hangs_up_is_told_apart(tmp_path: Pa
 
 async def test_a_bearer_that_is_refused_is_told_as_server_1_puts_it(tmp_path: Path) -> None:
     own = Authority(tmp_path)
-    problem = {"type": "urn:secemb:problem:unauthorized", "detail": "this is not server 0's bearer token"}
+    problem = {"type": "urn:secemb:problem:unauthorized", "detail": "the bearer token is not server 0's"}
     reply = answer(json.dumps(problem).encode(), status="401 Unauthorized")
     with serving(reply, identity=own.issue_both()) as server:
         async with line_to(server.url, own.file) as line:
-            with pytest.raises(PeerRefusedError, match="401: this is not server 0's bearer token"):
+            with pytest.raises(PeerRefusedError, match="401: the bearer token is not server 0's"):
                 await line.standing()

@@ -116,9 +116,9 @@ def test_a_task_with_noise_has_a_line_for_training() -> None:
         ({"sampling_rate": "1.5"}, "sampling rate"),
         ({"train": replace(TRAINING, epsilon="0")}, "epsilon"),
         ({"train": replace(TRAINING, epsilon="1001")}, "epsilon"),
-        ({"train": replace(TRAINING, multiplier="0.001")}, "finer or wider"),
+        ({"train": replace(TRAINING, multiplier="0.001")}, "supported range"),
         ({"train": replace(TRAINING, clip=0)}, "clip"),
-        ({"dense_clip": 1}, "finer or wider"),
+        ({"dense_clip": 1}, "supported range"),
         ({"dense_clip": -1}, "clip"),
     ],
 )
@@ -134,7 +134,7 @@ def test_a_clip_for_a_dense_part_needs_one() -> None:
 
 @pytest.mark.parametrize("spoil", [lambda privacy: "words", lambda privacy: privacy.fields()])
 def test_privacy_is_a_group_of_its_own(spoil: Callable[[Privacy], Any]) -> None:
-    with pytest.raises(SpecError, match="group"):
+    with pytest.raises(SpecError, match="must be an object"):
         make_task(privacy=spoil(PRIVACY))
 
 

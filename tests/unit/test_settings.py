@@ -89,8 +89,8 @@ def test_nothing_is_taken_from_the_process_itself(server0: Path, monkeypatch: py
 
 def test_two_listeners_cannot_share_a_port(server1: Path) -> None:
     shared = {"SECEMB_METRICS__PORT": "8442"}
-    assert "metrics.port: [operator] listens on 8442 too" in complaint(server1, shared)
-    assert "operator.port: [devices] listens on" in complaint(
+    assert "metrics.port: port 8442 is already used by [operator]" in complaint(server1, shared)
+    assert "operator.port: port" in complaint(
         server1, {"SECEMB_OPERATOR__HOST": "0.0.0.0", "SECEMB_OPERATOR__PORT": "8440"}
     )
     assert load_settings(server1, shared | {"SECEMB_METRICS__HOST": "127.0.0.2"}).metrics.port == 8442
@@ -107,7 +107,7 @@ def test_only_devices_are_served_beyond_this_machine_unless_the_operator_says_so
         ("SECEMB_ROL", "did you mean SECEMB_ROLE?"),
         ("SECEMB_PEER__URLS", "did you mean SECEMB_PEER__URL?"),
         ("SECEMB_ROLE__X", "did you mean SECEMB_ROLE?"),
-        ("SECEMB_DEVICES", "there is no such setting"),
+        ("SECEMB_DEVICES", "unknown setting"),
         ("secemb_zzzzzzzzzz", "unset it"),
     ],
 )
@@ -123,17 +123,17 @@ def test_a_variable_without_a_meaning_is_refused(server0: Path, name: str, fix: 
 )
 def test_a_key_without_a_meaning_is_refused_at_every_level(server0: Path, line: str, place: str, key: str) -> None:
     server0.write_text(server0.read_text(encoding="utf-8").replace(place, line + place, 1), encoding="utf-8")
-    assert f"{key}: there is no such setting; remove it" in complaint(server0, {}).splitlines()
+    assert f"{key}: unknown setting; remove it" in complaint(server0, {}).splitlines()
 
 
 def test_each_role_is_told_what_it_needs_and_what_is_not_its_own(server0: Path, tmp_path: Path) -> None:
     text = complaint(server0, {"SECEMB_ROLE": "1"})
-    assert "peer.port: server 1 needs it; set it to" in text
-    assert "peer.url: only server 0 uses it; remove it" in text
-    assert "devices.open_enrolment: only server 0 uses it; remove it" in text
+    assert "peer.port: required on server 1; set it to" in text
+    assert "peer.url: only used by server 0; remove it" in text
+    assert "devices.open_enrolment: only used by server 0; remove it" in text
     text = complaint(install(1, tmp_path), {"SECEMB_ROLE": "0"})
-    assert "peer.url: server 0 needs it; set it to" in text
-    assert "task.ticket_public_file: only server 1 uses it; remove it" in text
+    assert "peer.url: required on server 0; set it to" in text
+    assert "task.ticket_public_file: only used by server 1; remove it" in text
 
 
 def test_tls_needs_both_its_files(server0: Path) -> None:
@@ -148,13 +148,13 @@ def test_tls_needs_both_its_files(server0: Path) -> None:
         ("SECEMB_DEVICES__PORT", SECRET, "devices.port: "),
         ("SECEMB_DEVICES__PORT", "0", "devices.port: "),
         ("SECEMB_WORK__THREADS", "0", "work.threads: "),
-        ("SECEMB_PEER__URL", f"https://me:{SECRET}@there", "peer.url: write https://host:port"),
-        ("SECEMB_PEER__URL", "http://there:1", "peer.url: write https://host:port"),
-        ("SECEMB_PEER__TOKEN_FILE", SECRET, "peer.token_file: there is no such file"),
+        ("SECEMB_PEER__URL", f"https://me:{SECRET}@there", "peer.url: use https://host:port"),
+        ("SECEMB_PEER__URL", "http://there:1", "peer.url: use https://host:port"),
+        ("SECEMB_PEER__TOKEN_FILE", SECRET, "peer.token_file: no such file"),
         ("SECEMB_LEDGER__URL", f"postgresql://me:{SECRET}@there/db", "ledger.url: contains a password"),
-        ("SECEMB_LEDGER__URL", "nonsense", "ledger.url: the ledger's URL is not valid"),
+        ("SECEMB_LEDGER__URL", "nonsense", "ledger.url: invalid ledger URL"),
         ("SECEMB_LEDGER__PASSWORD_FILE", "secrets/peer.key", "ledger.password_file: set ledger.url as well"),
-        ("SECEMB_ROUNDS__EVALUATE_EVERY", "1", "rounds.evaluate_every: 1 leaves no round to train in"),
+        ("SECEMB_ROUNDS__EVALUATE_EVERY", "1", "rounds.evaluate_every: 1 would leave no rounds"),
         ("SECEMB_TASK__FILE", "other.json", "task.file: no such file"),
         ("SECEMB_LOGS__LEVEL", SECRET, "logs.level: "),
     ],
@@ -169,12 +169,12 @@ def test_all_faults_are_told_at_once(server0: Path) -> None:
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_refused(tmp_path: Path) -> None:
-    assert "`secemb init` makes a settings file" in complaint(tmp_path / "none.toml", {})
+    assert "create a settings file with `secemb init`" in complaint(tmp_path / "none.toml", {})
     broken = tmp_path / "broken.toml"
     broken.write_text("role = ", encoding="utf-8")
-    assert "is not TOML" in complaint(broken, {})
+    assert "is not valid TOML" in complaint(broken, {})
     broken.write_bytes(b"\xff\xfe")
-    assert "cannot be read" in complaint(broken, {})
+    assert "cannot read" in complaint(broken, {})
 
 
 def test_settings_do_not_change(server0: Path) -> None:
@@ -204,7 +204,7 @@ def test_no_secret_is_shown(server0: Path) -> None:
 def test_a_secret_that_others_can_reach_is_refused_with_the_command_that_helps(server0: Path, mode: int) -> None:
     key = server0.parent / "secrets" / "peer.key"
     key.chmod(mode)
-    assert f"peer.key: {key} can be read or written by other users; run: chmod 600 {key}" in complaint(server0, {})
+    assert f"peer.key: {key} is accessible to other users; run: chmod 600 {key}" in complaint(server0, {})
 
 
 @pytest.mark.parametrize("mode", [0o400, 0o600, 0o640, 0o440])
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_hold_a_secret_is_refused(tmp_path: Path, content: by
     file = tmp_path / "secret"
     file.write_bytes(content)
     file.chmod(0o600)
-    with pytest.raises(ValueError, match="empty, or too long"):
+    with pytest.raises(ValueError, match="empty or too long"):
         SecretFile(file)
 
 

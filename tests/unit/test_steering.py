@@ -82,7 +82,7 @@ async def test_a_pause_reaches_the_page_of_the_other_server_with_its_reason_and_
 async def test_the_page_steers_shows_what_holds_and_lists_who_did_what(desk: Desk, role: int) -> None:
     async with desk.logged_in(role) as browser:
         text = await words(browser, "/ui/control")
-        assert "rounds open by themselves" in text
+        assert "rounds open automatically" in text
         assert "Nothing yet." in text
         assert (await send(browser, what="pause")).status_code == 409  # no reason
         assert (await send(browser, what="stop", reason="x")).status_code == 409
@@ -97,7 +97,7 @@ async def test_the_page_steers_shows_what_holds_and_lists_who_did_what(desk: Des
         assert "admin pause new disks &lt;b&gt;" in text
         for what in ("resume", "drain-end"):
             assert (await send(browser, what=what)).status_code == 303
-        assert "rounds open by themselves" in await words(browser, "/ui/control")
+        assert "rounds open automatically" in await words(browser, "/ui/control")
     async with desk.logged_in(role, READ_ONLY) as browser:
         assert "admin drain new disks" in await words(browser, "/ui/control")
         assert "<button>Pause" not in (await browser.get("/ui/control")).text
@@ -112,7 +112,7 @@ async def test_a_round_is_closed_at_server_0_alone_and_aborted_at_either(desk: D
     async with desk.browser(0) as browser, desk.browser(1) as other:
         refused = await post(browser, "rounds/1/close", **WHY)
         assert (refused.status_code, refused.json()["type"]) == (409, "urn:secemb:problem:control-refused")
-        assert "wait for 1 more, or abort it" in refused.json()["detail"]
+        assert "wait for 1 more" in refused.json()["detail"]
         refused = await post(other, "rounds/1/close", **WHY)
         assert "ask its operator" in refused.json()["detail"]
         assert (await post(other, "rounds/0/abort", **WHY)).status_code == 409
@@ -124,7 +124,7 @@ async def test_a_round_is_closed_at_server_0_alone_and_aborted_at_either(desk: D
         await pair.step()
         assert "Close round 2" in await words(browser, "/ui/control")
         assert (await send(browser, what="abort", round="2", **WHY)).status_code == 303
-        assert "admin wants the open round aborted: new disks" in await words(browser, "/ui")
+        assert "admin asked for the open round to be aborted: new disks" in await words(browser, "/ui")
         await pair.step()
     for role in (0, 1):
         found = await pair.parties[role].ledger.rounds(pair.task.task_id)

@@ -25,7 +25,7 @@ async def test_server_0_shows_devices_with_the_most_trouble_first_and_no_names(d
     pair = desk.pair
     ledger, now = pair.parties[0].ledger, pair.clock.now
     async with desk.logged_in(0) as browser:
-        assert "No device has a token." in (await browser.get("/ui/devices")).text
+        assert "No device has a token yet." in (await browser.get("/ui/devices")).text
     hashes = [hashlib.sha256(text).digest() for text in (b"calm", b"troubled")]
     tokens = [NewToken(f"phone of {at}", one) for at, one in enumerate(hashes)]
     await ledger.add_tokens(tokens, Order("tests"), now)
@@ -41,7 +41,7 @@ async def test_server_0_shows_devices_with_the_most_trouble_first_and_no_names(d
     assert "relay-box" in text
     assert "phone of" not in text
     assert hashes[1].hex() not in text
-    assert "No figure here describes a single device" not in text
+    assert "No figure on this page describes an individual device" not in text
 
 
 async def test_server_1_says_who_knows_devices(desk: Desk) -> None:

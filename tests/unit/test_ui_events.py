@@ -49,12 +49,12 @@ def test_every_state_that_a_round_enters_has_words(role: int, state: RoundState)
         (
             "round",
             {"round": 3, "kind": "train", "state": "published"},
-            "Round 3 has ended: both servers publish its model.",
+            "Round 3 has ended; its model is published.",
         ),
         (
             "round",
             {"round": 3, "kind": "survey", "state": "published", "refused": {"busy": 2, "ticket-refused": 1}},
-            "Round 3 has ended; the model is unchanged. Requests refused meanwhile: 3.",
+            "Round 3 has ended; the model is unchanged. Requests refused in the meantime: 3.",
         ),
         (
             "result",
@@ -63,23 +63,23 @@ def test_every_state_that_a_round_enters_has_words(role: int, state: RoundState)
             "Round 4 measured the model: RMSE 0.900 over 1,234 ratings (biases alone 0.950), "
             "NDCG at 10 0.250 over 80 devices (popularity 0.125).",
         ),
-        ("result", {"round": 4}, "Round 4 measured nothing: no device held ratings back."),
+        ("result", {"round": 4}, "Round 4 measured nothing because no device held out ratings."),
         (
             "result",
             {"round": 0, "mean_items": 12.34},
-            "Round 0 surveyed the devices: 12.3 items per device on average.",
+            "Round 0 surveyed the devices, which have 12.3 items on average.",
         ),
-        ("rollback", {"source": 5, "version": 8}, "Version 8 has the numbers of version 5 again."),
+        ("rollback", {"source": 5, "version": 8}, "Version 8 restores the numbers of version 5."),
         ("rollback", {"source": 5, "reason": "<b>gone"}, "The rollback to version 5 was abandoned: <b>gone."),
         (
             "round",
             {"round": 3, "kind": "train", "state": "aborted", "reason": "too few sessions"},
-            "Round 3 was aborted; none of it counts. Reason: too few sessions.",
+            "Round 3 was aborted; its updates do not count. Reason: too few sessions.",
         ),
         ("control", {"what": "pause", "by": "anna", "reason": "x"}, "The task was paused by anna: x."),
         ("control", {"what": "resume", "by": "anna", "reason": None}, "The task was resumed by anna."),
         ("control", {"what": "drain end", "reason": "y"}, "This server is no longer drained: y."),
-        ("control", {"what": "close", "by": "anna", "reason": "x", "round": 4}, "Round 4 is to be closed by anna: x."),
+        ("control", {"what": "close", "by": "anna", "reason": "x", "round": 4}, "Round 4 is being closed by anna: x."),
         ("round", {"round": 3, "kind": "train", "state": "unheard of"}, ""),
         ("something new", {"round": 3}, ""),
     ],
@@ -97,8 +97,8 @@ async def test_the_live_page_lists_the_newest_events_and_the_stream_goes_on_behi
     async with desk.logged_in(role) as browser:
         page = (await browser.get("/ui")).text
         before = listed(page)
-        assert before[0].endswith("Round 0 has ended: both servers publish its model.")
-        assert before[-1].endswith("Round 0 accepts nothing new; the two servers compare what they hold.")
+        assert before[0].endswith("Round 0 has ended; its model is published.")
+        assert before[-1].endswith("Round 0 no longer accepts messages; the two servers are comparing their sessions.")
         source = re.search(r'data-source="([^"]+)"', page)
         assert source is not None
         assert listed((await browser.get(source[1])).text) == []

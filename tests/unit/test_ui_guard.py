@@ -23,11 +23,11 @@ async def a_round(desk: Desk, number: int, *, wild: bool) -> list[bytes]:
 async def test_the_page_shows_how_large_the_newest_sum_was() -> None:
     async with a_desk(guard="8") as desk:
         text = await read(desk, 0, "/ui/guard")
-        assert "Every sum so far was one that honest devices can add up to." in text
+        assert "No round has been discarded." in text
         assert "rows 2." in text  # the norm
         assert "The optimiser limited 0 of 24 rows to 8 times what is usual for them." in text
-        assert "No evaluation by a panel yet." in text
-        assert "No figure here describes a single device." in text
+        assert "The panel has not evaluated the model yet." in text
+        assert "No figure on this page describes an individual device." in text
         assert "Server 0 adds the two shares" in await read(desk, 1, "/ui/guard")
 
 
@@ -36,12 +36,14 @@ async def test_the_page_lists_discarded_rounds_and_nobody_who_was_in_one_of_them
         await a_round(desk, 1, wild=True)
         for role in (0, 1):
             text = await read(desk, role, "/ui/guard")
-            assert "Training: 1. They did not move the model" in text
+            assert "Training: 1. Discarded rounds do not change the model" in text
             assert "discarded" in await read(desk, role, "/ui/rounds")
             story = await read(desk, role, "/ui/rounds/1")
-            assert "its sum is impossible: rows beyond what the sessions can add" in story
-            assert "was discarded; none of it counts. Reason: its sum is impossible" in await read(desk, role, "/ui")
-        assert "No device was in two of them." in await read(desk, 0, "/ui/guard")
+            assert "its sum is impossible: rows larger than these sessions can add up to" in story
+            assert "was discarded; its updates do not count. Reason: its sum is impossible" in await read(
+                desk, role, "/ui"
+            )
+        assert "No device was in more than one discarded round." in await read(desk, 0, "/ui/guard")
 
 
 async def test_the_page_names_the_token_that_was_in_several_discarded_rounds() -> None:
@@ -61,7 +63,7 @@ async def test_the_page_names_the_token_that_was_in_several_discarded_rounds() -
         assert digits not in text
         assert "name of anna" in text
         assert "name of bert" not in text
-        assert "Only the table of devices in discarded rounds describes single devices." in text
+        assert "Only the table of devices in discarded rounds describes individual devices." in text
         assert "name of anna" not in await read(desk, 1, "/ui/guard")
 
 

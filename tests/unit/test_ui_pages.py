@@ -118,10 +118,10 @@ async def test_a_rollback_is_wished_for_with_a_tick_and_carried_out_by_the_leade
         assert leader.changed.is_set()
         assert "A rollback to version 0 is waiting" in (await browser.get("/ui/model")).text
         assert await leader.step() == RollBack(0)
-        assert "version 2 has the numbers of version 0" in (await browser.get("/ui/model")).text
+        assert "version 2 restores the numbers of version 0" in (await browser.get("/ui/model")).text
         again = await browser.post("/ui/model/1/rollback", data=fields | {"sure": "yes"})
         assert again.status_code == 409
-        assert "older version" in again.text
+        assert "older than the published" in again.text
 
 
 async def test_server_1_has_no_way_back_of_its_own(desk: Desk) -> None:

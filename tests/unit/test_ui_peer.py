@@ -89,7 +89,7 @@ async def test_server_1_does_not_call_a_server_0_overdue_that_was_paused_or_drai
     pair.clock.now += 3600  # it was stopped
     text = await read(desk, 1, "/ui/peer")
     assert "A call was due by" not in text
-    assert "(drain): new disks. It may be stopped for a while." in text
+    assert "(drain): new disks. It may be stopped during this time." in text
 
 
 @pytest.mark.asyncio

@@ -38,7 +38,7 @@ async def test_the_page_shows_what_is_spent_projected_and_left(role: int) -> Non
         assert f"After all rounds ε {spent.projected:.3f}" in text
         assert f"Rounds left {spent.remaining} after 1" in text
         assert "clipped to a norm of 256" in text
-        assert "Nothing is assumed about who takes part" in text
+        assert "makes no assumption about who takes part" in text
         assert "knows who took part" not in text
         assert f"1 {spent.epsilon:.4f} {spent.budget:.4f} here" in text  # a line of the table that the chart is made of
         assert "Surveys" not in text
@@ -48,7 +48,7 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
     async with a_desk(privacy=SMALL) as desk:
         assert (await training(desk, 1)).exhausted
         text = await read(desk, 1, "/ui/privacy")
-        assert "The task has ended: no more rounds open." in text
+        assert "The task has ended, and no more rounds will open." in text
         assert "Rounds left 0 after 1" in text
         assert "one rating" in text
         assert "with probability 0.5, and holds against an attacker who does not know which devices did" in text
@@ -64,7 +64,7 @@ async def test_the_page_says_when_a_budget_is_spent_and_what_is_counted_on() -> 
 async def test_the_live_page_promises_no_round_that_the_budget_does_not_allow(role: int) -> None:
     async with a_desk(privacy=SMALL) as desk:
         text = await read(desk, role, "/ui")
-        assert "The privacy budget is spent, so no more rounds open." in text
+        assert "The privacy budget is spent, so no more rounds will open." in text
         assert "opens automatically" not in text
         assert "Server 0 opens rounds" not in text
     async with a_desk(privacy=PRIVACY) as desk:
@@ -73,7 +73,7 @@ async def test_the_live_page_promises_no_round_that_the_budget_does_not_allow(ro
 
 async def test_a_task_without_noise_says_so() -> None:
     async with a_desk() as desk:
-        assert "its sums are exact" in await read(desk, 0, "/ui/privacy")
+        assert "Its sums are exact" in await read(desk, 0, "/ui/privacy")
         assert "privacy budget" not in await read(desk, 1, "/ui/peer")
 
 

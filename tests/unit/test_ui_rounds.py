@@ -132,7 +132,9 @@ async def told_of_progress(*errors: float, begins: int = 0, schedule: str = "con
 async def test_the_page_says_when_more_rounds_no_longer_help() -> None:
     found = await told_of_progress(0.1, 0.99, 0.98, 0.97, 0.96, 0.91, 0.92, 0.93, 0.92, 0.92)
     assert "The model was better in the evaluation of round 5" in found, "an incomplete window says nothing"
-    assert "where five together had RMSE 0.910, and four or more since were worse" in found
+    assert (
+        "where five evaluations together had RMSE 0.910, and at least four evaluations since then were worse" in found
+    )
     silent = "The model was better"
     assert silent not in await told_of_progress(0.99, 0.98, 0.97, 0.96, 0.95, 0.91, 0.92, 0.93, 0.92)
     assert silent not in await told_of_progress(*(1 - place / 100 for place in range(20)))

@@ -41,13 +41,15 @@ class Terms:
 
     def __post_init__(self) -> None:
         if not SMALLEST_MULTIPLIER <= self.multiplier <= LARGEST_MULTIPLIER:
-            raise AccountingError(f"a multiplier must be {SMALLEST_MULTIPLIER} to {LARGEST_MULTIPLIER:,.0f}")
+            raise AccountingError(f"the noise multiplier must be {SMALLEST_MULTIPLIER} to {LARGEST_MULTIPLIER:,.0f}")
         if not 0 < self.delta < 1:
-            raise AccountingError("δ must lie between 0 and 1; well below one over the number of people")
+            raise AccountingError("δ must be between 0 and 1, and should be well below 1 / number of users")
         if self.sampling_rate is not None and not 0 < self.sampling_rate <= 1:
             raise AccountingError("a sampling rate must be above 0 and at most 1")
         if self.sampling_rate is not None and self.delta < _SMALLEST_DELTA:
-            raise AccountingError("with a sampling rate δ must be at least 1e-10: below, sums are not exact enough")
+            raise AccountingError(
+                "with a sampling rate, δ must be at least 1e-10; smaller values cannot be computed accurately"
+            )
 
 
 @lru_cache(maxsize=4096)

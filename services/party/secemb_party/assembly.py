@@ -90,13 +90,13 @@ def find_operators(settings: Settings) -> Operators | None:
 def ticket_private_key(settings: Settings) -> Ed25519PrivateKey:
     """Return the key that server 0 signs tickets with."""
     if settings.task.ticket_key_file is None:
-        raise SettingsError("task.ticket_key_file: server 0 needs it; `secemb task create` makes one")
+        raise SettingsError("task.ticket_key_file: required on server 0; `secemb task create` generates it")
     try:
         key = load_pem_private_key(settings.task.ticket_key_file.text().encode(), password=None)
     except (ValueError, UnsupportedAlgorithm):
-        raise SettingsError("task.ticket_key_file: not a private key; `secemb task create` makes one") from None
+        raise SettingsError("task.ticket_key_file: not a private key; `secemb task create` generates one") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise SettingsError("task.ticket_key_file: not an Ed25519 key; `secemb task create` makes one")
+        raise SettingsError("task.ticket_key_file: not an Ed25519 key; `secemb task create` generates one")
     return key
 
 
@@ -113,7 +113,7 @@ def _public_key(path: Path | None) -> Ed25519PublicKey:
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
-        raise SettingsError("task.ticket_public_file: not an Ed25519 public key; copy the one that server 0 has made")
+        raise SettingsError("task.ticket_public_file: not an Ed25519 public key; copy the one that server 0 generated")
     return key
 
 
@@ -123,7 +123,7 @@ def _open_tracing(settings: Settings) -> "Tracing | None":
     try:
         from secemb_party.traces import Tracing
     except ModuleNotFoundError:
-        raise SettingsError("tracing.endpoint: traces need libraries; install `secemb[tracing]`") from None
+        raise SettingsError("tracing.endpoint: tracing needs extra packages; install `secemb[tracing]`") from None
     service = f"secemb-server{settings.role}"
     return Tracing(settings.tracing.endpoint, service=service, sample=settings.tracing.sample)
 

@@ -150,4 +150,6 @@ class Spending:
     async def require(self, kind: str) -> None:
         """Raise unless there may be one more round of a kind."""
         if not await self.affords(kind):
-            raise BudgetSpentError("the privacy budget has no room for another round of this kind; create a new task")
+            raise BudgetSpentError(
+                "the remaining privacy budget does not cover another round of this kind; create a new task"
+            )

@@ -22,8 +22,8 @@ from secemb_party.peer_messages import Pause
 
 Abort = Callable[[RoundRecord, str, Order], Awaitable[None]]
 _BY_CHANCE = (
-    "this task's privacy relies on chance alone deciding who is in a round, and closing one early would choose among"
-    " them; wait for its deadline, or abort it"
+    "this task's privacy guarantee requires that participants are sampled at random, and closing a round early would"
+    " bias the sample; wait for the deadline or abort the round"
 )
 
 
@@ -97,9 +97,9 @@ class Control:
         """Close or abort the open round of this number."""
         record = await self._ledger.current_round(self._task.task_id)
         if record is None or record.number != number:
-            raise ControlRefusedError(f"round {number} is not the current one; look at the status, then decide")
+            raise ControlRefusedError(f"round {number} is not the current round; check the status and try again")
         if record.state is not RoundState.OPEN:
-            raise ControlRefusedError(f"round {number} is {record.state}: both servers are finishing it")
+            raise ControlRefusedError(f"round {number} is already {record.state}, and both servers are finishing it")
         if what is What.CLOSE:
             await self._check_close(record)
         try:
@@ -108,20 +108,20 @@ class Control:
             else:
                 await self._ledger.instruct(self._task.task_id, what, order, self._clock(), round_id=record.round_id)
         except StateConflictError:
-            raise ControlRefusedError(f"round {number} has moved on meanwhile; look at the status") from None
+            raise ControlRefusedError(f"round {number} has changed state in the meantime; check the status") from None
         await self._steered(what.value, order, round=number)
 
     async def _check_close(self, record: RoundRecord) -> None:
         """Refuse to seal a round early where fewer people than promised would be in its sum, or chosen ones."""
         if self._role == 1:
-            raise ControlRefusedError("server 0 alone closes a round; ask its operator, or abort the round here")
+            raise ControlRefusedError("only server 0 can close a round; ask its operator, or abort the round here")
         if self._task.privacy is not None and self._task.privacy.sampling_rate:
             raise ControlRefusedError(_BY_CHANCE)
         here, least = (await self._ledger.counts(record.round_id)).updates, self._task.min_cohort
         if here < least:
             raise ControlRefusedError(
-                f"round {record.number} has {here:,} complete sessions and a sum needs {least:,}: wait for"
-                f" {least - here:,} more, or abort it"
+                f"round {record.number} has {here:,} complete sessions and a sum needs {least:,}; wait for"
+                f" {least - here:,} more, or abort the round"
             )
 
     async def hear(self, pause: Pause | None, *, waiting: bool = False) -> None:
@@ -133,9 +133,9 @@ class Control:
             self.wake()
         if before[0] != pause:
             if pause is None:
-                get_logger().info("the other server takes part again")
+                get_logger().info("the other server is joining rounds again")
             else:
-                get_logger().info("the other server joins no new rounds", what=pause.what, reason=pause.reason)
+                get_logger().info("the other server has stopped joining rounds", what=pause.what, reason=pause.reason)
 
     async def drained(self) -> bool:
         """Tell whether this server was drained and may be stopped, and show it in the metrics."""
@@ -151,7 +151,7 @@ class Control:
             if not waits_for_devices(record, counts, least=self._task.min_cohort, now=self._clock()):
                 return f"round {record.number} is {record.state}"
         if self._role == 1 and self.drain is not None and self._told_at < self.drain.at:
-            return "server 0 has not called since; devices may still join there"
+            return "server 0 has not called since the drain started, so devices may still join there"
         return None
 
     async def _steered(self, what: str, order: Order, **facts: int) -> None:

@@ -80,7 +80,7 @@ class Share:
         shape = cls.empty(round_)
         sizes = [part.nbytes for part in (shape.rows, shape.dense, shape.sums)]
         if len(data) != sum(sizes):
-            raise LengthError(f"a share of this round has exactly {sum(sizes)} bytes")
+            raise LengthError(f"a share of this round must be exactly {sum(sizes)} bytes")
         rows, dense, sums = np.split(np.frombuffer(data, dtype=np.uint8), np.cumsum(sizes)[:2])
         return cls(
             _numbers(rows, shape.rows).reshape(shape.rows.shape),
@@ -180,7 +180,7 @@ class Evaluation:
 
     def _answer_checked(self, batch: Sequence[KeysMessage]) -> tuple[Words32, Blocks]:
         if self._check_key is None:
-            raise SessionError("sessions are checked with a key of the two servers, and there is none")
+            raise SessionError("this round has no check key, so its sessions cannot be checked")
         checks = SlotChecks.together([slot_checks(self.round, keys.session_id, keys.body) for keys in batch])
         keys = fingerprint_keys(self._place, self._check_key)
         return self._backend.answer_checked(self._held_of(batch), self.round.leaf_table, self.tagged, checks, keys)

@@ -45,10 +45,10 @@ class FileWatch(Generic[Value]):
             self._value = self._read()
         except (OSError, ValueError) as error:  # those of ssl are OSErrors
             get_logger().warning(
-                "changed files cannot be used; the old ones stay in use", names=names, error=repr(error)
+                "cannot reload changed files; still using the old ones", names=names, error=repr(error)
             )
         else:
-            get_logger().info("changed files are in use", names=names)
+            get_logger().info("reloaded changed files", names=names)
 
     def _look(self) -> _Seen:
         return tuple(_state(path) for path in self._files)

@@ -119,7 +119,7 @@ class Intake:
         prepared = await self._prepared(claim.round_id)
         # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
         if await self._ledger.knows_session(claim.session_id):
-            raise SessionConflictError("this session belongs to a round; use a new one to read")
+            raise SessionConflictError("this session belongs to a round; use a new session for private reads")
 
         async def take(body: bytes) -> bytes:
             self._count_read(claim.session_id)
@@ -157,7 +157,7 @@ class Intake:
             self._reads.clear()  # tickets are good for two minutes
         self._reads[session_id] += 1
         if self._reads[session_id] > _READS:
-            raise TicketError(f"this read ticket was used {_READS} times; ask for another")
+            raise TicketError(f"this read ticket has been used {_READS} times; request a new one")
 
     def _count(self, phase: str, transport: Transport, stored: Stored) -> None:
         if stored is Stored.FULL and self.seating is not None:
@@ -194,6 +194,6 @@ def _refuse_unless_stored(stored: Stored) -> None:
         case Stored.CLOSED | Stored.FULL:
             raise RoundClosedError("this round no longer accepts messages; join the current one")
         case Stored.DIFFERENT | Stored.OTHER_ROUND:
-            raise SessionConflictError("this session already sent other bytes; use a new session")
+            raise SessionConflictError("this session has already sent different bytes; start a new session")
         case Stored.UNKNOWN | Stored.NO_KEYS:
-            raise UnknownSessionError("this session has no keys here; join and send them first")
+            raise UnknownSessionError("no keys have been received for this session; join and send them first")

@@ -13,10 +13,10 @@ from secemb_party.storage import ModelStore, ShareStore
 from secemb_shared.messages import TaskSpec
 
 MODEL, OPTIMISER, SHARE, AGE = "model", "optimiser", "share", "ledger age"
-_FETCH = "run `secemb model fetch`, which takes it from the other server, or restore a backup"
-_RESET = "restore a backup, or start the optimiser over with `secemb model reset-optimiser`"
-_PUT_BACK = "put data/shares back; without it the round cannot end: see Backups in docs/operating.md"
-_OLDER = "put back the newer ledger, or create a new task from the newest model: see Backups in docs/operating.md"
+_FETCH = "run `secemb model fetch` to copy it from the other server, or restore a backup"
+_RESET = "restore a backup, or reset the optimiser with `secemb model reset-optimiser`"
+_PUT_BACK = "restore data/shares; the round cannot finish without it (see Backups in docs/operating.md)"
+_OLDER = "restore the newer ledger, or create a new task from the newest model (see Backups in docs/operating.md)"
 _LOOK_SECONDS = 10.0  # files are not read for every caller that asks whether this server is ready
 _SHARED = (RoundState.SHARED, RoundState.RECONSTRUCTED)
 _UNSEALED = (None, RoundState.OPEN, RoundState.SEALING, RoundState.ABORTED)
@@ -79,7 +79,9 @@ class Inventory:
         self._look_again = parts.clock() + _LOOK_SECONDS
         for fault in self._found:
             if fault not in before:
-                get_logger().error("data does not fit the ledger", check=fault.check, reason=fault.text, fix=fault.fix)
+                get_logger().error(
+                    "data_dir does not match the ledger", check=fault.check, reason=fault.text, fix=fault.fix
+                )
 
 
 def _compare(task: TaskSpec, role: int, named: Named, models: ModelStore, shares: ShareStore) -> list[Fault]:
@@ -105,22 +107,29 @@ def _check_models(named: Named, models: ModelStore) -> Iterator[Fault]:
         try:
             fits = models.load(version).digest == digest
         except ModelMissingError:
-            yield Fault(MODEL, f"version {version} of the model is missing in data_dir", _FETCH)
+            yield Fault(MODEL, f"model version {version} is missing from data_dir", _FETCH)
         except ModelError:
-            yield Fault(MODEL, f"the file of version {version} is damaged", _FETCH)
+            yield Fault(MODEL, f"the file of model version {version} is corrupted", _FETCH)
         else:
             if not fits:
-                yield Fault(MODEL, f"the file of version {version} is not the model in the ledger", _FETCH)
+                yield Fault(MODEL, f"the file of model version {version} does not match the ledger", _FETCH)
 
 
 def _check_age(named: Named, models: ModelStore) -> Iterator[Fault]:
     newest = named.newest.version if named.newest is not None else 0
     held = max(models.versions(), default=0)
     if held > newest + named.is_moving:
-        text = f"data_dir holds version {held} of the model, and the ledger ends with {newest}: it is older"
+        text = (
+            f"data_dir has model version {held}, but the ledger ends at version {newest}, so the ledger is older"
+            " than the data"
+        )
         yield Fault(AGE, text, _OLDER)
     if named.too_early:
-        yield Fault(AGE, "data_dir holds the share of a round that the ledger has not sealed: it is older", _OLDER)
+        yield Fault(
+            AGE,
+            "data_dir has the share of a round that the ledger has not sealed, so the ledger is older than the data",
+            _OLDER,
+        )
 
 
 def _check_share(named: Named, shares: ShareStore) -> Iterator[Fault]:
@@ -130,7 +139,7 @@ def _check_share(named: Named, shares: ShareStore) -> Iterator[Fault]:
     try:
         shares.load(running.round_id, running.share_digest)
     except DamagedShareError:
-        yield Fault(SHARE, f"the share of round {running.number} is missing or altered in data_dir", _PUT_BACK)
+        yield Fault(SHARE, f"the share of round {running.number} in data_dir is missing or corrupted", _PUT_BACK)
 
 
 def _check_optimiser(task: TaskSpec, named: Named, models: ModelStore) -> Iterator[Fault]:
@@ -138,11 +147,11 @@ def _check_optimiser(task: TaskSpec, named: Named, models: ModelStore) -> Iterat
     try:
         state = models.load_state()
     except ModelError:
-        yield Fault(OPTIMISER, "the optimiser's state is damaged", _RESET)
+        yield Fault(OPTIMISER, "the optimiser state is corrupted", _RESET)
         return
     if state is None:
         if newest > 0:
-            yield Fault(OPTIMISER, f"the optimiser's state is missing; version {newest} needs one", _RESET)
+            yield Fault(OPTIMISER, f"the optimiser state is missing, but model version {newest} needs one", _RESET)
     elif state.kind != task.optimiser or not newest <= state.version <= newest + named.is_moving:
-        text = f"the optimiser's state is of version {state.version}, and the model is at {newest}"
+        text = f"the optimiser state is for version {state.version}, but the model is at version {newest}"
         yield Fault(OPTIMISER, text, _RESET)

@@ -11,7 +11,7 @@ _TEMPLATE = re.compile(r"unmatched|/|(/([a-z][a-z0-9_.-]{0,30}|\{[a-z_:]+\}))+")
 def word(label: str) -> str:
     """Return a label that is a word, or raise."""
     if not _WORD.fullmatch(label):
-        raise ValueError("a label is a short word in lower case: ids and values do not belong in metrics")
+        raise ValueError("a metric label must be a short lower-case word, never an id or a value")
     return label
 
 
@@ -19,5 +19,5 @@ def word(label: str) -> str:
 def template(route: str) -> str:
     """Return a label that is the template of a route, or raise."""
     if not _TEMPLATE.fullmatch(route):
-        raise ValueError("a route is counted by its template, not by the path of a request")
+        raise ValueError("requests must be counted by route template, not by path")
     return route

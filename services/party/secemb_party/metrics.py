@@ -63,7 +63,9 @@ class Metrics:
         self._aged, self._looked, self._resting = 0.0, monotonic(), True
         self.peer_heard_at: float | None = None
         prometheus.ProcessCollector(registry=self._registry)
-        build = prometheus.Info("secemb_build", "What this process runs", registry=self._registry)
+        build = prometheus.Info(
+            "secemb_build", "Version, Python version and kernel of this process", registry=self._registry
+        )
         kernel = "native" if native_available() else "portable"
         build.info({"version": version("secemb"), "python": platform.python_version(), "kernel": kernel})
         self._register_requests()
@@ -79,68 +81,82 @@ class Metrics:
         self._refusals = self._counter(
             "secemb_refusals", "Problem documents by slug, sent here or received from the peer", "problem", "by"
         )
-        self._joins = self._counter("secemb_joins", "Requests of devices to join a round", "outcome")
+        self._joins = self._counter("secemb_joins", "Join requests from devices", "outcome")
         self._retry = self._histogram(
-            "secemb_retry_after_seconds", "Retry-After given to devices that asked to join", buckets=_RETRY_SECONDS
+            "secemb_retry_after_seconds", "Retry-After returned to join requests", buckets=_RETRY_SECONDS
         )
         self._sessions = self._counter("secemb_sessions", "Sessions that reached a phase", "phase", "transport")
         self._fates = self._counter(
             "secemb_round_sessions", "Sessions of sealed, aborted and discarded rounds, by outcome", "fate"
         )
-        self._rejected = self._counter("secemb_sessions_rejected", "Sessions that did not pass a check of both servers")
-        self._bytes = self._counter("secemb_bytes", "Bytes of bodies", "direction")
+        self._rejected = self._counter(
+            "secemb_sessions_rejected", "Sessions rejected by the joint checks of both servers"
+        )
+        self._bytes = self._counter("secemb_bytes", "Bytes of request and response bodies", "direction")
 
     def _register_rounds(self) -> None:
-        self._rounds = self._counter("secemb_rounds", "Rounds that ended", "outcome")
+        self._rounds = self._counter("secemb_rounds", "Finished rounds", "outcome")
         self._phases = self._histogram(
             "secemb_round_phase_seconds", "Time a round spent in a phase", "phase", buckets=_PHASE_SECONDS
         )
-        self._draining = self._gauge("secemb_draining", "1 while the operator drains this server, 0 otherwise")
-        self._drained = self._gauge("secemb_drained", "1 once a drained server may be stopped, 0 otherwise")
+        self._draining = self._gauge("secemb_draining", "1 while this server is draining or drained, 0 otherwise")
+        self._drained = self._gauge("secemb_drained", "1 once a drained server can be stopped, 0 otherwise")
         self._number = self._gauge("secemb_round_number", "Number of the latest round")
-        self._phase = self._gauge("secemb_round_phase", "1 for the phase that the task is in, 0 for others", "phase")
-        self._entered = self._gauge("secemb_round_phase_start_timestamp_seconds", "When the task entered its phase")
+        self._phase = self._gauge("secemb_round_phase", "1 for the task's current phase, 0 for all others", "phase")
+        self._entered = self._gauge(
+            "secemb_round_phase_start_timestamp_seconds", "Time at which the task entered its current phase"
+        )
         self._deadline = self._gauge("secemb_round_upload_seconds", "Seconds from a round's opening to its deadline")
-        self._version = self._gauge("secemb_model_version", "Version of the model that devices see")
-        self._published = self._gauge("secemb_model_published_timestamp_seconds", "When that version was published")
+        self._version = self._gauge("secemb_model_version", "Published version of the model")
+        self._published = self._gauge(
+            "secemb_model_published_timestamp_seconds", "Time at which the current version was published"
+        )
         self._age = self._gauge(
-            "secemb_model_age_seconds", "Its age since this process started, without time in which no version was due"
+            "secemb_model_age_seconds",
+            "Age of the current version since this process started, excluding time in which no new version was due",
         )
         self._age.set_function(self._measure_age)
         self._quality = self._gauge(
-            "secemb_quality", "The fleet's figures from the newest evaluations, since this process started", "figure"
+            "secemb_quality", "Figures from the fleet's latest evaluations since this process started", "figure"
         )
 
     def _register_surroundings(self) -> None:
         self._kernel = self._histogram("secemb_kernel_seconds", "Processor time in the kernel", "operation")
         self._ledger = self._histogram("secemb_ledger_seconds", "Calls to the database", "operation", "outcome")
         self._peer_calls = self._histogram("secemb_peer_call_seconds", "Calls to the peer", "route", "outcome")
-        self._heard = self._gauge("secemb_peer_heard_timestamp_seconds", "When the peer last called or answered")
-        self._strangers = self._counter("secemb_peer_strangers", "Calls on the peer line without the peer's bearer")
-        self._expiry = self._gauge("secemb_expiry_timestamp_seconds", "When a certificate or key expires", "of")
-        self._skew = self._gauge("secemb_clock_skew_seconds", "By how much the peer's clock is ahead of this one's")
-        self._free = self._gauge("secemb_disk_free_bytes", "Free bytes on the disk with the server's data")
-        self._reserve = self._gauge("secemb_disk_reserve_bytes", "Free bytes below which no new session begins")
-        self._ledger_full = self._gauge("secemb_ledger_full", "1 while the disk of the database is full")
-        self._held = self._gauge("secemb_message_bytes", "Bytes of devices' messages in memory")
-        self._most_held = self._gauge("secemb_message_limit_bytes", "Most that is allowed; requests beyond it get 429")
-        self._lag = self._gauge(
-            "secemb_event_loop_lag_seconds", "How late the event loop woke up in the last minute, at most"
+        self._heard = self._gauge(
+            "secemb_peer_heard_timestamp_seconds", "Time of the last call or response from the peer"
         )
-        self._conductor_failures = self._counter("secemb_conductor_failures", "Unexpected failures of the conductor")
+        self._strangers = self._counter(
+            "secemb_peer_strangers", "Calls to the peer listener without the peer's bearer token"
+        )
+        self._expiry = self._gauge("secemb_expiry_timestamp_seconds", "Expiry time of each certificate or key", "of")
+        self._skew = self._gauge(
+            "secemb_clock_skew_seconds", "Seconds by which the peer's clock is ahead of this server's"
+        )
+        self._free = self._gauge("secemb_disk_free_bytes", "Free bytes on the disk with the server's data")
+        self._reserve = self._gauge("secemb_disk_reserve_bytes", "Free bytes below which new sessions are refused")
+        self._ledger_full = self._gauge("secemb_ledger_full", "1 while the database's disk is full, 0 otherwise")
+        self._held = self._gauge("secemb_message_bytes", "Bytes of device messages held in memory")
+        self._most_held = self._gauge(
+            "secemb_message_limit_bytes",
+            "Limit on bytes of device messages in memory; requests beyond it get status 429",
+        )
+        self._lag = self._gauge("secemb_event_loop_lag_seconds", "Largest event loop lag in the last minute")
+        self._conductor_failures = self._counter("secemb_conductor_failures", "Unexpected errors in the conductor")
         self._largest_lag = self._gauge(
-            "secemb_event_loop_lag_largest_seconds", "How late it woke up since the start, at most"
+            "secemb_event_loop_lag_largest_seconds", "Largest event loop lag since this process started"
         )
 
     def _register_privacy(self) -> None:
-        self._epsilon = self._gauge("secemb_privacy_epsilon", "ε that rounds of a kind have cost here", "kind")
+        self._epsilon = self._gauge("secemb_privacy_epsilon", "ε spent so far, by kind of round", "kind")
         self._epsilon_known = self._gauge(
             "secemb_privacy_epsilon_known",
-            "The same against an attacker who knows who took part: without amplification by sampling",
+            "ε spent against an attacker who knows who took part, without amplification by sampling",
             "kind",
         )
-        self._rounds_left = self._gauge("secemb_privacy_rounds_left", "Rounds that the budget still allows", "kind")
-        self._rounds_ahead = self._gauge("secemb_privacy_rounds_ahead", "Rounds that the task still has", "kind")
+        self._rounds_left = self._gauge("secemb_privacy_rounds_left", "Rounds left in the privacy budget", "kind")
+        self._rounds_ahead = self._gauge("secemb_privacy_rounds_ahead", "Rounds left in the task", "kind")
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(name, help, labels, registry=self._registry)

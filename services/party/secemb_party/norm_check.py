@@ -11,7 +11,9 @@ def messages_of(shape: NormShape, told: bytes, count: int) -> list[bytes]:
     """Return the other server's messages, one for each session of the list that both have."""
     size = shape.message_bytes
     if len(told) != count * size:
-        raise PeerRefusedError(f"the other server tells of another number of sessions than the {count} prepared ones")
+        raise PeerRefusedError(
+            f"the other server reported on a different number of sessions than the {count} prepared here"
+        )
     return [told[at : at + size] for at in range(0, len(told), size)]
 
 
@@ -21,4 +23,4 @@ def passing(shape: NormShape, sessions: Sequence[bytes], told0: Sequence[bytes],
         found = zip(sessions, told0, told1, strict=True)
         return [name for name, first, second in found if agree(shape, first, second)]
     except MessageError:
-        raise PeerRefusedError("the other server's messages about updates cannot be read") from None
+        raise PeerRefusedError("cannot parse the other server's messages about updates") from None

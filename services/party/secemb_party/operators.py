@@ -21,7 +21,7 @@ from secemb_party.errors import ForbiddenError, OperatorTokenError, SettingsErro
 from secemb_party.storage.files import locked, write_file
 
 LONGEST_NAME = 100
-_UNKNOWN = "this is not an active operator token of this server; `secemb operator add` makes one"
+_UNKNOWN = "this is not an active operator token for this server; create one with `secemb operator add`"
 
 
 class OperatorRole(StrEnum):
@@ -92,18 +92,22 @@ class Operators:
         if found is None:
             raise UnauthorizedError(_UNKNOWN)
         if not found.role.includes(needed):
-            raise ForbiddenError(f"this needs a token with the role {needed}; this one has the role {found.role}")
+            raise ForbiddenError(
+                f"this request needs a token with the role {needed}, but this token has the role {found.role}"
+            )
         return found
 
     def add(self, made: Operator) -> None:
         """Add a token under a name that was never used here: the record of who did what stays unambiguous."""
         if not 1 <= len(made.name) <= LONGEST_NAME or not made.name.isprintable() or made.name != made.name.strip():
-            raise OperatorTokenError(f"a name has 1 to {LONGEST_NAME} printable characters, without spaces around it")
+            raise OperatorTokenError(
+                f"a name must be 1 to {LONGEST_NAME} printable characters, without leading or trailing spaces"
+            )
         with self._locked():
             if any(one.name == made.name for one in self._held):
                 raise OperatorTokenError(
-                    f"there is a token of the name {made.name}, and a name is used once, even after revocation; "
-                    "choose another name"
+                    f"a token named {made.name} already exists, and names cannot be reused even after revocation;"
+                    " choose another name"
                 )
             self._write([*self._held, made])
 
@@ -112,7 +116,7 @@ class Operators:
         with self._locked():
             found = next((one for one in self._held if one.name == name), None)
             if found is None:
-                raise OperatorTokenError(f"no operator token has the name {name}; `secemb operator list` lists them")
+                raise OperatorTokenError(f"no operator token is named {name}; list them with `secemb operator list`")
             revoked = found if found.revoked_at is not None else replace(found, revoked_at=now)
             self._write([revoked if one is found else one for one in self._held])
         return revoked
@@ -156,7 +160,9 @@ def _read(path: Path) -> list[Operator]:
     try:
         return [_operator(one) for one in json.loads(path.read_text("ascii"))]
     except (ValueError, KeyError, TypeError):
-        raise SettingsError(f"{path} is damaged; restore it, or write [] in it and run `secemb operator add`") from None
+        raise SettingsError(
+            f"{path} is corrupted; restore it, or replace its contents with [] and run `secemb operator add`"
+        ) from None
 
 
 def _operator(record: dict[str, Any]) -> Operator:

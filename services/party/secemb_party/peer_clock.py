@@ -66,8 +66,8 @@ class PeerClock:
         if abs(skew) <= CLOCK_TOLERANCE:
             return None
         return (
-            f"the other server's clock is {abs(skew):,.0f} seconds {'ahead' if skew > 0 else 'behind'}, "
-            f"and tickets tolerate {CLOCK_TOLERANCE:.0f}; check NTP on both machines"
+            f"the other server's clock is {abs(skew):,.0f} seconds {('ahead' if skew > 0 else 'behind')}, but"
+            f" tickets tolerate only {CLOCK_TOLERANCE:.0f}; check NTP on both machines"
         )
 
     def _tell(self) -> None:

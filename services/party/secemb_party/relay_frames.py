@@ -80,9 +80,9 @@ def read_frames(data: bytes) -> Iterator[Frame]:
         size = int.from_bytes(data[at : at + _LENGTH], "little")
         frame, at, count = data[at + _LENGTH : at + _LENGTH + size], at + _LENGTH + size, count + 1
         if len(frame) != size or size < _HEAD or count > MOST_FRAMES:
-            raise LengthError("the frames are truncated, or too many for one request")
+            raise LengthError("the frames are truncated, or there are too many for one request")
         if frame[0] not in _STEPS:
-            raise EncodingError("a frame names a step that does not exist")
+            raise EncodingError("a frame has an unknown step")
         ticket = urlsafe_b64encode(frame[49:_HEAD]).decode("ascii")
         yield Frame(Kind(frame[0]), Claim(frame[1:33], frame[33:49], ticket), frame[_HEAD:])
 
@@ -119,5 +119,5 @@ def _read_body(body: bytes) -> bytes | Refusal:
         found = json.loads(body[1:])
         slug, seconds = found["slug"], found["retry_after"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise EncodingError("server 1's reply cannot be read; do both servers run the same version?") from None
+        raise EncodingError("cannot parse server 1's reply; check that both servers run the same version") from None
     return Refusal(str(slug)[:100], seconds if type(seconds) is int and 0 <= seconds <= 86_400 else None)

@@ -30,11 +30,12 @@ class Space:
     def shortage(self) -> str | None:
         """Return what is missing and how to get it, or None if there is room."""
         if self._ledger_full():
-            return "the disk of the ledger's database is full; make room there, the server notices by itself"
+            return "the disk of the ledger's database is full; free up space, and the server will recover automatically"
         if self.reserve and (free := self.free()) < self.reserve:
             return (
-                f"{free / 1e6:,.0f} MB are free in data_dir, and {self.reserve / 1e6:,.0f} MB are the reserve "
-                "([storage] min_free_bytes); make room, the server notices by itself"
+                f"data_dir has {free / 1000000.0:,.0f} MB free, less than the reserve of"
+                f" {self.reserve / 1000000.0:,.0f} MB ([storage] min_free_bytes); free up space, and the server will"
+                " recover automatically"
             )
         return None
 

@@ -38,7 +38,7 @@ class RunningSum:
             async with self._one_at_a_time:
                 await self._include(sessions)
         except Exception as error:  # nothing is lost: whoever needs the sum begins again, and hears of what is wrong
-            get_logger().info("sessions could not be added early", error=type(error).__name__)
+            get_logger().info("cannot add sessions early", error=type(error).__name__)
 
     async def tell(self, sessions: Sequence[bytes]) -> list[bytes]:
         """Return what the other party is told about these sessions: one message each, always the same."""

@@ -19,22 +19,24 @@ class SafeguardMetrics:
         )
         self._fullness = Gauge(
             "secemb_sum_fullness_ratio",
-            "Its largest element as a part of the largest that there can be",
+            "Largest element of the sum of the newest training round, as a fraction of the largest possible",
             ["part"],
             registry=registry,
         )
         self._limited = Gauge(
-            "secemb_guard_limited_ratio", "Part of the rows that the guard limited in it", registry=registry
+            "secemb_guard_limited_ratio",
+            "Fraction of rows that the guard limited in the newest training round",
+            registry=registry,
         )
         self._panel = Gauge(
             "secemb_panel_quality",
-            "The trusted panel's figures from its newest evaluation",
+            "Figures from the trusted panel's newest evaluation",
             ["figure"],
             registry=registry,
         )
         self._worse = Gauge(
             "secemb_panel_worse",
-            "How many of the panel's newest evaluations were worse than its best by the margin",
+            "Number of the panel's newest evaluations that were worse than its best by more than the margin",
             registry=registry,
         )
 

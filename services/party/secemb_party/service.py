@@ -43,7 +43,7 @@ from secemb_shared.randomness import secure_bytes
 _KEPT_ROUNDS = 2  # the round that is open, and the one before it; each holds a copy of the table
 
 
-_DRAINED = "this server is drained, and may be stopped; `secemb drain --end` lets devices in again"
+_DRAINED = "this server is drained and can be stopped; run `secemb drain --end` to admit devices again"
 
 
 class Check(NamedTuple):
@@ -99,8 +99,8 @@ class Party:
         held = self.models.versions()
         if held and held[-1] > 0:
             raise LedgerConflictError(
-                f"the ledger is new, but data_dir holds version {held[-1]} of the model: put back its ledger, or create"
-                " a new task from this model; see Backups in docs/operating.md"
+                f"the ledger is new, but data_dir has version {held[-1]} of the model; restore its ledger, or create"
+                " a new task from this model (see Backups in docs/operating.md)"
             )
         if held:
             return self.models.load(0)  # imported before the first start
@@ -115,7 +115,7 @@ class Party:
         except LedgerTakenError as error:
             return [Check("ledger", False, str(error))]
         except LedgerUnavailableError:
-            return [Check("ledger", False, "the database does not answer; start it, or check [ledger] url")]
+            return [Check("ledger", False, "the database is not responding; start it, or check [ledger] url")]
         wrong = [Check(fault.check, False, f"{fault.text}; {fault.fix}") for fault in faults]
         shortage = self.space.shortage()
         room = Check("storage", shortage is None, shortage or "")
@@ -150,7 +150,7 @@ class Party:
         drawn = check_key or secure_bytes(CHECK_KEY_BYTES)
         if await self.ledger.remember(_check_key(new.round_id), drawn, self.clock()) != drawn and check_key is not None:
             # A second key would be a second look at what devices have proved: two of them show the update.
-            raise PeerRefusedError("this round was opened with another key for its checks")
+            raise PeerRefusedError("this round was opened with a different check key")
         record = await self.ledger.create_round(new)
         self._show(record)
         if record.round_id != self._opened:  # server 0 may announce it again
@@ -306,7 +306,7 @@ class Party:
             digest = record.share_digest
             return await self.workers.run(lambda: self._shares.load(round_id, digest))
         if record.state is not RoundState.SEALED or record.sealed_sessions is None:
-            raise SessionError("this round is not sealed yet; its sum is computed after the seal")
+            raise SessionError("this round is not sealed yet; its sum is computed after sealing")
         async with self._spend:  # the budget is checked and spent together, whichever rounds are asked for
             await self.spending.require(spec.kind)
             data, digest = await self._stored_share(record, spec)
@@ -355,7 +355,7 @@ class Party:
         """Return the key that the two servers check a round's sessions with."""
         key = await self.ledger.recall(_check_key(round_id))
         if key is None:
-            raise UnknownRoundError("this server has no key for the checks of that round; join the current one")
+            raise UnknownRoundError("this server has no check key for that round; join the current one")
         return key
 
     async def _prepare(self, round_id: bytes) -> PreparedRound:

@@ -56,7 +56,7 @@ class SecretFile:
             return value
         if isinstance(value, str | Path):
             return cls(Path(value))
-        raise ValueError("give the path of a file")
+        raise ValueError("must be the path of a file")
 
 
 def _read(path: Path) -> bytes:
@@ -66,13 +66,13 @@ def _read(path: Path) -> bytes:
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(_LARGEST + 1)
     except PermissionError:
-        raise ValueError(f"{path} cannot be read; make it readable for the user of the service") from None
+        raise ValueError(f"cannot read {path}; make it readable by the user that runs the service") from None
     except (OSError, ValueError):  # the path is not repeated: it may be the secret itself, in the wrong place
-        raise ValueError("there is no such file; name one that holds the secret") from None
+        raise ValueError("no such file; set this to a file that contains the secret") from None
     if mode & _OTHERS:
-        raise ValueError(f"{path} can be read or written by other users; run: chmod 600 {path}")
+        raise ValueError(f"{path} is accessible to other users; run: chmod 600 {path}")
     if not content.strip() or len(content) > _LARGEST:
-        raise ValueError(f"{path} is empty, or too long for a secret")
+        raise ValueError(f"{path} is empty or too long for a secret")
     return content
 
 
@@ -98,7 +98,7 @@ def _find(path: Path) -> Path:
 
 def _check_address(url: str) -> str:
     if not re.fullmatch(r"https://[^/?#@\s]+/?", url):
-        raise ValueError("write https://host:port, without a path or a user")
+        raise ValueError("use https://host:port, without a path or user name")
     return url.rstrip("/")
 
 
@@ -110,7 +110,7 @@ def _check_database(url: str) -> str:
 
 def _check_collector(url: str) -> str:
     if not re.fullmatch(r"https?://[^?#@\s]+", url):
-        raise ValueError("write http://host:4318 or https://…, without a user or a query")
+        raise ValueError("use http://host:4318 or https://…, without a user name or query")
     return url.rstrip("/")
 
 

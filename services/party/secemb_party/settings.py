@@ -167,17 +167,17 @@ class Logs(Section):
 _NEEDED = {
     0: {
         "peer.url": "set it to the address of server 1's peer listener, https://host:port",
-        "peer.token_file": "name the file with the token that server 1 knows the hash of",
-        "task.ticket_key_file": "name the file with the private key that signs tickets",
+        "peer.token_file": "set it to the file with the token whose hash server 1 has",
+        "task.ticket_key_file": "set it to the file with the private key that signs tickets",
     },
     1: {
-        "peer.host": "set it to the address on which server 0 reaches this server",
-        "peer.port": "set it to the port on which server 0 reaches this server",
-        "peer.token_hash_file": "name the file with the hash of server 0's token",
-        "task.ticket_public_file": "name the file with server 0's public ticket key",
+        "peer.host": "set it to the address at which server 0 reaches this server",
+        "peer.port": "set it to the port at which server 0 reaches this server",
+        "peer.token_hash_file": "set it to the file with the hash of server 0's token",
+        "task.ticket_public_file": "set it to the file with server 0's public ticket key",
     },
 }
-_FAULTS = {"extra_forbidden": "there is no such setting; remove it", "missing": "this setting is required"}
+_FAULTS = {"extra_forbidden": "unknown setting; remove it", "missing": "this setting is required"}
 _ONLY_FOR: dict[int, tuple[str, ...]] = {
     0: (
         "devices.open_enrolment",
@@ -222,15 +222,16 @@ class Settings(Section):
         faults = [*self._missing(), *self._misplaced(), *self._shared_ports()]
         for name, at in (("devices", self.devices), ("operator", self.operator)):
             if (at.tls_cert is None) != (at.tls_key is None):
-                faults.append(f"{name}.tls_cert and {name}.tls_key: set both, or neither behind a TLS proxy")
+                faults.append(f"{name}.tls_cert and {name}.tls_key: set both, or leave both out behind a TLS proxy")
         if self.ledger.password_file is not None and self.ledger.url is None:
             faults.append("ledger.password_file: set ledger.url as well, or remove it")
         if self.rounds.evaluate_every == 1:
             faults.append(
-                "rounds.evaluate_every: 1 leaves no round to train in; set 2 or more, or 0 for no evaluations"
+                "rounds.evaluate_every: 1 would leave no rounds for training; set 2 or more, or 0 to disable"
+                " evaluations"
             )
         if self.panel.file is not None and self.devices.open_enrolment:
-            faults.append("panel.file: with devices.open_enrolment no device has a name; remove one of the two")
+            faults.append("panel.file: devices have no names with devices.open_enrolment; remove one of the two")
         if faults:
             raise ValueError("\n".join(faults))
         return self
@@ -239,14 +240,14 @@ class Settings(Section):
         for key, fix in _NEEDED[self.role].items():
             section, _, name = key.partition(".")
             if getattr(getattr(self, section), name) is None:
-                yield f"{key}: server {self.role} needs it; {fix}"
+                yield f"{key}: required on server {self.role}; {fix}"
 
     def _misplaced(self) -> Iterator[str]:
         other = 1 - self.role
         for key in (*_NEEDED[other], *_ONLY_FOR[other]):
             section, _, name = key.partition(".")
             if name in getattr(self, section).model_fields_set:
-                yield f"{key}: only server {other} uses it; remove it"
+                yield f"{key}: only used by server {other}; remove it"
 
     def _shared_ports(self) -> Iterator[str]:
         users: dict[tuple[str | None, int | None], str] = {}
@@ -254,7 +255,7 @@ class Settings(Section):
             at = getattr(self, name)
             first = users.setdefault((at.host, at.port), name)
             if first != name:
-                yield f"{name}.port: [{first}] listens on {at.port} too; give each listener a port of its own"
+                yield f"{name}.port: port {at.port} is already used by [{first}]; give each listener its own port"
 
     def ledger_url(self) -> str:
         """Return the database URL, with its password: do not show it."""
@@ -269,17 +270,19 @@ class Settings(Section):
 def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     """Return the settings in a file with the variables over them, or raise `SettingsError` with every fault."""
     if not path.is_file():
-        raise SettingsError(f"{path} does not exist; `secemb init` makes a settings file")
+        raise SettingsError(f"{path} does not exist; create a settings file with `secemb init`")
     variables = _read_variables(environ)
     try:
         with relative_to(path.parent.absolute()):
             return Settings(**_merge(tomllib.loads(path.read_text("utf-8")), variables))
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not TOML: {error}") from None
+        raise SettingsError(f"{path} is not valid TOML: {error}") from None
     except (OSError, UnicodeDecodeError):
-        raise SettingsError(f"{path} cannot be read; check that it is a UTF-8 file that this user may read") from None
+        raise SettingsError(f"cannot read {path}; check that it is UTF-8 and readable by this user") from None
     except ValidationError as error:
-        raise SettingsError("\n".join([f"{path}, with {PREFIX} variables:", *_describe(error)])) from None
+        raise SettingsError(
+            "\n".join([f"invalid settings in {path} or {PREFIX} variables:", *_describe(error)])
+        ) from None
 
 
 def known_variables() -> list[str]:
@@ -312,7 +315,7 @@ def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _suggest(name: str, known: list[str]) -> str:
     close = get_close_matches(name.upper(), known, n=1)
-    return f"{name}: there is no such setting; " + (f"did you mean {close[0]}?" if close else "unset it")
+    return f"{name}: unknown setting; " + (f"did you mean {close[0]}?" if close else "unset it")
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def check_signature(key: Ed25519PublicKey, claim: Claim, domain: bytes = DOMAIN)
     """Return when a ticket for exactly this session of this round expires, or raise `TicketError`."""
     # The decoder skips foreign characters: without this, one ticket would have any number of spellings.
     if not _TEXT.fullmatch(claim.ticket):
-        raise TicketError("this is not a ticket; send the one that join returned, as it is")
+        raise TicketError("this is not a ticket; send the one that join returned, unchanged")
     data = urlsafe_b64decode(claim.ticket)
     try:
         key.verify(data[8:], _statement(domain, claim.round_id, claim.session_id, data[:8]))

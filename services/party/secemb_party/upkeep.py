@@ -24,7 +24,7 @@ _FORGET_SECONDS = 3600.0
 async def keep_up(party: Party, *, every: float = _EVERY_SECONDS) -> None:
     """Look after a server until cancelled."""
     refusals, storage = RefusalLines(party), Outage("new sessions are refused", "new sessions are accepted again")
-    failing = Outage("upkeep failed", "upkeep works again", level="error")
+    failing = Outage("upkeep failed", "upkeep has recovered", level="error")
     forget_at = party.steady()
     while True:
         await asyncio.sleep(every)

@@ -63,4 +63,4 @@ class UploadMacs:
         record = await self._ledger.round(round_id)
         if record is None or record.state is not RoundState.OPEN:
             return RoundClosedError("this round no longer accepts messages; join the current one")
-        return UnknownSessionError("this session has no keys here; join and send them first")
+        return UnknownSessionError("no keys have been received for this session; join and send them first")

@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from secemb_party.traces import Tracing
 
 TITLE = "SecEmb server 0"
-DESCRIPTION = "The leader of a pair: devices join here, and send keys and updates here and to server 1."
+DESCRIPTION = "The leader of the pair. Devices join here, and send keys and updates here and to server 1."
 _SECONDS = 5.0  # for server 1 to answer
-_DIFFERENT = "the servers hold different tasks or models; compare secemb task show and secemb model list on both sides"
+_DIFFERENT = (
+    "the servers have different tasks or models; compare `secemb task show` and `secemb model list` on both sides"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ async def run(settings: Settings) -> None:
 
 async def call_peer(leader: Leader, *, every: float = 10.0) -> None:
     """Call server 1 now and then, whatever rounds do: pauses, clocks and outages are told when they begin."""
-    failing = Outage("a call to server 1 failed", "calls to server 1 work again", level="error")
+    failing = Outage("a call to server 1 failed", "calls to server 1 are working again", level="error")
     while True:
         try:
             await leader.exchange()
@@ -213,7 +215,7 @@ def peer_client(settings: Settings, tracing: "Tracing | None" = None) -> httpx.A
     """Return the line to server 1: our certificate, its pinned authority and the bearer, as the files have them."""
     peer = settings.peer
     if peer.url is None or peer.token_file is None:
-        raise SettingsError("peer.url and peer.token_file: server 0 needs both; `secemb pair` writes them")
+        raise SettingsError("peer.url and peer.token_file: both required on server 0; `secemb pair` writes them")
     token = peer.token_file.path
 
     def read_context() -> ssl.SSLContext:
@@ -234,7 +236,7 @@ async def conduct(leader: Leader) -> None:
     """Run rounds for ever. Whatever fails is told, counted and tried again after a growing pause: a server stays up."""
     waiting = Outage("waiting", "no longer waiting")
     refused = Outage("refused by server 1", "no longer refused by server 1", level="error")
-    broken = Outage("the conductor failed", "the conductor works again", level="error")
+    broken = Outage("the conductor failed", "the conductor has recovered", level="error")
     pause = 0.0
     while True:
         pause = longer(pause)

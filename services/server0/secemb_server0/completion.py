@@ -69,15 +69,15 @@ class Completion:
         both, rejected = await self._peer.prepare(record.round_id, held)
         complete = {one.session_id for one in held if one.complete}
         if not {*both, *rejected} <= complete or sorted(set(both)) != both or not set(both).isdisjoint(rejected):
-            raise PeerRefusedError("server 1 lists sessions that are not complete here, or out of order")
+            raise PeerRefusedError("server 1's list has sessions that are not complete here, or is out of order")
         both, failed = await self._verify(record, both)
         rejected = [*rejected, *failed]
         self._party.note_rejected(record, rejected)
         if len(both) < self._task.min_cohort:
-            return await self.abort(record, "too few sessions on both sides", rejected)
+            return await self.abort(record, "too few sessions on both servers", rejected)
         digest = await self._peer.commit(record.round_id, both)
         if digest != list_digest(both):
-            raise PeerRefusedError("server 1 sealed another list")
+            raise PeerRefusedError("server 1 sealed a different list")
         return await self._party.advance(
             record.round_id,
             RoundState.SEALING,
@@ -152,7 +152,7 @@ class Completion:
         for size in sizes:
             self._party.metrics.safeguards.sum_size(size.part, norm=size.norm, fullness=size.fullness)
         broken = [size.part for size in sizes if size.impossible]
-        return f"{' and '.join(broken)} beyond what the sessions can add" if broken else None
+        return f"{' and '.join(broken)} larger than these sessions can add up to" if broken else None
 
     async def _discard(self, record: RoundRecord, reason: str, peer_share: str) -> RoundRecord:
         """End a round whose sum is not used, at server 1 first; a repeated step finds the same sum and reason."""
@@ -179,7 +179,7 @@ class Completion:
         digest = await self._peer.publish(record.round_id, model)
         if model is not None:
             if digest != model.digest:
-                raise PeerRefusedError("server 1 published another model")
+                raise PeerRefusedError("server 1 published a different model")
             await self._party.publish(model.version)
         now = self._party.clock()
         ended = await self._party.advance(record.round_id, RoundState.RECONSTRUCTED, RoundState.PUBLISHED, now)

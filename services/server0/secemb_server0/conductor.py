@@ -236,13 +236,13 @@ def _between_rounds(facts: Facts) -> Decision:
 
 def _idle(facts: Facts, now: float) -> Decision:
     if facts.rollback_to is not None:
-        return Abort("a rollback was requested, and no device was taking part")
+        return Abort("a rollback was requested and no device was taking part")
     if facts.paused:
         return Paused()
     if facts.closing and now >= facts.upload_until + CLOSING_PATIENCE:
-        return Abort("too few devices came to the last evaluation within a day")
+        return Abort("too few devices joined the last evaluation within a day")
     if facts.panel and now >= facts.upload_until + PANEL_PATIENCE:
-        return Abort("too few devices of the panel came in time")
+        return Abort("too few panel devices joined in time")
     return Idle()
 
 

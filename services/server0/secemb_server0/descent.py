@@ -87,7 +87,7 @@ class Adam(Optimiser):
     ) -> None:
         super().__init__(rates, guard=guard)
         if not (0 <= betas[0] < 1 and 0 <= betas[1] < 1 and _SMALLEST_EPS <= eps <= 1):
-            raise OptimiserError(f"betas must be numbers from 0 to below 1, eps from {_SMALLEST_EPS} to 1")
+            raise OptimiserError(f"betas must be at least 0 and less than 1, and eps between {_SMALLEST_EPS} and 1")
         self._betas, self._eps = betas, eps
         self._moments: dict[str, Floats] = {}
 
@@ -136,7 +136,7 @@ class Adam(Optimiser):
     def _take(self, tensors: dict[str, Floats]) -> None:
         _check_moments(tensors, _MOMENTS)
         if not all((tensors[f"{part}_second"] >= 0).all() for part in _PARTS):
-            raise StateError("the second moments of a state must not be negative")
+            raise StateError("the second moments in a state must not be negative")
         self._moments = tensors
 
 
@@ -149,16 +149,16 @@ def _begun(moments: dict[str, Floats], model: Model, names: Sequence[str]) -> di
     if not moments:
         return {f"{part}_{name}": np.zeros_like(values) for part, values in parts.items() for name in names}
     if any(moments[f"{part}_{name}"].shape != values.shape for part, values in parts.items() for name in names):
-        raise StateError("the restored state belongs to a model of another shape")
+        raise StateError("the restored state is for a model with a different shape")
     return moments
 
 
 def _check_moments(tensors: Mapping[str, Floats], names: Sequence[str]) -> None:
     if set(tensors) != {f"{part}_{name}" for part in _PARTS for name in names}:
-        raise StateError("the state does not have the moments that this optimiser keeps")
+        raise StateError("the state does not have the moments of this optimiser")
     for part in _PARTS:
         found = [tensors[f"{part}_{name}"] for name in names]
         if any(one.shape != found[0].shape or one.dtype != np.float32 for one in found):
-            raise StateError("the moments of a state must be float32 and of one shape")
+            raise StateError("the moments in a state must be float32 and have the same shape")
         if not all(np.isfinite(one).all() for one in found):
-            raise StateError("the moments of a state must be finite")
+            raise StateError("the moments in a state must be finite")

@@ -42,7 +42,7 @@ def _printable(name: str) -> str:
 
 
 Name = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)]
-Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of a token that the caller has drawn")]
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of a token that the caller generated")]
 Seconds = Annotated[int, Field(ge=0, le=_LONGEST_LIFE)]
 
 

@@ -33,7 +33,7 @@ class Guard:
 
     def __init__(self, multiple: float) -> None:
         if not 1 <= multiple <= LARGEST_MULTIPLE:
-            raise OptimiserError("the guard's multiple must be a number from 1 to 1,000,000; 0 is a task without one")
+            raise OptimiserError("the guard multiple must be a number from 1 to 1,000,000, or 0 for no guard")
         self._multiple = multiple
         self._scales: dict[str, Floats] = {}
         self.limited: dict[str, int] = {}  # rows that the last step has shortened, by part
@@ -55,7 +55,7 @@ class Guard:
     def check(self, rows: int, dense: int) -> None:
         """Refuse scales of another model."""
         if self._scales and {name: one.size for name, one in self._scales.items()} != _sizes(rows, dense):
-            raise StateError("the restored state belongs to a model of another shape")
+            raise StateError("the restored state is for a model with a different shape")
 
     def tensors(self) -> Mapping[str, Floats]:
         """Return what is remembered, by name."""
@@ -65,9 +65,9 @@ class Guard:
         """Take what is remembered out of a state, or refuse it."""
         found = {name.removesuffix("_scale"): tensors.pop(name) for name in list(tensors) if name.endswith("_scale")}
         if "rows" not in found or any(one.dtype != np.float32 or one.ndim != 1 for one in found.values()):
-            raise StateError("the state does not have the scales that the guard keeps")
+            raise StateError("the state does not have the scales of the guard")
         if not all((np.isfinite(one) & (one >= 0)).all() for one in found.values()):
-            raise StateError("the scales of a state must be finite and not negative")
+            raise StateError("the scales in a state must be finite and non-negative")
         self._scales = found
 
 

@@ -59,7 +59,7 @@ class AnnouncedKey:
 
     async def _ask(self) -> None:
         if self._clock() - self._failed < AWAY_SECONDS:
-            raise PeerUnavailableError("server 1 did not answer a moment ago")
+            raise PeerUnavailableError("server 1 did not respond to a recent call")
         try:
             data = await self._line.relay_key()
         except PeerUnavailableError:
@@ -75,7 +75,7 @@ class AnnouncedKey:
             return RelayKey.read(self._task, data).not_after
         except MessageError:
             raise PeerRefusedError(
-                "server 1's identity is not the task's relay_key; compare `secemb relay-key list` with the task"
+                "server 1's identity does not match the task's relay_key; compare `secemb relay-key list` with the task"
             ) from None
 
 
@@ -132,7 +132,9 @@ class TicketIssuer:
         """
         door, now, task = self._leader.door, self._party.clock(), self._party.task
         if self._leader.finished:
-            raise TaskEndedError("this task has ended: no more rounds will open; ask its operators for the next one")
+            raise TaskEndedError(
+                "this task has ended and no more rounds will open; ask its operators for the next task"
+            )
         record = door.record
         if record is None or not door.lets_in(session_id, self._party.steady()):
             return self._not_now(now)
@@ -214,14 +216,14 @@ class TicketIssuer:
         hashed = hashlib.sha256((token or "").encode()).digest()
         known = await self._party.ledger.token(hashed)
         if token is None or known is None:
-            raise UnauthorizedError("no valid enrolment token; ask the operator of server 0 for one")
+            raise UnauthorizedError("the enrolment token is missing or invalid; ask the operator of server 0 for one")
         match known.state(self._party.clock()):
             case TokenState.EXPIRED:
-                raise TokenExpiredError("this enrolment token has expired; open the device's home with its next one")
+                raise TokenExpiredError("this enrolment token has expired; open the device's home with its new token")
             case TokenState.REVOKED:
-                raise TokenRevokedError("this enrolment token was revoked; ask the operator of server 0")
+                raise TokenRevokedError("this enrolment token has been revoked; ask the operator of server 0")
             case TokenState.SUSPENDED:
-                raise TokenSuspendedError("this enrolment token is suspended for now; ask the operator of server 0")
+                raise TokenSuspendedError("this enrolment token is suspended; ask the operator of server 0")
         return known
 
     def _is_on_panel(self, known: Token | None) -> bool:

@@ -44,7 +44,7 @@ class Gradient:
     def mean(cls, ring: Ring, *, rows: RingArray, dense: RingArray, sessions: int) -> Self:
         """Return the mean for sums in the ring."""
         if sessions < 1:
-            raise GradientError("a mean needs at least one session")
+            raise GradientError("a mean requires at least one session")
         row_means, dense_means = ring.decode(rows), ring.decode(dense)
         row_means /= sessions
         dense_means /= sessions
@@ -65,7 +65,7 @@ class Rates:
     def __post_init__(self) -> None:
         numbers = (self.rows, self.dense, self.bias_rate, self.row_decay, self.bias_decay)
         if not all(0 <= number <= _LARGEST_RATE for number in numbers):
-            raise OptimiserError("a rate must be a number from 0 to 1,000,000")
+            raise OptimiserError("a learning rate must be a number from 0 to 1,000,000")
 
     @classmethod
     def of(cls, task: TaskSpec) -> Self:
@@ -162,7 +162,7 @@ class Optimiser(ABC):
     def state(self) -> OptimiserState:
         """Return a copy of what must be kept for a restart."""
         if self._reached is None or not self._whole:
-            raise StateError("there is no state before the first step or after one that was cut short")
+            raise StateError("there is no state before the first step or after an interrupted one")
         task_id, version = self._reached
         kept = {**self._tensors(), **(self.guard.tensors() if self.guard is not None else {})}
         tensors = {name: values.copy() for name, values in kept.items()}
@@ -171,7 +171,7 @@ class Optimiser(ABC):
     def restore(self, state: OptimiserState) -> None:
         """Go on from a state that was saved."""
         if state.kind != self.kind:
-            raise StateError(f"this state is of the optimiser {state.kind!r}, the task uses {self.kind!r}")
+            raise StateError(f"this state is for the optimiser {state.kind!r}, but the task uses {self.kind!r}")
         if state.steps:  # of none, it is a fresh optimiser for this version
             tensors = {name: values.copy() for name, values in state.tensors.items()}
             if self.guard is not None:
@@ -181,16 +181,16 @@ class Optimiser(ABC):
 
     def _check(self, model: Model, gradient: Gradient) -> None:
         if not self._whole:
-            raise StateError("the last step was cut short; restore the state that was saved and repeat the step")
+            raise StateError("the last step was interrupted; restore the saved state and repeat the step")
         if self._reached not in (None, (model.task_id, model.version)):
-            raise StateError("the state does not belong to this model; restore that of the same task and version")
+            raise StateError("the state does not belong to this model; restore the state for the same task and version")
         if self.guard is not None:
             self.guard.check(len(model.rows), model.dense.size)
         for values, slope in ((model.rows, gradient.rows), (model.dense, gradient.dense)):
             if slope.shape != values.shape or slope.dtype != np.float64:
                 raise GradientError("a mean gradient must be float64 and have the shape of the model")
             if not _square(slope.reshape(-1)) <= LARGEST_NORM**2:
-                raise GradientError("a mean gradient must be finite; abort the round and look at the task's clip")
+                raise GradientError("a mean gradient must be finite; abort the round and check the task's clip")
 
     @abstractmethod
     def _move(self, part: str, values: Floats, slope: Doubles, step: BlockStep) -> Floats:

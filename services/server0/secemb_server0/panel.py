@@ -79,9 +79,9 @@ def read_names(path: Path) -> frozenset[str]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from None
+        raise ValueError(f"cannot read {path.name}: {error}") from None
     if len(text) > _LONGEST_FILE:
-        raise ValueError(f"{path.name} is too long for a panel")
+        raise ValueError(f"{path.name} is too large for a panel file")
     lines = (line.strip() for line in text.splitlines())
     return frozenset(line for line in lines if line and not line.startswith("#"))
 
@@ -137,11 +137,14 @@ class Panel:
         best = verdict.best
         if verdict.worse < 2 or best is None or best.version >= seen or not self._roll_back:
             return
-        reason = f"{best.figure} was worse than {best.value:.4g} of version {best.version} {verdict.worse} times"
+        reason = (
+            f"{best.figure} was worse than the {best.value:.4g} of version {best.version} in {verdict.worse}"
+            " evaluations"
+        )
         try:
             await rollbacks.request(best.version, seen=seen, order=Order(BY, reason))
         except RollbackRefusedError as error:
-            get_logger().warning("no rollback for the panel", reason=str(error))
+            get_logger().warning("cannot roll back to the panel's best version", reason=str(error))
 
 
 async def is_for_panel(ledger: Ledger, round_id: bytes) -> bool:

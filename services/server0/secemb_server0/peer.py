@@ -115,7 +115,7 @@ class HttpPeer:
     ) -> None:
         self._client, self._metrics = client, metrics or Metrics()
         self._clock = clock or PeerClock(time.time, time.monotonic, self._metrics)
-        self._outage = Outage("server 1 does not answer", "server 1 answers again")
+        self._outage = Outage("server 1 is not responding", "server 1 is responding again")
 
     async def standing(self) -> StandingMessage:
         """Return the version that server 1 has published."""
@@ -207,7 +207,7 @@ class HttpPeer:
             raise self._unavailable(str(explain(error))) from error
         if answer.status_code >= 500 or answer.status_code in (408, 429):
             record("unreachable")
-            raise self._unavailable(f"server 1 answered {answer.status_code}; the call will be repeated")
+            raise self._unavailable(f"server 1 returned status {answer.status_code}; the call will be retried")
         self._outage.worked()
         if answer.status_code >= 400:
             record("refused")
@@ -216,7 +216,7 @@ class HttpPeer:
             kind = _REFUSALS.get(slug, PeerRefusedError)
             if kind in (PeerPausedError, PeerAbortedError):
                 raise kind(_detail(answer))  # server 1's reason, in its own words
-            raise kind(f"server 1 refused with {answer.status_code}: {_detail(answer)}")
+            raise kind(f"server 1 refused the call with status {answer.status_code}: {_detail(answer)}")
         record("ok")
         self._clock.compare(answer.headers, took=perf_counter() - start)
         self._metrics.heard_peer(time.time())
@@ -244,7 +244,7 @@ class HttpRelayLine:
         except LINE_ERRORS as error:
             raise self._unavailable("relay-key", start, str(explain(error))) from error
         if answer.status_code != _OK or len(answer.content) != RELAY_KEY_BYTES:
-            raise self._unavailable("relay-key", start, f"server 1 answered {answer.status_code}")
+            raise self._unavailable("relay-key", start, f"server 1 returned status {answer.status_code}")
         self._metrics.peer_call("relay-key", "ok", perf_counter() - start)
         return answer.content
 
@@ -255,7 +255,7 @@ class HttpRelayLine:
         try:
             async with self._client.stream("POST", "/peer/v1/relay", content=_each(frames), headers=headers) as answer:
                 if answer.status_code != _OK:
-                    raise self._unavailable("relay", start, f"server 1 answered {answer.status_code}")
+                    raise self._unavailable("relay", start, f"server 1 returned status {answer.status_code}")
                 async for piece in answer.aiter_bytes():
                     for reply in reader.feed(piece):
                         yield reply
@@ -292,7 +292,9 @@ def _read(kind: type[Answer], answer: httpx.Response) -> Answer:
     try:
         return kind.model_validate_json(answer.content)
     except ValidationError:
-        raise PeerRefusedError("server 1's answer cannot be read; do both servers run the same version?") from None
+        raise PeerRefusedError(
+            "cannot parse server 1's response; check that both servers run the same version"
+        ) from None
 
 
 def _slug(answer: httpx.Response) -> str:

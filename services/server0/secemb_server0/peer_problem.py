@@ -23,16 +23,17 @@ class PeerProblem(NamedTuple):
         return f"{self.what}; {self.fix}"
 
 
-_START = "start it, and check url in [peer] and the firewalls in between"
+_START = "start it, or check url in [peer] and any firewalls in between"
 _STRANGER = PeerProblem(
-    "something other than server 1 answers: it has another certificate", "run secemb pair import with its new pair file"
+    "the other end is not server 1, or server 1 has a new certificate",
+    "run `secemb pair import` with its new pair file",
 )
-_NOT_PEER = PeerProblem("something answers that does not speak TLS", "check url in [peer]: is it server 1's peer port?")
+_NOT_PEER = PeerProblem("the other end does not speak TLS", "check that url in [peer] is server 1's peer port")
 _HUNG_UP = PeerProblem(
-    "server 1 closed the connection: it was stopped, or does not accept this server's certificate",
-    "if it runs, ask its operator to import this server's pair file",
+    "server 1 closed the connection: it was stopped, or it does not accept this server's certificate",
+    "if it is running, ask its operator to import this server's pair file",
 )
-_SLOW = PeerProblem("server 1 did not answer in time", "see its log, and check the network in between")
+_SLOW = PeerProblem("server 1 did not answer in time", "check its log and the network in between")
 _BY_KIND: dict[type[BaseException], PeerProblem] = {
     httpx.TimeoutException: _SLOW,
     httpx.RemoteProtocolError: _HUNG_UP,
@@ -66,7 +67,9 @@ def _explain_tls(error: ssl.SSLError) -> PeerProblem:
 def _explain_certificate(error: ssl.SSLCertVerificationError) -> PeerProblem:
     code = error.verify_code
     if code == _EXPIRED:
-        fix = "ask its operator to run secemb pair rotate and send the pair file, unless a clock is wrong"
+        fix = (
+            "check both clocks; if they are right, ask its operator to run `secemb pair rotate` and send the pair file"
+        )
         return PeerProblem("server 1's certificate has expired", fix)
     if code == _NOT_YET:
         return PeerProblem("server 1's certificate is not valid yet", "check the clocks of both machines")

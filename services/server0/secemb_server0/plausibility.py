@@ -91,7 +91,7 @@ def _evaluation_limits(task: TaskSpec, found: Mapping[str, float], sessions: int
     predictions, rankings = found["predictions"], found["rankings"]
     rated = task.loss == SQUARED
     yield "predictions", 0.0, "what all sessions can predict", float(sessions * held * rated)
-    yield "rankings", 0.0, "one a session", float(sessions)
+    yield "rankings", 0.0, "one per session", float(sessions)
     for name, factor in (
         ("squared", ends.width**2),
         ("absolute", ends.width),
@@ -102,35 +102,35 @@ def _evaluation_limits(task: TaskSpec, found: Mapping[str, float], sessions: int
         ("predictions_2", held / task.capacity),
     ):
         if math.isfinite(factor):
-            yield name, factor, "what these predictions can have", factor * predictions
+            yield name, factor, "what these predictions allow", factor * predictions
     share = held / task.capacity
-    yield "both", share, "what such errors can have", share * found["squared"]
+    yield "both", share, "what these errors allow", share * found["squared"]
     if math.isfinite(ends.width):
         factor = share * ends.width**2
-        yield "squared_2", factor, "what such errors can have", factor * found["squared"]
+        yield "squared_2", factor, "what these errors allow", factor * found["squared"]
     for name in ("hits", "recall", "ndcg", "reciprocal"):
-        yield name, 1.0, "one a ranking", rankings
-        yield f"popular_{name}", 1.0, "one a ranking", rankings
+        yield name, 1.0, "one per ranking", rankings
+        yield f"popular_{name}", 1.0, "one per ranking", rankings
         if name != "hits":
-            yield f"{name}_2", 1.0, "its root", found[name]
+            yield f"{name}_2", 1.0, "its square root", found[name]
 
 
 def _survey_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) -> Iterator[Limit]:
     items, ends = found["items"], _Ends.of(task)
-    yield "items", 0.0, "what all sessions can have", float(sessions * task.items)
+    yield "items", 0.0, "what all sessions allow", float(sessions * task.items)
     for name, factor in (("above", ends.above), ("below", ends.below), ("squares", ends.farthest**2)):
         if math.isfinite(factor):
-            yield name, factor, "what these items can have", factor * items
+            yield name, factor, "what these items allow", factor * items
     kept = [found[f"kept_{capacity}"] for capacity in SURVEY_CAPACITIES]
     yield f"kept_{SURVEY_CAPACITIES[-1]}", 1.0, "all items", items
     for capacity, less, more in zip(SURVEY_CAPACITIES, kept, [*kept[1:], None], strict=True):
-        yield f"kept_{capacity}", 0.0, "this capacity of all sessions", float(sessions * capacity)
+        yield f"kept_{capacity}", 0.0, "this capacity times all sessions", float(sessions * capacity)
         if more is not None:
             # min(n, c) ≤ min(n, 2c) ≤ 2 · min(n, c) for every device.
-            yield f"kept_{capacity}", 1.0, "what a larger capacity keeps", more
+            yield f"kept_{capacity}", 1.0, "what twice the capacity keeps", more
             yield f"kept_{2 * capacity}", 2.0, "twice what half of it keeps", 2 * less
     factor = max(1.0, task.items / SURVEY_CAPACITIES[-1])
-    yield "items", factor, "what such devices can have", factor * kept[-1]
+    yield "items", factor, "what these devices allow", factor * kept[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

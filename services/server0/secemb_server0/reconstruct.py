@@ -27,7 +27,7 @@ def add_shares(spec: RoundSpec, own: bytes, other: bytes) -> Share:
         return Share.decode(spec, own) + Share.decode(spec, other)
     except LengthError:
         raise PeerRefusedError(
-            "server 1's share does not fit this round; do both servers run the same version?"
+            "server 1's share does not match this round; check that both servers run the same version"
         ) from None
 
 
@@ -47,7 +47,8 @@ def take_step(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -
     optimiser = make_optimiser(task)
     if (state.version if state is not None else 0) != spec.model_version:
         raise StateError(
-            "the optimiser's state is missing: restore a backup, or start it over with `secemb model reset-optimiser`"
+            "the optimiser state is missing; restore a backup, or reset the optimiser with `secemb model"
+            " reset-optimiser`"
         )
     if state is not None:
         optimiser.restore(state)

@@ -75,7 +75,7 @@ class Relay:
 
     async def _carry(self, batch: list[_Waiting]) -> None:
         """Bring a batch to an end: every frame gets a reply or an error, whatever goes wrong."""
-        trouble: Exception = PeerUnavailableError("server 1 does not answer")
+        trouble: Exception = PeerUnavailableError("server 1 is not responding")
         try:
             trouble = await self._try(batch) or trouble
         except Exception as error:

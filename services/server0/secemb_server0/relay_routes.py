@@ -60,7 +60,7 @@ def relayed_routes(
         operation_id="put_relayed_keys",
         response_class=Response,
         responses={
-            200: describe_binary("RELAYED_ANSWER: both servers' shares of the rows in one, under server 1's mask"),
+            200: describe_binary("RELAYED_ANSWER: both servers' shares of the rows, combined and masked by server 1"),
             **problem_responses(*_ERRORS),
         },
         openapi_extra=WITH_TICKET,

@@ -22,7 +22,7 @@ from secemb_party.storage import Model
 from secemb_server0.peer import Peer
 from secemb_server0.reconstruct import fresh_state
 
-_NOT_KEPT = "this version is no longer kept; choose one that `secemb model list` shows as kept"
+_NOT_KEPT = "this version is no longer kept; choose one that `secemb model list` lists as kept"
 
 
 class Rollbacks:
@@ -34,7 +34,7 @@ class Rollbacks:
     async def request(self, source: int, *, seen: int, order: Order) -> Rollback:
         """Record that the numbers of `source` should replace `seen`; the same request again changes nothing."""
         if source >= seen:
-            raise RollbackRefusedError("choose an older version than the published one")
+            raise RollbackRefusedError("choose a version older than the published one")
         task_id, now = self._party.task.task_id, self._party.clock()
         known = [one for one in await self._ledger.rollbacks(task_id) if (one.seen, one.source) == (seen, source)]
         if not known and source not in self._party.models.versions():
@@ -42,7 +42,7 @@ class Rollbacks:
         try:
             return await self._ledger.request_rollback(task_id, seen=seen, source=source, order=order, now=now)
         except LedgerConflictError as error:
-            raise RollbackRefusedError(f"{error}; list the versions again, then decide") from None
+            raise RollbackRefusedError(f"{error}; list the versions again before you decide") from None
 
     async def carry_out(self) -> None:
         """Carry out the open request, if there is one; only while no round is open."""
@@ -62,7 +62,7 @@ class Rollbacks:
             await self._give_up(rollback, str(error)[:400])
         else:
             if digest != model.digest:
-                raise PeerRefusedError("server 1 published another model")
+                raise PeerRefusedError("server 1 published a different model")
             await self._publish(rollback, model)
 
     def _renamed(self, source: int, version: int) -> Model:

@@ -34,7 +34,7 @@ from secemb_server0.leader import Leader
 from secemb_shared.errors import LengthError
 
 Version = Annotated[Number, Path()]
-Seen = Annotated[Number, Query(description="the version that is published now")]
+Seen = Annotated[Number, Query(description="the version that is currently published")]
 
 _LONGEST_TOKEN = 300
 
@@ -160,7 +160,7 @@ async def _read_join(party: Party, task: str, request: Request, patience: Patien
     body = await read_small(request, patience)
     token = bearer(request)
     if media_type(request) != JSON or len(token or "") > _LONGEST_TOKEN:
-        raise RequestInvalidError("a header does not match the interface")
+        raise RequestInvalidError("a header is malformed")
     session = parse_message(JoinRequest, body).session
     check_task(party, task)
     return token, bytes.fromhex(session)

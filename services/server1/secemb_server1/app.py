@@ -36,9 +36,9 @@ from secemb_server1.routes import bearer_check, peer_routes, relay_routes
 from secemb_shared.messages import TaskSpec
 
 TITLE = "SecEmb server 1"
-DESCRIPTION = "The helper of a pair: devices send keys and updates here and to server 0."
-PEER_DESCRIPTION = "What server 0 asks server 1, over mutual TLS."
-_ASK = "ask its operator whether it runs, and whether secemb check passes there"
+DESCRIPTION = "The helper of the pair. Devices send keys and updates here and to server 0."
+PEER_DESCRIPTION = "Requests from server 0 to server 1, over mutual TLS."
+_ASK = "ask its operator whether it is running and whether `secemb check` passes there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +100,19 @@ def relay_keys(settings: Settings, task: TaskSpec) -> RelayKeys | None:
     if not task.relays:
         return None
     if settings.relay.identity_file is None:
-        raise SettingsError("relay.identity_file: the task is relayed; name the key that `secemb init` has made")
+        raise SettingsError(
+            "relay.identity_file: required for a relayed task; set it to the key that `secemb init` generated"
+        )
     try:
         identity = load_pem_private_key(settings.relay.identity_file.content, password=None)
     except (ValueError, UnsupportedAlgorithm):
         identity = None
     if not isinstance(identity, Ed25519PrivateKey):
-        raise SettingsError("relay.identity_file: not an Ed25519 private key; `secemb init` makes one")
+        raise SettingsError("relay.identity_file: not an Ed25519 private key; `secemb init` generates one")
     if identity.public_key().public_bytes_raw().hex() != task.relay_key:
-        raise SettingsError("relay.identity_file: the task names another relay_key; create the task from this server's")
+        raise SettingsError(
+            "relay.identity_file: does not match the task's relay_key; create the task with this server's key"
+        )
     return RelayKeys(settings.data_dir / KEYS_FILE, identity, task.task_id)
 
 
@@ -119,14 +123,14 @@ def token_hashes(path: Path) -> FileWatch[list[bytes]]:
 
 async def await_calls(party: Party, *, every: float = 30.0, patience: float = 120.0) -> None:
     """Log that server 0, which calls every ten seconds whatever rounds do, has not called for too long."""
-    silence = Outage("server 0 does not call", "server 0 calls again")
+    silence = Outage("server 0 has stopped calling", "server 0 is calling again")
     started_at = party.clock()
     while True:
         await asyncio.sleep(every)
         if party.clock() - (party.metrics.peer_heard_at or started_at) > patience:
             there = party.control.there
             drained = there is not None and there.what == "drain"
-            silence.failed("it is drained, as its operator has said" if drained else _ASK)
+            silence.failed("its operator has drained it" if drained else _ASK)
         else:
             silence.worked()
 
@@ -135,7 +139,7 @@ async def run(settings: Settings) -> None:
     """Serve until a signal."""
     peer, devices = settings.peer, settings.devices
     if peer.host is None or peer.port is None or peer.token_hash_file is None:
-        raise SettingsError("peer.host, peer.port and peer.token_hash_file: server 1 needs all three")
+        raise SettingsError("peer.host, peer.port and peer.token_hash_file: all required on server 1")
     party = await start_party(settings)
     if party is None:
         return  # a signal came before it could start

@@ -55,7 +55,7 @@ class RelayReceiver:
         """Return the direct message and its MAC, from the box and the public part beside it."""
         size = box_bytes(frame.step)
         if len(frame.rest) != size + public_bytes(spec, frame.step):
-            raise LengthError("the box and the public part do not have the length that the round asks for")
+            raise LengthError("the box or the public part has the wrong length for this round")
         box, public = frame.rest[:size], frame.rest[size:]
         key = self.keys.private(box[:KEY_ID_BYTES], *self._party.peer_clock.times())
 

@@ -94,7 +94,9 @@ class RelayKeys:
             active = any(key.state(now) == ACTIVE for now in times)
             if key.announced.key_id == key_id and active and key.private is not None:
                 return key.private
-        raise OutdatedRelayKeyError("the box was encrypted to a key not in use; fetch the relay key and encrypt again")
+        raise OutdatedRelayKeyError(
+            "the box was encrypted to an unknown or outdated key; fetch the relay key and encrypt again"
+        )
 
     def rotate(self, now: float, *, lead: int = 0, overlap: int = OVERLAP_SECONDS, life: int = LIFE_SECONDS) -> HeldKey:
         """Make the next key; boxes for earlier ones are opened until `overlap` seconds after it becomes active."""
@@ -185,7 +187,7 @@ def _read(path: Path) -> list[HeldKey]:
     try:
         return [_held(one) for one in json.loads(path.read_text("ascii"))]
     except (ValueError, KeyError, TypeError):
-        raise SettingsError(f"{path} is damaged; move it away, and the server will make a new key") from None
+        raise SettingsError(f"{path} is corrupted; move it away, and the server will generate a new key") from None
 
 
 def _held(record: dict[str, Any]) -> HeldKey:

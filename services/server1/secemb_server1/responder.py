@@ -79,7 +79,7 @@ class Responder:
         unsealed = known.state in (RoundState.OPEN, RoundState.SEALING)
         if not unsealed or await self._party.check_key(known.round_id) == key:
             return known
-        await self.abort(known.round_id, "server 0 was restored from a backup of before this round")
+        await self.abort(known.round_id, "server 0 was restored from a backup that is older than this round")
         return (await self._party.round(known.round_id))[0]
 
     def _check_pause(self) -> None:
@@ -98,12 +98,12 @@ class Responder:
     async def _check_next(self, spec: RoundSpec) -> None:
         standing, last = await self.standing(), await self._ledger.last_round(self._task.task_id)
         if (spec.model_version, spec.model_digest) != (standing.version, standing.digest):
-            raise PeerRefusedError("the round reads another model than the one published here")
+            raise PeerRefusedError("the round uses a different model than the one published here")
         if last is not None and (not last.ended or spec.number <= last.number):
             raise PeerRefusedError("an earlier round has not ended here, or this number was used before")
         after, trained = last.kind if last is not None else None, await self._party.trained()
         if not may_open(spec.kind, rounds=self._task.rounds, trained=trained, after=after):
-            raise PeerRefusedError(f"the task has had its {self._task.rounds:,} training rounds")
+            raise PeerRefusedError(f"the task has finished its {self._task.rounds:,} training rounds")
         await self._party.spending.require(spec.kind)
 
     async def _check_shares(self, there: Mapping[str, int]) -> None:
@@ -114,7 +114,8 @@ class Responder:
         """
         if await self._ledger.shares_by_kind(self._task.task_id) != there:
             raise PeerRefusedError(
-                "the servers recorded different numbers of sums: a ledger was restored; see docs/operating.md, Backups"
+                "the servers have recorded different numbers of sums because a ledger was restored; see Backups in"
+                " docs/operating.md"
             )
 
     async def progress(self, round_id: bytes) -> int:
@@ -165,7 +166,7 @@ class Responder:
         if counted is None or record.state is RoundState.OPEN:
             raise PeerRefusedError("the sessions of this round were not compared; call prepare and verify first")
         if sorted(set(sessions)) != sessions or b"".join(sessions) != counted:
-            raise PeerRefusedError("the list is not the one that both servers have found")
+            raise PeerRefusedError("the list is not the one that both servers agreed on")
         if not self._task.min_cohort <= len(sessions) <= self._task.cohort:
             raise PeerRefusedError("fewer sessions than the minimum cohort or more than the cohort")
         digest = list_digest(sessions)
@@ -179,14 +180,14 @@ class Responder:
                 list_digest=digest,
             )
         elif record.list_digest != digest:
-            raise PeerRefusedError("this round is sealed for another list, or was aborted")
+            raise PeerRefusedError("this round was aborted or is sealed with a different list")
         return digest
 
     async def share(self, round_id: bytes, digest: bytes) -> bytes:
         """Return this server's share for the sealed list, and for no other."""
         record, _ = await self._party.round(round_id)
         if record.list_digest is None or record.list_digest != digest:
-            raise PeerRefusedError("this round is not sealed for that list")
+            raise PeerRefusedError("this round is not sealed with that list")
         return await self._party.share(round_id)
 
     async def publish(self, round_id: bytes, published: Published, body: bytes) -> bytes:
@@ -209,7 +210,7 @@ class Responder:
 
     async def _take_model(self, spec: RoundSpec, published: Published, body: bytes) -> None:
         if published.version != spec.model_version + 1:
-            raise PeerRefusedError("not the next version of the model")
+            raise PeerRefusedError("this is not the next version of the model")
         await self._party.install(await self._party.workers.run(lambda: self._decode(published, body)))
 
     def _decode(self, published: Published, body: bytes) -> Model:
@@ -217,7 +218,7 @@ class Responder:
             raise PeerRefusedError("the model was damaged in transit")
         model = Model.decode(self._task.task_id, published.version, Shape.of(self._task), body)
         if model.digest != published.digest:
-            raise PeerRefusedError("the model does not have the announced digest")
+            raise PeerRefusedError("the model does not match the announced digest")
         return model
 
     async def roll_back(self, wanted: RolledBack, body: bytes) -> bytes:
@@ -228,14 +229,14 @@ class Responder:
             return wanted.digest  # done before
         last = await self._ledger.last_round(self._task.task_id)
         if wanted.version != standing.version + 1 or (last is not None and not last.ended):
-            raise PeerRefusedError("not the next version of the model, or a round has not ended here")
+            raise PeerRefusedError("this is not the next version of the model, or a round has not ended here")
         if not 0 <= wanted.source <= standing.version or hashlib.sha256(body).digest() != wanted.body_digest:
-            raise PeerRefusedError("not an older version of the model, or damaged in transit")
+            raise PeerRefusedError("this is not an older version of the model, or it was damaged in transit")
         shape = Shape.of(self._task)
         old = await self._party.workers.run(lambda: Model.decode(self._task.task_id, wanted.source, shape, body))
         model = replace(old, version=wanted.version)
         if old.digest != digests.get(wanted.source) or model.digest != wanted.digest:
-            raise PeerRefusedError("these are not the numbers that were published here as that version")
+            raise PeerRefusedError("the numbers differ from those published here as that version")
         await self._party.install(model)
         told = {"source": wanted.source, "version": wanted.version}
         await self._ledger.append_event("rollback", told, self._party.clock())
@@ -271,7 +272,7 @@ class Responder:
         elif record.state is RoundState.ABORTED:
             return
         if record.state not in (RoundState.OPEN, RoundState.SEALING):
-            raise PeerRefusedError("this round is sealed and must be completed")
+            raise PeerRefusedError("this round is sealed, so it must be completed")
         await self._party.advance(round_id, record.state, RoundState.ABORTED, self._party.clock(), reason=reason)
         await self._party.tidy()
 

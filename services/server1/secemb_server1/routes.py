@@ -76,10 +76,10 @@ _REFUSED = problem_responses(
     MediaTypeError,
     LedgerUnavailableError,
 )
-_FRAMES = {"requestBody": describe_binary("frames of devices' messages, one after the other")}
+_FRAMES = {"requestBody": describe_binary("frames of device messages, concatenated")}
 _MOST_FRAMES_BYTES = (1 << 28) + (1 << 23)  # one message as long as the protocol allows, or many short ones
 _TOLD = {"requestBody": describe_binary("one message for each prepared session, in the order of the list")}
-_NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty where a round leads to none")}
+_NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty if the round produces none")}
 
 Check = Callable[[Request], None]
 
@@ -91,7 +91,7 @@ def bearer_check(party: Party, token_hashes: Callable[[], Collection[bytes]]) ->
         shown = bearer(request) or ""
         if not any(has_hash(shown, one) for one in token_hashes()):
             party.metrics.stranger()
-            raise UnauthorizedError("this is not server 0's bearer token; import its pair file on server 1")
+            raise UnauthorizedError("the bearer token is not server 0's; import its pair file on server 1")
         party.metrics.heard_peer(party.clock())
         party.peer_clock.compare(request.headers, took=_ON_THE_WAY_SECONDS)
 
@@ -202,7 +202,7 @@ def _read(kind: type[Facts], header: str) -> Facts:
     try:
         return kind.model_validate_json(header)
     except ValidationError:
-        raise PeerRefusedError("the header secemb-published cannot be read") from None
+        raise PeerRefusedError("the header secemb-published is malformed") from None
 
 
 def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check) -> APIRouter:
@@ -221,7 +221,7 @@ def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check)
         check_bearer(request)
         announced = read_number(request.headers.get("content-length", ""))
         if announced is None or announced > _MOST_FRAMES_BYTES:
-            raise LengthError("announce the length of the frames, and send fewer at a time")
+            raise LengthError("send Content-Length, and fewer frames per request")
         frames = list(read_frames(await read_exactly(request, announced, _PATIENCE)))
         return StreamingResponse(_replies(receiver, frames, refused), media_type=BINARY)
 

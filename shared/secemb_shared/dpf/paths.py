@@ -107,7 +107,7 @@ class PathSecret:
         return f"<PathSecret {'spent' if self._leaves is None else 'unspent'}>"
 
     def __reduce__(self) -> NoReturn:
-        raise PathSpentError("a path secret cannot be copied or stored: it may be used only once")
+        raise PathSpentError("a path secret is single-use and cannot be copied or stored")
 
     @property
     def spent(self) -> bool:
@@ -117,7 +117,7 @@ class PathSecret:
     def spend(self) -> tuple[Blocks, Blocks]:
         """Hand the nodes out and forget them; raise `PathSpentError` the second time."""
         if self._leaves is None:
-            raise PathSpentError("this path has been used; resend the same bytes, or start a new session")
+            raise PathSpentError("this path has already been used; resend the same bytes or start a new session")
         leaves, self._leaves = self._leaves, None
         return leaves
 

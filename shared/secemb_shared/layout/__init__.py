@@ -34,5 +34,5 @@ def layout_for(geometry: Geometry, *, capacity: int, label: Label) -> Layout:
     if not geometry.is_direct:
         return BinnedLayout(geometry, capacity=capacity, label=label)
     if capacity != geometry.slots_per_bin:
-        raise LayoutError("the direct layout has as many slots as its capacity")
+        raise LayoutError("the direct layout must have as many slots as its capacity")
     return DirectLayout(geometry)

@@ -27,11 +27,11 @@ class Geometry:
 
     def __post_init__(self) -> None:
         if not 1 <= self.items <= MOST_ITEMS:
-            raise LayoutError(f"a catalogue has between 1 and {MOST_ITEMS} items")
+            raise LayoutError(f"a catalogue must have 1 to {MOST_ITEMS} items")
         if not 1 <= self.tables <= MOST_TABLES:
-            raise LayoutError(f"a layout has between 1 and {MOST_TABLES} tables")
+            raise LayoutError(f"a layout must have 1 to {MOST_TABLES} tables")
         if not 1 <= self.bins <= self.items:
-            raise LayoutError("a table has between one bin and one bin for each item")
+            raise LayoutError("a table must have at least one bin and at most one bin per item")
         if self.slots_per_bin < 1:
             raise LayoutError("a bin needs at least one slot")
 

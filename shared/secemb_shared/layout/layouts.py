@@ -24,7 +24,7 @@ class Layout(ABC):
 
     def __init__(self, geometry: Geometry, *, capacity: int) -> None:
         if capacity < 1:
-            raise LayoutError("the capacity must be at least one item")
+            raise LayoutError("capacity must be at least 1")
         self.geometry = geometry
         self.capacity = capacity
 
@@ -51,11 +51,11 @@ class Layout(ABC):
 
     def _check(self, items: Indices) -> None:
         if items.ndim != 1 or items.dtype != np.int64:
-            raise LayoutError("items must be a flat array of int64")
+            raise LayoutError("items must be a one-dimensional int64 array")
         if items.size and not 0 <= int(items.min()) <= int(items.max()) < self.geometry.items:
-            raise LayoutError("an item lies outside the catalogue")
+            raise LayoutError("an item is out of range for the catalogue")
         if np.unique(items).size != items.size:
-            raise LayoutError("an item was given twice")
+            raise LayoutError("items must not contain duplicates")
 
 
 class DirectLayout(Layout):
@@ -63,7 +63,7 @@ class DirectLayout(Layout):
 
     def __init__(self, geometry: Geometry) -> None:
         if not geometry.is_direct:
-            raise LayoutError("the direct layout has one table with one bin")
+            raise LayoutError("the direct layout must have one table with one bin")
         super().__init__(geometry, capacity=geometry.slots_per_bin)
 
     def locate(self, items: Indices) -> tuple[Indices, Indices]:
@@ -114,7 +114,7 @@ class BinnedLayout(Layout):
 
     def __init__(self, geometry: Geometry, *, capacity: int, label: Label) -> None:
         if geometry.slots_per_bin != 1:
-            raise LayoutError("the binned layout has one slot in each bin")
+            raise LayoutError("the binned layout must have one slot per bin")
         super().__init__(geometry, capacity=capacity)
         keys = [label.key(Purpose.LAYOUT, bytes([table])) for table in range(geometry.tables)]
         self._permutations = [Permutation(geometry.items, key) for key in keys]

@@ -36,9 +36,9 @@ class Permutation:
 
     def __init__(self, items: int, key: bytes) -> None:
         if not 1 <= items <= MOST_ITEMS:
-            raise LayoutError(f"a catalogue has between 1 and {MOST_ITEMS} items")
+            raise LayoutError(f"a catalogue must have 1 to {MOST_ITEMS} items")
         if len(key) != KEY_BYTES:
-            raise LayoutError(f"a permutation's key is {KEY_BYTES} bytes")
+            raise LayoutError(f"a permutation key must be {KEY_BYTES} bytes")
         self.items = items
         self._rows = isqrt(items - 1) + 1
         self._columns = -(-items // self._rows)
@@ -55,7 +55,7 @@ class Permutation:
     def _walk(self, values: Indices, turn: Callable[[Indices], Indices]) -> Indices:
         """Turn every value until it is back inside the catalogue; fewer than 1 in sqrt(items) turn twice."""
         if values.size and not 0 <= int(values.min()) <= int(values.max()) < self.items:
-            raise LayoutError("a value lies outside the catalogue")
+            raise LayoutError("a value is out of range for the catalogue")
         result = turn(values.reshape(-1))
         outside = np.flatnonzero(result >= self.items)
         while outside.size:

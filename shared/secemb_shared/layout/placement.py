@@ -87,11 +87,11 @@ class Placement:
         those than items were truncated, so an id that was never placed is noticed unless as many were lost.
         """
         if len(values) != item_ids.size:
-            raise LayoutError("give one row of values for each item id")
+            raise LayoutError("values must have one row per item id")
         slots = self._slots_of(item_ids)
         placed = slots != PADDING
         if item_ids.size - np.count_nonzero(placed) > self.truncated:
-            raise LayoutError("values were given for items this placement was not made for")
+            raise LayoutError("values include items that are not in this placement")
         result = np.zeros((self.items.size, *values.shape[1:]), dtype=values.dtype)
         result[slots[placed]] = values[placed]
         return result
@@ -99,14 +99,14 @@ class Placement:
     def collect(self, rows: npt.NDArray[Value]) -> tuple[Indices, npt.NDArray[Value]]:
         """Return the placed items and, of the rows by slot, those that belong to them."""
         if len(rows) != self.items.size:
-            raise LayoutError("give one row for each slot")
+            raise LayoutError("rows must have one row per slot")
         placed = self.items != PADDING
         return self.items[placed], rows[placed]
 
     def _slots_of(self, item_ids: Indices) -> Indices:
         """Return the slot of each item, -1 for items without one."""
         if np.unique(item_ids).size != item_ids.size or (item_ids < 0).any():
-            raise LayoutError("item ids must be different and not negative")
+            raise LayoutError("item ids must be unique and non-negative")
         order = np.argsort(self.items, kind="stable")
         at = np.minimum(np.searchsorted(self.items, item_ids, sorter=order), self.items.size - 1)
         return np.where(self.items[order[at]] == item_ids, order[at], PADDING)

@@ -43,7 +43,7 @@ def plan(
     """
     task = _Task(items, capacity, row_width, ring_bits, loss)
     if not 1 <= max_tables <= MOST_TABLES:
-        raise LayoutError(f"a layout has between 1 and {MOST_TABLES} tables")
+        raise LayoutError(f"a layout must have 1 to {MOST_TABLES} tables")
     best = task.geometry(tables=1, bins=items)
     for tables in range(max_tables, 0, -1):  # most tables first: they nearly always win, which ends the others early
         best = _cheapest(task, tables, best)
@@ -55,11 +55,11 @@ class _Task:
 
     def __init__(self, items: int, capacity: int, row_width: int, ring_bits: int, loss: float) -> None:
         if capacity < 1 or row_width < 1:
-            raise LayoutError("capacity and row width must be at least one")
+            raise LayoutError("capacity and row width must be at least 1")
         if ring_bits not in (32, 64):
-            raise LayoutError("the ring has 32 or 64 bits")
+            raise LayoutError("the ring must have 32 or 64 bits")
         if not 0.0 <= loss < 1.0:
-            raise LayoutError("the chance of loss must be at least 0 and below 1")
+            raise LayoutError("the loss probability must be at least 0 and less than 1")
         self.items = items
         self.capacity = min(capacity, items)
         self.row_width = row_width

@@ -33,7 +33,7 @@ def decode(data: bytes) -> dict[str, Any]:
             return fields
     except (ValueError, RecursionError, SpecError):
         pass
-    raise EncodingError("a specification must be canonical JSON: sorted keys, whole numbers, plain ASCII, no spaces")
+    raise EncodingError("a specification must be canonical JSON: sorted keys, integers only, ASCII only, no whitespace")
 
 
 def digest(data: bytes | memoryview) -> bytes:
@@ -44,7 +44,7 @@ def digest(data: bytes | memoryview) -> bytes:
 def decimal(text: str) -> float:
     """Return a number that is written as text: digits, a point, no exponent and no trailing zero."""
     if not _DECIMAL.fullmatch(text):
-        raise SpecError("a rate must be written like 0.025: digits and a point, no sign, exponent or trailing zero")
+        raise SpecError("a rate must be a plain decimal such as 0.025, without a sign, exponent or trailing zero")
     return float(text)
 
 
@@ -52,23 +52,23 @@ def signed_decimal(text: str) -> float:
     """Return a number that is written as a decimal, with a minus before it if it is below zero."""
     digits = text.removeprefix("-")
     if digits != text and digits == "0":
-        raise SpecError("zero is written without a sign")
+        raise SpecError("zero must not have a sign")
     return float(f"-{decimal(digits)}") if digits != text else decimal(digits)
 
 
 def _check(value: Value) -> None:
     match value:
         case bool():
-            raise SpecError("true and false are not part of the canonical form")
+            raise SpecError("booleans are not allowed in a specification")
         case int():
             if abs(value) > LARGEST_NUMBER:
-                raise SpecError("a number in a specification must stay below 2^53")
+                raise SpecError("a number in a specification must be less than 2^53")
         case str():
             if not _PLAIN.issuperset(value):
-                raise SpecError("text in a specification must be printable ASCII without quotes and backslashes")
+                raise SpecError("a string in a specification must be printable ASCII without quotes or backslashes")
         case Mapping():
             for key, inner in value.items():
                 _check(key)
                 _check(inner)
         case _:
-            raise SpecError("a specification holds whole numbers, text and nested groups of them")
+            raise SpecError("a specification may contain only integers, strings and nested objects")

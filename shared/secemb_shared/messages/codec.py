@@ -73,7 +73,7 @@ class Kind(IntEnum):
 def envelope(round_: RoundSpec, session_id: bytes, kind: Kind, party: int) -> bytes:
     """Return the envelope of one message to or from `party`."""
     if party not in (0, 1):
-        raise SpecError("there are two parties, 0 and 1")
+        raise SpecError("party must be 0 or 1")
     context = round_.digest + bytes([kind, party])
     binding = round_.label(session_id).derive(Purpose.BINDING, context)[:16]
     return MAGIC + bytes([VERSION, kind]) + binding
@@ -87,11 +87,11 @@ def open_envelope(data: bytes | memoryview, expected: bytes, body_bytes: int) ->
     if view[:6] != MAGIC:
         raise EncodingError("not a SecEmb message")
     if view[6] != VERSION:
-        raise VersionError(f"this side speaks protocol version {VERSION}; update the older of the two")
+        raise VersionError(f"unsupported protocol version: this side speaks version {VERSION}; upgrade the older side")
     if view[7] != expected[7]:
         raise KindError(f"expected a message of kind {Kind(expected[7]).name}")
     if view[8:ENVELOPE_BYTES] != expected[8:]:
-        raise BindingError("made for another task, round, session, purpose or party")
+        raise BindingError("the message is for another task, round, session, purpose or party")
     return view[ENVELOPE_BYTES:]
 
 
@@ -151,7 +151,7 @@ def unpack_words(data: memoryview, depth: int, slots: int) -> CorrectionWords:
     count = depth * slots
     packed = np.frombuffer(data, dtype=np.uint8, offset=count * 16)
     if packed.size and int(packed[-1]) >> ((count - 1) % 8 + 1):
-        raise EncodingError("the bits after the last control bit must be zero")
+        raise EncodingError("padding bits after the last control bit must be zero")
     return CorrectionWords(
         np.frombuffer(data, np.uint8, count * 16).reshape(depth, slots, 16),
         np.unpackbits(packed, count=count, bitorder="little").reshape(depth, slots),
@@ -167,7 +167,7 @@ def encode_keys(
 ) -> bytes:
     """Return the KEYS message for one party; `corrections` are those of the leaf hashes, (slots, 48)."""
     if len(seed) != SEED_BYTES:
-        raise SpecError("a master seed is 16 bytes")
+        raise SpecError("a master seed must be 16 bytes")
     head = envelope(round_, session_id, Kind.KEYS, party)
     return b"".join((head, seed, pack_words(words), np.ascontiguousarray(corrections).data))
 
@@ -228,7 +228,7 @@ def encode_update(
     if (dense_share is not None) != (party == EXPLICIT_PARTY):
         raise SpecError("only party 0 gets the explicit dense share")
     if (proof is None) != (round_.task.norm_shape is None):
-        raise SpecError("an update has a norm proof where its task has a norm bound, and nowhere else")
+        raise SpecError("an update must have a norm proof if and only if its task has a norm bound")
     public, share = (b"", b"") if proof is None else (proof.public, proof.share)
     head = envelope(round_, session_id, Kind.UPDATE, party)
     if dense_share is None:
@@ -292,7 +292,7 @@ def encode_sum_share(round_: RoundSpec, session_id: bytes, party: int, share: Ri
 
 def _sum_numbers(round_: RoundSpec, share: RingArray) -> memoryview:
     if share.shape != (round_.sum_size,) or share.itemsize != SUM_RING.element_bytes:
-        raise SpecError(f"the secure sum of this round has {round_.sum_size} numbers of {SUM_RING.bits} bits")
+        raise SpecError(f"the secure sum of this round must have {round_.sum_size} numbers of {SUM_RING.bits} bits")
     return _little(share)
 
 

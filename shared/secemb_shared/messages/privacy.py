@@ -33,7 +33,7 @@ class BudgetLine:
     def check(self) -> None:
         """Refuse numbers that are none, and noise that cannot be drawn."""
         if [type(self.clip), type(self.multiplier), type(self.epsilon)] != [int, str, str]:
-            raise SpecError("a budget line has a clip in whole steps, and a multiplier and an epsilon as text")
+            raise SpecError("a budget line must have an integer clip, and a multiplier and an epsilon as strings")
         canonical.decimal(self.multiplier)
         if not 0 < canonical.decimal(self.epsilon) <= LARGEST_EPSILON:
             raise SpecError(f"a budget's epsilon must be above 0 and at most {LARGEST_EPSILON:,}")
@@ -103,20 +103,20 @@ class Privacy:
         """Return what a group means; unknown and missing members are refused."""
         names = {"unit", "delta", "train", "survey", "evaluate", "dense_clip", "sampling_rate"}
         if set(found) != names:
-            raise SpecError("the group privacy has unknown or missing members")
+            raise SpecError("privacy has unknown or missing fields")
         lines = {kind: _read_line(found[kind]) for kind in ("train", "survey", "evaluate")}
         return cls(**{**found, **lines})
 
     def _check(self) -> None:
         kinds = [type(member) for member in (self.dense_clip, self.unit, self.delta, self.sampling_rate)]
         if kinds != [int, str, str, str]:
-            raise SpecError("the members of privacy are whole numbers, text and budget lines")
+            raise SpecError("privacy fields must be integers, strings or budget lines")
         if not isinstance(self.train, BudgetLine):
             raise SpecError("privacy needs a budget line for training")
         if self.unit not in (USER, RECORD):
-            raise SpecError(f"the unit of privacy is {USER} or {RECORD}")
+            raise SpecError(f"the unit of privacy must be {USER} or {RECORD}")
         if not 0 < canonical.decimal(self.delta) < 1:
-            raise SpecError("delta must lie between 0 and 1, well below one over the number of people")
+            raise SpecError("delta must be between 0 and 1, and should be well below 1 / number of users")
         if self.sampling_rate and not 0 < canonical.decimal(self.sampling_rate) <= 1:
             raise SpecError("a sampling rate must be above 0 and at most 1, or empty")
         for line in (self.train, self.survey, self.evaluate):
@@ -133,5 +133,5 @@ def _read_line(found: Any) -> BudgetLine | None:
     if found == {}:
         return None
     if not isinstance(found, Mapping) or set(found) != {"clip", "multiplier", "epsilon"}:
-        raise SpecError("a budget line has a clip, a multiplier and an epsilon, or is an empty group")
+        raise SpecError("a budget line must have a clip, a multiplier and an epsilon, or be an empty object")
     return BudgetLine(**found)

@@ -59,13 +59,13 @@ class RelayKey:
     def read(cls, task: TaskSpec, data: bytes) -> "RelayKey":
         """Return the key in an announcement, or raise unless the task's server 1 has signed it for this task."""
         if len(data) != RELAY_KEY_BYTES:
-            raise LengthError(f"the announcement of a relay key has exactly {RELAY_KEY_BYTES} bytes")
+            raise LengthError(f"a relay key announcement must be exactly {RELAY_KEY_BYTES} bytes")
         fields = data[:_SIGNED]
         try:
             identity = Ed25519PublicKey.from_public_bytes(bytes.fromhex(task.relay_key))
             identity.verify(data[_SIGNED:], _statement(task.task_id, fields))
         except (InvalidSignature, ValueError):
-            raise RelayKeyError("the relay key is not signed by the server 1 that the task names") from None
+            raise RelayKeyError("the relay key is not signed by the server 1 named in the task") from None
         times = (int.from_bytes(fields[at : at + 8], "little") for at in (32, 40))
         return cls(public=fields[:32], not_before=next(times), not_after=next(times))
 

@@ -47,7 +47,7 @@ def open_box(key: X25519PrivateKey, place: Label, step: Kind, box: bytes) -> byt
     try:
         return _SUITE.decrypt(box, key, info=box_info(place, step))
     except (InvalidTag, ValueError):
-        raise BoxError("the box does not open: it was altered, or made for another session, round or step") from None
+        raise BoxError("cannot decrypt the box: it was altered, or made for another session, round or step") from None
 
 
 Messages = tuple[bytes, bytes]  # to party 0 and party 1, as they would travel directly
@@ -138,9 +138,9 @@ def rebuild(round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, con
     The MAC is as it came, to be checked as that of a direct message is; keys have none.
     """
     if content[_DIGEST:_DIGESTS] != round_.digest:
-        raise OtherRoundError("this message was made for another round than the one announced here")
+        raise OtherRoundError("this message is for a different round than the one announced here")
     if content[:_DIGEST] != digest(public):
-        raise AlteredError("the relay passed on other bytes than the device sent")
+        raise AlteredError("the relay altered the bytes that the device sent")
     seed_end = _DIGESTS + _seed_bytes(step)
     message = b"".join((envelope(round_, session_id, step, 1), content[_DIGESTS:seed_end], public))
     return message, content[seed_end:]

@@ -136,9 +136,9 @@ class TaskSpec:
     def _check(self) -> None:
         plain = [field for field in fields(self) if field.name != "privacy"]
         if any(type(getattr(self, field.name)) is not field.type for field in plain):
-            raise SpecError("a task's members are whole numbers and text")
+            raise SpecError("task fields must be integers or strings")
         if not 1 <= len(self.name) <= 100:
-            raise SpecError("a task needs a name of 1 to 100 characters")
+            raise SpecError("the task name must be 1 to 100 characters")
         if not 1 <= self.row_width <= 2**16 or not 0 <= self.dense_size <= 2**26:
             raise SpecError("row width must be 1 to 65,536 and dense size 0 to 2^26")
         if not 1 <= self.capacity <= self.items:
@@ -157,21 +157,21 @@ class TaskSpec:
     def _check_norm(self) -> None:
         """Refuse a bound that cannot be proved, and one that honest devices could not keep to."""
         if self.norm_bound < 0:
-            raise SpecError("norm_bound is a number of steps of the ring, or 0")
+            raise SpecError("norm_bound must be a number of ring steps, or 0 for no bound")
         if self.norm_shape is None or self.privacy is None:
             return
         if self.norm_bound < self.privacy.longest(self.capacity):
-            raise SpecError("norm_bound must not be below what the privacy group lets an update be")
+            raise SpecError("norm_bound must be at least the longest update that the privacy settings allow")
 
     def _check_privacy(self) -> None:
         """Refuse sums that could wrap around, with the noise that is on them."""
         privacy, tail = self.privacy, 0
         if privacy is not None:
             if not isinstance(privacy, Privacy):
-                raise SpecError("privacy must be a group of its own settings")
+                raise SpecError("privacy must be an object")
             tail = max(privacy.rows.tail, privacy.dense.tail)
             if privacy.dense_clip and not self.dense_size:
-                raise SpecError("dense_clip is for tasks with a dense part")
+                raise SpecError("dense_clip requires a task with a dense part")
             for kind in (SURVEY, EVALUATE):
                 noise = privacy.sums(kind)
                 if noise is not None:
@@ -180,15 +180,19 @@ class TaskSpec:
 
     def _check_training(self) -> None:
         if not 1 <= self.rounds <= 2**32 or self.seed < 0:
-            raise SpecError("a task has 1 to 2^32 rounds, and its seed is not negative")
+            raise SpecError("a task must have 1 to 2^32 rounds and a non-negative seed")
         if not 1 <= self.join_seconds <= self.upload_seconds <= 30 * 86_400:
-            raise SpecError("join_seconds must be at least 1, and upload_seconds at least that and at most 30 days")
+            raise SpecError(
+                "join_seconds must be at least 1, and upload_seconds must be between join_seconds and 30 days"
+            )
         if self.optimiser not in OPTIMISERS:
             raise SpecError(f"the optimiser must be one of {', '.join(OPTIMISERS)}")
         if self.schedule not in SCHEDULES or self.loss not in LOSSES:
-            raise SpecError(f"the schedule is one of {', '.join(SCHEDULES)}, the loss one of {', '.join(LOSSES)}")
+            raise SpecError(
+                f"the schedule must be one of {', '.join(SCHEDULES)}, and the loss one of {', '.join(LOSSES)}"
+            )
         if 0 < canonical.decimal(self.guard) < 1:
-            raise SpecError("the guard is 0 for none, or a multiple of at least 1")
+            raise SpecError("the guard must be 0 (disabled) or a multiple of at least 1")
         rates = self.row_rate, self.bias_rate, self.dense_rate, self.row_decay, self.bias_decay, self.initial_scale
         for number in rates:
             canonical.decimal(number)
@@ -201,7 +205,7 @@ class TaskSpec:
     def _check_scale(self) -> None:
         canonical.signed_decimal(self.centre)
         if not canonical.decimal(self.spread) > 0:
-            raise SpecError("the spread of the ratings must be above zero")
+            raise SpecError("the rating spread must be greater than zero")
         ends = [canonical.signed_decimal(end) for end in (self.lowest, self.highest) if end]
         if len(ends) == 2 and not ends[0] < ends[1]:
             raise SpecError("the lowest rating must be below the highest")
@@ -224,7 +228,7 @@ class RoundSpec:
             if not 0 <= value <= canonical.LARGEST_NUMBER:
                 raise SpecError("round and model version must be whole numbers below 2^53")
         if self.kind not in SUM_SIZES:
-            raise SpecError(f"the kind of a round is one of {', '.join(SUM_SIZES)}")
+            raise SpecError(f"the round kind must be one of {', '.join(SUM_SIZES)}")
         if self.sum_size and self.task.cohort > LARGEST_SUM:
             raise SpecError(f"a round with a secure sum needs a task with a cohort of at most {LARGEST_SUM:,}")
 

@@ -94,14 +94,14 @@ class CopyShape:
     def read_delta(self, data: Encoded) -> tuple[Numbers, Encoded]:
         """Return the numbers of the rows that a delta replaces and the encoded rows; refuse what is no delta."""
         if data.size < COUNT_BYTES:
-            raise LengthError("a delta must begin with its number of rows")
+            raise LengthError("a delta must start with its row count")
         count = int(data[:COUNT_BYTES].view("<u4")[0])
         cut = COUNT_BYTES + count * NUMBER_BYTES
         if data.size != cut + count * self.row_bytes:
-            raise LengthError("the length of a delta must match its number of rows")
+            raise LengthError("the length of a delta must match its row count")
         numbers = data[COUNT_BYTES:cut].view("<u4").astype(np.int64)
         if count and (int(numbers[-1]) >= self.items or (np.diff(numbers) <= 0).any()):
-            raise EncodingError("the row numbers of a delta must ascend and lie within the catalogue")
+            raise EncodingError("row numbers in a delta must be in ascending order and within the catalogue")
         return numbers, data[cut:].reshape(count, self.row_bytes)
 
 

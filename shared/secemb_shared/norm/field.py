@@ -21,10 +21,10 @@ class Field:
     def decode(self, data: bytes, count: int) -> list[int]:
         """Return `count` elements; refuse any other length, and a number that is not below the prime."""
         if len(data) != count * self.size:
-            raise LengthError(f"{count} field elements have {count * self.size} bytes, not {len(data)}")
+            raise LengthError(f"expected {count * self.size} bytes for {count} field elements, got {len(data)}")
         values = self._groups(data)
         if max(values, default=0) >= self.prime:
-            raise EncodingError("a field element is not below the prime")
+            raise EncodingError("a field element must be less than the prime")
         return values
 
     def stream(self, key: bytes, count: int, *, above: int = -1) -> list[int]:

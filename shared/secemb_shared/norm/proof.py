@@ -39,7 +39,7 @@ def prove(
     `slot_sums1` (slots, width) is server 1's share of the payload, from its keys and the correction words.
     """
     if payload.shape != (shape.slots, shape.width) or dense.shape != (shape.dense,):
-        raise SpecError("the norm proof needs one payload a slot and the whole dense part")
+        raise SpecError("the norm proof needs one payload per slot and the whole dense part")
     backend = backend or default_backend()
     dense_share = secure_sum.hide(statement.label.key(Purpose.DENSE_SHARE, seeds[1]), dense, backend)
     share0 = np.concatenate([(payload - slot_sums1).reshape(-1), dense_share])

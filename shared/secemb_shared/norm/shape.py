@@ -29,8 +29,8 @@ class NormShape:
             raise SpecError("the norm proof needs at least one slot of at least one element")
         if not 1 <= self.norm_bound <= self.largest_bound(self.bits):
             raise SpecError(
-                f"norm_bound must be from 1 to 2^{self.bits - 5} steps of the ring: beyond that a projection "
-                "could wrap around; use fewer fraction bits or the 64-bit ring"
+                f"norm_bound must be 1 to 2^{self.bits - 5} ring steps, because a projection could overflow beyond"
+                " that; use fewer fraction bits or the 64-bit ring"
             )
 
     @staticmethod

@@ -49,7 +49,7 @@ class Commitments:
     def decode(cls, data: bytes) -> Self:
         """Read the public bytes of a proof."""
         if len(data) != PUBLIC_BYTES:
-            raise LengthError(f"the commitments of a norm proof have {PUBLIC_BYTES} bytes, not {len(data)}")
+            raise LengthError(f"expected {PUBLIC_BYTES} bytes of norm proof commitments, got {len(data)}")
         return cls(*(data[at : at + DIGEST_BYTES] for at in range(0, PUBLIC_BYTES, DIGEST_BYTES)))
 
 

@@ -62,9 +62,11 @@ class Verifier:
     def _check(self, held: Held) -> None:
         shape = self._shape
         if held.slot_sums.shape != (shape.slots, shape.width):
-            raise SpecError("the norm proof needs the sum of each slot of the session")
+            raise SpecError("the norm proof needs the sum of every slot in the session")
         if (held.dense_share is None, held.norm_share is None) != (self._party == 1, self._party == 1):
-            raise SpecError("server 0 holds explicit shares of the dense part and of the proof, server 1 none")
+            raise SpecError(
+                "server 0 must have explicit shares of the dense part and the proof, and server 1 must have neither"
+            )
         if held.dense_share is not None and held.dense_share.shape != (shape.dense,):
             raise SpecError("the norm proof needs the whole share of the dense part")
 

@@ -29,7 +29,7 @@ def clip_to_steps(parts: Sequence[Floats], *, limit: int, fraction_bits: int) ->
     scaled = (np.multiply(block, scale, dtype=np.float64) for part in flat for block in _blocks(part))
     length = float(np.sqrt(sum(float(np.dot(block, block)) for block in scaled)))
     if not np.isfinite(length):
-        raise NotFiniteError("a vector with NaN or infinity has no length; drop the update")
+        raise NotFiniteError("the vector contains NaN or infinity; drop the update")
     most = limit * _SLACK
     factor = scale if length <= most else most / length * scale
     steps = [np.empty(part.shape, dtype=np.int64) for part in flat]
@@ -44,7 +44,7 @@ def clip_each_to_steps(parts: Sequence[Floats], *, limit: int, fraction_bits: in
     scaled = [np.multiply(part, 2.0**fraction_bits, dtype=np.float64) for part in parts]
     lengths = np.sqrt(sum(np.einsum("ij,ij->i", part, part) for part in scaled))
     if not np.isfinite(lengths).all():
-        raise NotFiniteError("a vector with NaN or infinity has no length; drop the update")
+        raise NotFiniteError("the vector contains NaN or infinity; drop the update")
     most = limit * _SLACK
     factors = most / np.maximum(lengths, most)  # exactly 1 for what is short enough
     for part in scaled:

@@ -35,7 +35,7 @@ class Envelope:
     def of(cls, variance: int) -> Self:
         """Return the envelope for a σ² that is a whole number of squared steps."""
         if not 1 <= variance <= LARGEST_VARIANCE:
-            raise RingError(f"the variance of noise must be 1 to 2^{2 * LARGEST_BITS + 2} squared steps of the ring")
+            raise RingError(f"the noise variance must be 1 to 2^{2 * LARGEST_BITS + 2} squared ring steps")
         bits = max(0, isqrt(variance - 1).bit_length() - 1)
         c = -(-(_SQUARE_OF_LN_2 * variance) // (2 << (2 * bits + 128 - POINT)))
         return cls(variance=variance, bits=bits, margin=c)

@@ -32,11 +32,13 @@ class Mechanism:
 
     def __post_init__(self) -> None:
         if not 1 <= self.clip <= LARGEST_LIMIT:
-            raise RingError(f"a clip must be 1 to {LARGEST_LIMIT:,} steps of the ring")
+            raise RingError(f"a clip must be 1 to {LARGEST_LIMIT:,} ring steps")
         if self.multiplier <= 0 or self.parts < 1:
             raise RingError("a noise multiplier must be positive")
         if not SMALLEST_DEVIATION**2 <= self.variance <= LARGEST_VARIANCE:
-            raise RingError("the noise is finer or wider than can be drawn: change fraction bits or multiplier")
+            raise RingError(
+                "the noise scale is outside the supported range; change the fraction bits or the multiplier"
+            )
 
     @property
     def variance(self) -> int:

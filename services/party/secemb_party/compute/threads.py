@@ -120,5 +120,5 @@ class ThreadSum:
 
     def _open(self) -> Share:
         if self._share is None:
-            raise SessionError("the share of this sum was returned already; read it from the store")
+            raise SessionError("the share of this sum has already been returned; read it from the store")
         return self._share

@@ -99,7 +99,7 @@ def operator_app(title: str, *, metrics: Metrics, routers: Iterable[APIRouter], 
 def metrics_app(title: str, *, metrics: Metrics, ready: Readiness) -> Service:
     """Return the app of the listener for Prometheus."""
     routers = [metrics_router(metrics)]
-    return new_app(f"{title}, metrics", "What Prometheus reads.", metrics=metrics, routers=routers, ready=ready)
+    return new_app(f"{title}, metrics", "Metrics for Prometheus.", metrics=metrics, routers=routers, ready=ready)
 
 
 def _with_problems(description: dict[str, Any]) -> dict[str, Any]:

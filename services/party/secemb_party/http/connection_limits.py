@@ -36,7 +36,7 @@ class ConnectionLimits:
             return self
         fewer = replace(self, connections=max(_FEWEST, soft - _SPARE_FILES))
         get_logger().warning(
-            "this process may open too few files; raise its limit (LimitNOFILE, ulimit -n)",
+            "the limit on open files is too low; raise it (LimitNOFILE, ulimit -n)",
             files=soft,
             wanted=wanted,
             connections=fewer.connections,
@@ -76,7 +76,7 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             if self._in_head and self._deadline is None:  # most heads come as one piece, and need no deadline
                 self._wait()
             if self._around_bodies > limits.head_bytes and not self.transport.is_closing():
-                self.send_400_response("The head of the request is too long.")
+                self.send_400_response("The request headers are too long.")
 
         def on_message_begin(self) -> None:
             if self._deadline is not None:

@@ -64,7 +64,7 @@ def health_router(ready: Readiness | None) -> APIRouter:
     """Return `/healthz` and, for a listener that has a `ready`, `/readyz`."""
     router = APIRouter(tags=["health"])
 
-    @router.get("/healthz", summary="Whether the service runs")
+    @router.get("/healthz", summary="Liveness check")
     async def health() -> Health:
         return Health(alive=True)
 
@@ -78,7 +78,7 @@ def health_router(ready: Readiness | None) -> APIRouter:
 
     @router.get(
         "/readyz",
-        summary="Whether the service can serve, with what is wrong and how to fix it",
+        summary="Readiness check: what is wrong, if anything, and how to fix it",
         response_model=Ready,
         responses={503: {"model": Ready, "description": "Not ready."}},
     )
@@ -115,7 +115,7 @@ async def _run(ready: Readiness) -> Sequence[Check]:
         return await ready()
     except Exception:
         get_logger().exception("the readiness check failed")
-        return [Check("readiness", False, "the check itself failed; the log says where")]
+        return [Check("readiness", False, "the readiness check itself failed; see the log")]
 
 
 def _summarise(checks: Sequence[Check]) -> Ready:

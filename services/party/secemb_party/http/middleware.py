@@ -86,7 +86,7 @@ class Requests:
         log_failure(error)
         self._metrics.refused(INTERNAL.slug)
         if exchange.status != _GONE:  # the server closes the connection: half an answer must not look whole
-            raise RuntimeError("the answer was cut short; an earlier line of the log says where") from None
+            raise RuntimeError("the response was truncated; see the earlier error in the log") from None
         await problem_response(INTERNAL)(scope, exchange.receive, exchange.send)
 
     def _traced(self, scope: Scope, exchange: "_Exchange") -> AbstractContextManager[None]:

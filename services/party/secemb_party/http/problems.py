@@ -62,14 +62,14 @@ def _spoken(slug: str, status: int, title: str) -> Problem:
 
 INTERNAL = _silent("internal", 500, "The server failed to handle the request")
 UNAVAILABLE = _silent("unavailable", 503, "The server cannot do this now; try again later", _RETRY_SECONDS)
-NOT_FOUND = _silent("not-found", 404, "There is nothing at this address")
-METHOD_NOT_ALLOWED = _silent("method-not-allowed", 405, "This address does not support the method")
-REQUEST_INVALID = _silent("request-invalid", 400, "The request does not match the interface")
-UNAUTHORIZED = _spoken("unauthorized", 401, "A valid token is needed")
-FORBIDDEN = _spoken("forbidden", 403, "This is not allowed")
+NOT_FOUND = _silent("not-found", 404, "Not found")
+METHOD_NOT_ALLOWED = _silent("method-not-allowed", 405, "Method not allowed")
+REQUEST_INVALID = _silent("request-invalid", 400, "The request is not valid")
+UNAUTHORIZED = _spoken("unauthorized", 401, "A valid token is required")
+FORBIDDEN = _spoken("forbidden", 403, "The token does not allow this request")
 MEDIA_TYPE_REFUSED = _spoken("media-type", 415, "The body has the wrong media type")
 BODY_SLOW = _spoken("body-slow", 408, "The body did not arrive in time")
-MODEL_UNKNOWN = _spoken("model-unknown", 404, "There is no such version of the model")
+MODEL_UNKNOWN = _spoken("model-unknown", 404, "No such model version")
 BUSY = _spoken("busy", 429, "The server is busy; try again later")
 
 # An error without an entry has that of its nearest ancestor. What only the server itself can cause is internal.
@@ -79,18 +79,20 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.LayoutError: INTERNAL,  # a device's message for another layout has another binding, and gets no further
     shared.CatalogueError: INTERNAL,  # no route reads a catalogue
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
-    shared.SessionError: _spoken("session-conflict", 409, "The session is in use with other bytes or out of order"),
+    shared.SessionError: _spoken("session-conflict", 409, "The session was used with different bytes or out of order"),
     shared.PathSpentError: INTERNAL,
-    shared.MacError: _spoken("proof-refused", 403, "The upload is not from the device that made the session's keys"),
+    shared.MacError: _spoken(
+        "proof-refused", 403, "The upload is not from the device that generated the session's keys"
+    ),
     shared.RowTagError: INTERNAL,
-    shared.MessageError: _spoken("message-invalid", 400, "The message does not fit the round"),
+    shared.MessageError: _spoken("message-invalid", 400, "The message is not valid for this round"),
     shared.LengthError: _spoken("message-length", 400, "The message is too short or too long"),
-    shared.VersionError: _spoken("message-version", 400, "The message uses another version of the protocol"),
-    shared.KindError: _spoken("message-kind", 400, "The message is of another kind"),
-    shared.BindingError: _spoken("message-binding", 400, "The message was made for another task, round or session"),
+    shared.VersionError: _spoken("message-version", 400, "Unsupported protocol version"),
+    shared.KindError: _spoken("message-kind", 400, "The message is of the wrong kind"),
+    shared.BindingError: _spoken("message-binding", 400, "The message is for another task, round or session"),
     shared.EncodingError: _spoken("message-encoding", 400, "The message is not canonical"),
-    shared.BoxError: _spoken("relay-box", 400, "Server 1 cannot open the box"),
-    shared.AlteredError: _spoken("relay-altered", 400, "The message was altered on its way to server 1"),
+    shared.BoxError: _spoken("relay-box", 400, "Server 1 cannot decrypt the box"),
+    shared.AlteredError: _spoken("relay-altered", 400, "The message was altered on the way to server 1"),
     shared.OtherRoundError: _spoken("relay-round", 409, "The box was encrypted for another round"),
     shared.RelayKeyError: INTERNAL,
     errors.SettingsError: INTERNAL,
@@ -99,23 +101,27 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.TaskEndedError: _spoken("task-ended", 410, "The task has ended"),
     errors.UnknownRoundError: _spoken("round-unknown", 404, "This server does not know the round"),
     errors.UnknownSessionError: _spoken("session-unknown", 404, "This server does not know the session"),
-    errors.RoundClosedError: _spoken("round-closed", 410, "The round no longer accepts this"),
+    errors.RoundClosedError: _spoken("round-closed", 410, "The round no longer accepts messages"),
     errors.RoundFullError: _spoken("round-full", 410, "The round is full; join a later one"),
-    errors.RoundAbortedError: _spoken("round-aborted", 409, "The round has ended here without a sum"),
+    errors.RoundAbortedError: _spoken("round-aborted", 409, "The round ended on this server without a sum"),
     errors.TaskPausedError: _spoken("task-paused", 409, "This server is not taking part in new rounds"),
     errors.ControlRefusedError: _spoken("control-refused", 409, "The round cannot be closed or aborted now"),
     errors.UnknownVersionError: MODEL_UNKNOWN,
-    errors.DeltaUnavailableError: _spoken("delta-unavailable", 410, "There is no delta from that version"),
-    errors.CatalogueUnavailableError: _spoken("catalogue-unavailable", 404, "There is no catalogue of this task here"),
-    errors.RollbackRefusedError: _spoken("rollback-refused", 409, "The model cannot go back to that version now"),
-    errors.OutdatedRelayKeyError: _spoken("relay-key-outdated", 409, "The box was encrypted to a key not in use"),
+    errors.DeltaUnavailableError: _spoken("delta-unavailable", 410, "No delta is available from that version"),
+    errors.CatalogueUnavailableError: _spoken(
+        "catalogue-unavailable", 404, "This server has no catalogue for the task"
+    ),
+    errors.RollbackRefusedError: _spoken("rollback-refused", 409, "The model cannot be rolled back to that version"),
+    errors.OutdatedRelayKeyError: _spoken(
+        "relay-key-outdated", 409, "The box was encrypted to an unknown or outdated key"
+    ),
     errors.RelayUnavailableError: _spoken("relay-unavailable", 404, "This task is not relayed"),
     errors.RelayRefusedError: UNAVAILABLE,  # the relay's routes answer with server 1's own problem
-    errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers do not agree"),
+    errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers disagree"),
     errors.PeerUnavailableError: UNAVAILABLE,
     errors.UnauthorizedError: UNAUTHORIZED,
     errors.TokenExpiredError: _spoken("token-expired", 401, "The enrolment token has expired"),
-    errors.TokenRevokedError: _spoken("token-revoked", 401, "The enrolment token was revoked"),
+    errors.TokenRevokedError: _spoken("token-revoked", 401, "The enrolment token has been revoked"),
     errors.TokenSuspendedError: replace(
         _spoken("token-suspended", 403, "The enrolment token is suspended"), retry_after=3600
     ),
@@ -125,21 +131,21 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.RequestInvalidError: REQUEST_INVALID,
     errors.SlowBodyError: BODY_SLOW,
     errors.MediaTypeError: MEDIA_TYPE_REFUSED,
-    errors.RangeError: _spoken("range-unsatisfiable", 416, "The range starts after the end"),
+    errors.RangeError: _spoken("range-unsatisfiable", 416, "The range starts past the end of the body"),
     errors.LedgerError: INTERNAL,
     errors.LedgerUnavailableError: UNAVAILABLE,
     errors.NotRecordedError: NOT_FOUND,
     errors.UnknownTokenError: _spoken("device-unknown", 404, "No device has this name"),
-    errors.LedgerConflictError: _silent("conflict", 409, "The request contradicts what the server already holds"),
+    errors.LedgerConflictError: _silent("conflict", 409, "The request conflicts with the server's current state"),
     errors.TokenConflictError: _spoken("token-conflict", 409, "The token or the device's name is already in use"),
-    errors.StateConflictError: _silent("round-state", 409, "The round is not in the state that this needs"),
+    errors.StateConflictError: _silent("round-state", 409, "The round is in the wrong state for this request"),
     errors.StorageUnavailableError: UNAVAILABLE,
     errors.StorageFullError: UNAVAILABLE,
     errors.DamagedShareError: INTERNAL,
     errors.AccountingError: INTERNAL,
-    errors.BudgetSpentError: _spoken("privacy-spent", 409, "The task's privacy budget has no room for this"),
+    errors.BudgetSpentError: _spoken("privacy-spent", 409, "The task's privacy budget is exhausted"),
     errors.ModelError: INTERNAL,
-    errors.WeightsError: _silent("weights-invalid", 400, "The weights do not fit the task's model"),
+    errors.WeightsError: _silent("weights-invalid", 400, "The weights do not match the task's model"),
     errors.ModelMissingError: replace(MODEL_UNKNOWN, speaks=False),  # its message names a file
     errors.ModelConflictError: _silent("model-conflict", 409, "Another model already has this version"),
     errors.OptimiserError: INTERNAL,

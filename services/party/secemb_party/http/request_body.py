@@ -76,10 +76,10 @@ async def read_small(request: Request, patience: Patience, *, most: int = LARGES
     """Return a short body; one that is longer or slower is refused, and no more of it is read."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > most:
-        raise LengthError(f"a body may have at most {most} bytes here")
+        raise LengthError(f"the body must be at most {most} bytes")
     body = await _collect(request, most, patience)
     if len(body) > most:
-        raise LengthError(f"a body may have at most {most} bytes here")
+        raise LengthError(f"the body must be at most {most} bytes")
     return body
 
 
@@ -101,5 +101,5 @@ async def _collect(request: Request, most: int, patience: Patience, arrived: Arr
                     if more:
                         limit.reschedule(patience.until(start, length))
     except TimeoutError:
-        raise SlowBodyError(f"the body is too slow: only {length} bytes of it have arrived") from None
+        raise SlowBodyError(f"the body arrived too slowly: only {length} bytes received in time") from None
     return b"".join(pieces)

@@ -49,7 +49,7 @@ class DeviceRoute(APIRoute):
         ids = scope["path_params"]
         for name, digits in ids.items():
             if not _IDS[name].fullmatch(digits):
-                raise RequestInvalidError("an id in the path does not match the interface")
+                raise RequestInvalidError("an id in the path is malformed")
         response: Response = await self.endpoint(request=Request(scope, receive, send), **ids)
         await response(scope, receive, send)
 
@@ -91,7 +91,7 @@ def read_mac(request: Request) -> bytes:
     """Return the upload MAC in a request's header."""
     digits = request.headers.get(MAC_HEADER, "")
     if not _MAC_DIGITS.fullmatch(digits):
-        raise MacError(f"send the MAC of this upload in the header {MAC_HEADER}: docs/reference/protocol.md")
+        raise MacError(f"send the MAC of this upload in the {MAC_HEADER} header; see docs/reference/protocol.md")
     return bytes.fromhex(digits)
 
 
@@ -105,7 +105,7 @@ def parse_message(kind: type[Message], body: bytes) -> Message:
     try:
         return kind.model_validate_json(body)
     except ValidationError:
-        raise RequestInvalidError("the body does not match the interface") from None
+        raise RequestInvalidError("the body does not match the schema; see /openapi.json") from None
 
 
 def describe_binary(description: str) -> dict[str, Any]:

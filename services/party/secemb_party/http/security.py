@@ -31,7 +31,9 @@ OPERATOR = HTTPBearer(
     auto_error=False,
 )
 PEER = HTTPBearer(
-    scheme_name="peer", description="Server 0's token, over mutual TLS; `secemb pair` made it.", auto_error=False
+    scheme_name="peer",
+    description="Server 0's bearer token, created by `secemb pair` and sent over mutual TLS.",
+    auto_error=False,
 )
 _SCHEMES: Mapping[str, SecurityBase] = {one.scheme_name: one for one in (TICKET, ENROLMENT, OPERATOR, PEER)}
 

@@ -59,7 +59,10 @@ SESSION_ERRORS = (
     LedgerUnavailableError,
 )
 _MESSAGE: dict[str, Any] = {
-    "requestBody": {"required": True, **describe_binary("a message of docs/reference/protocol.md, section 13")}
+    "requestBody": {
+        "required": True,
+        **describe_binary("a message as defined in docs/reference/protocol.md, section 13"),
+    }
 }
 WITH_TICKET = _MESSAGE | needs(TICKET)
 WITH_TICKET_AND_MAC = WITH_TICKET | {"parameters": [describe_mac()]}

@@ -54,13 +54,13 @@ class _Start:
         space = Space(settings.data_dir, reserve=settings.storage.min_free_bytes, ledger_full=self._is_full)
         self._metrics.watch_space(space.free, space.reserve, self._is_full)
         watch_certificates(self._metrics, settings)
-        self._outage = Outage("the server cannot start", "the server starts")
+        self._outage = Outage("the server cannot start", "the server is starting")
         self._fail(error)
 
     def apps(self) -> tuple[FastAPI, FastAPI]:
         """Return the app for devices and operators, and the one for Prometheus."""
         everything = new_app(
-            TITLE, "It cannot open its ledger yet.", metrics=self._metrics, routers=[], ready=self._ready
+            TITLE, "The server cannot open its ledger yet.", metrics=self._metrics, routers=[], ready=self._ready
         )
         everything.add_api_route("/{path:path}", self._refuse, methods=_METHODS, include_in_schema=False)
         return everything, metrics_app(TITLE, metrics=self._metrics, ready=self._ready)
@@ -83,8 +83,8 @@ class _Start:
         return isinstance(self._error, LedgerFullError)
 
     async def _ready(self) -> list[Check]:
-        fix = "make room" if self._is_full() else "check [ledger] url, and that the database runs"
-        return [Check("ledger", False, f"{self._error}; {fix}; the server tries again every few seconds")]
+        fix = "free up disk space" if self._is_full() else "check [ledger] url and that the database is running"
+        return [Check("ledger", False, f"{self._error}; {fix}; the server retries every few seconds")]
 
     @staticmethod
     async def _refuse() -> None:

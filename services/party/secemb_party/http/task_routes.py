@@ -31,7 +31,7 @@ AskRelayKey = Callable[[], Awaitable[bytes]]
 RetryAfter = Callable[[], int | None]  # seconds until a round may be joined; None: the task has ended
 TellRounds = Callable[[], EndedRounds | None]
 Version = Annotated[int, Path(ge=0, lt=2**53)]
-Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the copy that the device has")]
+Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the device's current copy")]
 Asked = Annotated[Conditions, Header()]
 
 
@@ -54,8 +54,8 @@ _OF_VERSIONS = (UnknownVersionError, DeltaUnavailableError, LedgerUnavailableErr
 def _described(what: str, *refusals: type[SecEmbError]) -> dict[int | str, dict[str, Any]]:
     return {
         200: describe_binary(what),
-        206: describe_binary(f"a part of: {what}"),
-        304: {"description": "the device has it already"},
+        206: describe_binary(f"part of: {what}"),
+        304: {"description": "the device's copy is up to date"},
         **problem_responses(UnknownTaskError, RangeError, *refusals),
     }
 
@@ -155,7 +155,7 @@ async def _check_kept(party: Party, wanted: WantedCopy) -> list[int]:
     published = await party.ledger.published_version(party.task.task_id)
     kept = party.models.versions()
     if published is None or wanted.version > published.version or wanted.version not in kept:
-        raise UnknownVersionError("this version is not published or no longer kept; read the task again")
+        raise UnknownVersionError("this version is not published or no longer kept; fetch the task again")
     if wanted.since is not None and (wanted.since >= wanted.version or wanted.since not in kept):
         raise DeltaUnavailableError("there is no delta from that version; fetch the full copy, without since")
     return kept

@@ -26,7 +26,7 @@ FORMAT = "secemb/1 ledger"
 RESTORED = "a server was restored from a backup"
 _AT_ONCE = 200  # rows: with bodies of 250 kB they still fit in memory
 _LONGEST_LINE = 1 << 30
-_FIX = "write it again with `secemb ledger export`"
+_FIX = "export it again with `secemb ledger export`"
 
 
 def write_archive(tx: Connection, file: BinaryIO, *, leave_out: Collection[Table] = ()) -> dict[str, int]:
@@ -56,7 +56,7 @@ def read_archive(tx: Connection, file: BinaryIO) -> dict[str, int]:
     counts = check_archive(file)
     for table in METADATA.sorted_tables:
         if tx.execute(select(exists().select_from(table))).scalar_one():
-            raise LedgerConflictError("this ledger is in use; import into an empty database")
+            raise LedgerConflictError("the database already has data in it; import into an empty database")
     file.seek(0)
     tables = {table.name: table for table in METADATA.sorted_tables}
     next(file)
@@ -74,7 +74,7 @@ def restore_archive(tx: Connection, file: BinaryIO, now: float) -> dict[str, int
     counts = read_archive(tx, file)
     for row in tx.execute(select(rounds.c.round_id, rounds.c.state).where(rounds.c.ended_at.is_(None))).all():
         if row.state == RoundState.SEALED:
-            raise LedgerArchiveError("the backup was made while a round was being added; use an earlier one")
+            raise LedgerArchiveError("the backup was made while a round was being summed; use an earlier backup")
         if row.state in (RoundState.OPEN, RoundState.SEALING):
             advance(tx, row.round_id, RoundState(row.state), RoundState.ABORTED, now, reason=RESTORED)
     append_event(tx, "restored", {"rows": sum(counts.values())}, now)
@@ -92,7 +92,7 @@ def check_archive(file: BinaryIO) -> dict[str, int]:
         last = line
     found = _parse(last)
     if not isinstance(found, dict) or found.get("sha256") != hashed.hexdigest():
-        raise LedgerArchiveError(f"the file was cut short or altered; {_FIX}")
+        raise LedgerArchiveError(f"the file is truncated or corrupted; {_FIX}")
     return dict(found["rows"])
 
 
@@ -102,8 +102,8 @@ def _check_head(line: bytes) -> None:
         raise LedgerArchiveError(f"this is not an exported ledger; {_FIX}")
     if found["schema"] != head():
         raise LedgerArchiveError(
-            f"the file has schema {found['schema']}, this version needs {head()}: import it with the version that wrote"
-            " it, then run `secemb ledger upgrade`"
+            f"the file has schema {found['schema']}, but this version needs {head()}; import it with the version"
+            " that wrote it, then run `secemb ledger upgrade`"
         )
 
 

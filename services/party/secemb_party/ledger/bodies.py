@@ -72,4 +72,4 @@ def _read(round_id: bytes, session_ids: Sequence[bytes], tx: Connection) -> list
     try:
         return [SessionBodies(name, found[name, KEYS], found[name, UPDATE]) for name in session_ids]
     except KeyError:
-        raise NotRecordedError("the bodies of a session on the list have been forgotten") from None
+        raise NotRecordedError("the message bodies of a session on the list have been deleted") from None

@@ -72,9 +72,7 @@ class MeasuredDatabase:
 
 def taken() -> LedgerTakenError:
     """Return the error of a claim that another process has made before."""
-    return LedgerTakenError(
-        "another server process works with this ledger: stop it first, or give this server a ledger of its own"
-    )
+    return LedgerTakenError("another server process is using this ledger; stop it, or give this server its own ledger")
 
 
 def parse(url: str) -> URL:
@@ -83,7 +81,7 @@ def parse(url: str) -> URL:
         return make_url(url)
     except (ArgumentError, ValueError):
         raise LedgerSettingError(
-            "the ledger's URL is not valid: write sqlite:////path/to/ledger.db or postgresql://user@host/database"
+            "invalid ledger URL; use sqlite:////path/to/ledger.db or postgresql://user@host/database"
         ) from None
 
 
@@ -96,10 +94,10 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (IntegrityError, ProgrammingError) as error:
-        raise LedgerError(f"the database refused a statement ({_name(error)})") from None
+        raise LedgerError(f"the database rejected a statement ({_name(error)})") from None
     except (DBAPIError, PoolTimeout, OSError) as error:  # asyncio's TimeoutError is an OSError
         if _code(error) in _FULL:
-            raise LedgerFullError(f"the disk of the database is full ({_name(error)})") from None
+            raise LedgerFullError(f"the database's disk is full ({_name(error)})") from None
         raise LedgerUnavailableError(f"the database failed ({_name(error)})") from None
 
 

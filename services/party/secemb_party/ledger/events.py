@@ -33,7 +33,7 @@ def remember(tx: Connection, key: str, value: bytes, now: float) -> bytes:
     insert_new(tx, answers_table, {"key": key, "value": value, "stored_at": now})
     held = recall(tx, key)
     if held is None:
-        raise LedgerUnavailableError("an answer vanished while it was stored: try again")
+        raise LedgerUnavailableError("an answer disappeared while it was being stored; try again")
     return held
 
 
@@ -77,9 +77,9 @@ def _text(data: Mapping[str, Any]) -> str:
     try:
         text = _json(data)
     except (TypeError, ValueError):
-        raise LedgerFormatError("an event holds what JSON can: no bytes, no NaN") from None
+        raise LedgerFormatError("event data must be valid JSON, without bytes or NaN") from None
     if len(text) > _LONGEST:
-        raise LedgerFormatError(f"an event has at most {_LONGEST} characters")
+        raise LedgerFormatError(f"event data must be at most {_LONGEST} characters")
     return text
 
 

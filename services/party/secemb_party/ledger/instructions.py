@@ -42,7 +42,7 @@ def lift(tx: Connection, task_id: bytes, what: What, order: Order | None, now: f
     """Take an instruction back, and return whether there was one. Without an order a restart has ended it."""
     if tx.execute(_ONE, {"task": task_id, "what_": what.value}).rowcount != 1:
         return False
-    told = {"by": order.by, "reason": order.reason} if order is not None else {"reason": "the server was started again"}
+    told = {"by": order.by, "reason": order.reason} if order is not None else {"reason": "the server was restarted"}
     append_event(tx, EVENT, {"what": _LIFTED[what], **told}, now)
     if order is not None:
         record_action(tx, order, _LIFTED[what], {}, now)

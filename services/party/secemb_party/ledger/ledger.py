@@ -64,7 +64,7 @@ class Ledger:
     def __init__(self, database: Database, bodies: BodyStore | None = None) -> None:
         self._database = database
         self._taken = False
-        self._outage = Outage("the ledger fails", "the ledger works again")
+        self._outage = Outage("the ledger is failing", "the ledger has recovered")
         self.full = False  # a write failed because the database's disk is full, and none has worked since
         self.writable = True  # no write has failed since the last one that worked
         self.bodies: BodyStore = bodies or DatabaseBodies(database)
@@ -248,4 +248,6 @@ async def _open_database(url: str, *, create: bool) -> Database:
             from secemb_party.ledger.postgres import open_postgres  # and SQLAlchemy's ORM
 
             return await open_postgres(parsed)
-    raise LedgerSettingError("a ledger is kept in SQLite (sqlite:////path/to/ledger.db) or PostgreSQL (postgresql://…)")
+    raise LedgerSettingError(
+        "the ledger must be in SQLite (sqlite:////path/to/ledger.db) or PostgreSQL (postgresql://…)"
+    )

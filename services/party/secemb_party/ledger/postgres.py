@@ -136,4 +136,4 @@ def _make_engine(url: URL) -> AsyncEngine:
 def _check_durable(tx: Connection) -> None:
     for setting in ("fsync", "synchronous_commit"):
         if tx.exec_driver_sql(f"SHOW {setting}").scalar_one() == "off":
-            raise LedgerSettingError(f"PostgreSQL may lose what it acknowledged: set {setting} = on for this database")
+            raise LedgerSettingError(f"PostgreSQL could lose acknowledged writes; set {setting} = on for this database")

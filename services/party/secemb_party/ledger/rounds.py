@@ -196,11 +196,13 @@ def _check_same(tx: Connection, new: NewRound) -> None:
     """Refuse a round that is not the one already stored; its deadlines are those of the first call."""
     held = find_round(tx, new.round_id)
     if held is None:
-        raise LedgerConflictError(f"round {new.number} of this task is in the ledger with another specification")
+        raise LedgerConflictError(
+            f"round {new.number} of this task is already in the ledger with a different specification"
+        )
     if any(
         getattr(held, name) != getattr(new, name) for name in ("task_id", "number", "kind", "model_version", "spec")
     ):
-        raise LedgerConflictError("this round id is in the ledger with other contents")
+        raise LedgerConflictError("this round id is already in the ledger with different contents")
 
 
 def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
@@ -208,18 +210,18 @@ def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[st
     state = RoundState(row["state"])
     for name, value in given.items():
         if (held := row[name]) is not None and held != value:
-            raise StateConflictError(f"the round is {state} with another {name}", state)
+            raise StateConflictError(f"the round is already {state} with a different {name}", state)
     if state == to and all(row[name] is not None for name in given):
         return True
     if state != expect or not allowed(expect, to):
-        raise StateConflictError(f"the round is {state}: it cannot go from {expect} to {to}", state)
+        raise StateConflictError(f"the round is {state}, so it cannot go from {expect} to {to}", state)
     return False
 
 
 def _check_complete(tx: Connection, row: RowMapping, to: RoundState, given: dict[str, Any]) -> None:
     """Refuse a step without its facts, a list with a session that is not complete here, a seal despite an abort."""
     if to is RoundState.SEALING and tx.execute(_TO_ABORT, {"round": row["round_id"]}).first() is not None:
-        raise StateConflictError("an operator aborts this round", RoundState(row["state"]))
+        raise StateConflictError("an operator is aborting this round", RoundState(row["state"]))
     missing = [n for n in REQUIRED_FACTS.get(to, ()) if n not in given and row[n] is None]
     if missing:
         raise LedgerFormatError(f"a round cannot become {to} without {' and '.join(missing)}")
@@ -232,7 +234,7 @@ def _check_complete(tx: Connection, row: RowMapping, to: RoundState, given: dict
 def _joined(session_ids: Collection[bytes]) -> bytes:
     ids = sorted(session_ids)
     if any(len(name) != _ID_SIZE for name in ids) or len(set(ids)) != len(ids):
-        raise LedgerFormatError("a list of sessions holds 16 bytes for each of them, and each once")
+        raise LedgerFormatError("a session list must consist of distinct 16-byte session ids")
     return b"".join(ids)
 
 

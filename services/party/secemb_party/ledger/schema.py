@@ -47,7 +47,7 @@ class FixedBytes(TypeDecorator[bytes]):
     def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
         """Let a value through that has the right length."""
         if value is not None and len(value) != self.size:
-            raise LedgerFormatError(f"{self.size} bytes are needed here, these are {len(value)}")
+            raise LedgerFormatError(f"expected {self.size} bytes, got {len(value)}")
         return value
 
 
@@ -64,7 +64,7 @@ class ShortText(TypeDecorator[str]):
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Let a text through that fits, without NUL, which PostgreSQL cannot store."""
         if value is not None and (not 1 <= len(value) <= self.longest or "\0" in value):
-            raise LedgerFormatError(f"a text of 1 to {self.longest} characters is needed here, without NUL")
+            raise LedgerFormatError(f"expected 1 to {self.longest} characters without NUL")
         return value
 
 
@@ -289,15 +289,17 @@ def _check(tx: Connection, scripts: ScriptDirectory) -> None:
     found, head = _context(tx).get_current_revision(), scripts.get_current_head()
     if found is None:
         if set(inspect(tx).get_table_names()) & set(METADATA.tables):
-            raise SchemaForeignError("the database holds tables of another program; give the ledger its own database")
+            raise SchemaForeignError(
+                "the database contains tables of another program; give the ledger its own database"
+            )
         raise SchemaMissingError(f"the ledger's database is empty: {_FIX}")
     if found not in {script.revision for script in scripts.walk_revisions()}:
         raise SchemaNewerError(
-            f"the ledger was written by a later version (schema {found}, this one has {head}): install that version or"
-            " restore a backup; there is no way back"
+            f"the ledger was written by a later version (schema {found}; this version has {head}) and cannot be"
+            " downgraded; install that version or restore a backup"
         )
     if found != head:
-        raise SchemaOlderError(f"the ledger has schema {found}, this version needs {head}: back it up, then {_FIX}")
+        raise SchemaOlderError(f"the ledger has schema {found}, but this version needs {head}; back it up, then {_FIX}")
 
 
 def _context(tx: Connection) -> MigrationContext:

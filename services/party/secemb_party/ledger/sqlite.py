@@ -201,7 +201,7 @@ class SqliteDatabase:
         except BlockingIOError:
             raise taken() from None
         except OSError as error:
-            raise LedgerSettingError(f"the lock file {self._lock_file} cannot be opened: {error.strerror}") from None
+            raise LedgerSettingError(f"cannot open the lock file {self._lock_file}: {error.strerror}") from None
 
     async def close(self) -> None:
         """Let what is running end, then close the file."""
@@ -246,7 +246,9 @@ def _engine(url: URL, connections: int) -> Engine:
 
 def _path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:") or url.query:
-        raise LedgerSettingError("a ledger must outlive its process: name a file, as in sqlite:////path/to/ledger.db")
+        raise LedgerSettingError(
+            "an in-memory ledger is not supported; name a file, as in sqlite:////path/to/ledger.db"
+        )
     return Path(url.database)
 
 
@@ -255,13 +257,13 @@ def _make_file(path: Path, create: bool) -> None:
         return
     if not create:
         raise SchemaMissingError(
-            f"there is no ledger at {path}: make it with `secemb serve --migrate` or `secemb ledger upgrade`"
+            f"there is no ledger at {path}; create it with `secemb serve --migrate` or `secemb ledger upgrade`"
         )
     try:
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         sync_folder(path.parent)
     except OSError as error:
-        raise LedgerSettingError(f"the ledger cannot be made at {path}: {error.strerror}") from None
+        raise LedgerSettingError(f"cannot create the ledger at {path}: {error.strerror}") from None
 
 
 def _configure(connection: DBAPIConnection, _record: Any) -> None:
@@ -296,4 +298,4 @@ def _keep_log(cursor: DBAPICursor) -> None:
 
 def _check_durable(tx: Connection) -> None:
     if tx.exec_driver_sql("PRAGMA journal_mode").scalar_one() != "wal":
-        raise LedgerSettingError("SQLite cannot keep a write-ahead log here: put the ledger on a local file system")
+        raise LedgerSettingError("SQLite cannot use a write-ahead log here; put the ledger on a local file system")

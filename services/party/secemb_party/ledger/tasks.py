@@ -22,7 +22,7 @@ def add_task(tx: Connection, task_id: bytes, spec: bytes, now: float) -> TaskRec
     insert_new(tx, tasks_table, {"task_id": task_id, "spec": spec, "added_at": now})
     record = find_task(tx, task_id)
     if record.spec != spec:
-        raise LedgerConflictError("this task id is in the ledger with another specification")
+        raise LedgerConflictError("this task id is already in the ledger with a different specification")
     return record
 
 
@@ -68,7 +68,7 @@ def record_version(tx: Connection, task_id: bytes, version: int, digest: bytes, 
     insert_new(tx, versions_table, row)
     record = _find_version(tx, task_id, version)
     if record.digest != digest:
-        raise LedgerConflictError(f"version {version} of this task is in the ledger with another digest")
+        raise LedgerConflictError(f"version {version} of this task is already in the ledger with a different digest")
     return record
 
 
@@ -80,7 +80,9 @@ def publish_version(tx: Connection, task_id: bytes, version: int, now: float) ->
         return record
     newest = published_version(tx, task_id)
     if newest is not None and newest.version > version:
-        raise LedgerConflictError(f"version {newest.version} is published: version {version} can no longer be")
+        raise LedgerConflictError(
+            f"version {newest.version} has been published, so version {version} can no longer be published"
+        )
     tx.execute(_PUBLISH, {"task": task_id, "number": version, "now": now})
     return _find_version(tx, task_id, version)
 
@@ -122,9 +124,9 @@ def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, 
         return held
     published = published_version(tx, task_id)
     if published is None or published.version != seen:
-        raise LedgerConflictError("another version has been published meanwhile")
+        raise LedgerConflictError("another version has been published in the meantime")
     if not insert_new(tx, rollbacks_table, {"task_id": task_id, "seen": seen, "source": source, "wished_at": now}):
-        raise LedgerConflictError("another rollback is waiting")
+        raise LedgerConflictError("another rollback is already pending")
     record_action(tx, order, "rollback", {"seen": seen, "source": source}, now)
     return _known(tx, task_id, seen=seen, source=source)
 

@@ -77,15 +77,15 @@ def replace_token(tx: Connection, new: NewToken, order: Order, now: float, *, ov
     take_turn(tx, Turn.TOKENS)
     held = tokens_of(tx, [new.name])
     if not held:
-        raise UnknownTokenError("no device has this name; create its first token")
+        raise UnknownTokenError("no device has this name; create its first token instead")
     last = held[-1]
     if last.token_hash == new.token_hash:
         return Added.SAME
     if last.revoked_at is not None:
-        raise TokenConflictError("this device was revoked; enrol it under another name")
+        raise TokenConflictError("this device has been revoked; enrol it under another name")
     row = _first_row(new, now) | {"device": last.device, "generation": last.generation + 1}
     if not insert_new(tx, tokens_table, row):
-        raise TokenConflictError("this token was used before; generate a new one")
+        raise TokenConflictError("this token has been used before; generate a new one")
     tx.execute(_SHORTEN, {"name_": new.name, "before": last.generation + 1, "end": now + overlap})
     record_action(tx, order, "token replace", {"tokens": 1}, now)
     return Added.ADDED
@@ -110,9 +110,9 @@ def find_device(tx: Connection, name_or_prefix: str) -> str:
         first, last = (bytes.fromhex(name_or_prefix.ljust(64, digit)) for digit in "0f")
         rows = _tokens(tx.execute(_BY_PREFIX, {"first": first, "last": last}).mappings())
     if not rows:
-        raise UnknownTokenError("no token has this name or a hash that begins with it")
+        raise UnknownTokenError("no token matches this name or hash prefix")
     if len(rows) > 1:
-        raise TokenConflictError("more than one token has a hash that begins with this; give more digits")
+        raise TokenConflictError("more than one token matches this hash prefix; give more digits")
     return rows[0].name
 
 
@@ -159,4 +159,4 @@ def _first_row(new: NewToken, now: float) -> dict[str, object]:
 
 def _check_name(name: str) -> None:
     if not name.isprintable() or name != name.strip():
-        raise LedgerFormatError("the name of a device must be printable, without spaces at either end")
+        raise LedgerFormatError("a device name must be printable, without leading or trailing spaces")

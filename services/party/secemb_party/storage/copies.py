@@ -143,7 +143,7 @@ def open_catalogue(task: TaskSpec, path: Path) -> Body | None:
     """Return the file that the task names by its digest, or None if it names none."""
     if not task.catalogue:
         return None
-    fix = f"put the {FILE} that `secemb task create` wrote there, or name it in task.catalogue_file"
+    fix = f"copy the {FILE} that `secemb task create` wrote to this path, or set task.catalogue_file"
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -26,7 +26,7 @@ def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None)
         with whole_file(path, mode=mode) as file:
             file.write(data)
     except OSError as error:
-        raise StorageUnavailableError(f"a file cannot be written: {error.strerror or error}") from error
+        raise StorageUnavailableError(f"cannot write a file: {error.strerror or error}") from error
 
 
 @contextmanager

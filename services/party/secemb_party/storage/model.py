@@ -61,7 +61,9 @@ class Shape:
 
     def __post_init__(self) -> None:
         if self.items < 1 or self.width < 1 or self.dense < 0:
-            raise WeightsError("a model has at least one item, rows of at least one number and no negative dense size")
+            raise WeightsError(
+                "a model must have at least one item, a row width of at least 1 and a non-negative dense size"
+            )
 
     @classmethod
     def of(cls, task: TaskSpec) -> Self:
@@ -115,7 +117,7 @@ class Model:
     def decode(cls, task_id: bytes, version: int, shape: Shape, data: bytes) -> "Model":
         """Read what `encode` made; another length and numbers that are not finite are refused."""
         if len(data) != 4 * shape.numbers:
-            raise WeightsError(f"a model of this task has exactly {4 * shape.numbers} bytes")
+            raise WeightsError(f"a model of this task must be exactly {4 * shape.numbers} bytes")
         numbers = np.frombuffer(data, dtype="<f4").astype(np.float32)
         cut = shape.items * shape.width
         rows = numbers[:cut].reshape(shape.items, shape.width)
@@ -131,14 +133,16 @@ def check_task_id(task_id: bytes) -> None:
 def check_shape(model: Model, want: Shape) -> None:
     """Refuse a model of another shape than the task's."""
     if model.shape != want:
-        raise WeightsError(f"the task asks for {want.items} rows of {want.width} numbers and {want.dense} dense ones")
+        raise WeightsError(
+            f"the task requires {want.items} rows of {want.width} numbers and {want.dense} dense numbers"
+        )
 
 
 def check_origin(task_id: bytes, version: int) -> None:
     """Refuse what cannot be a task's name or a version of its model."""
     check_task_id(task_id)
     if not 0 <= version <= LARGEST_NUMBER:
-        raise WeightsError("a model version must be a whole number below 2^53")
+        raise WeightsError("a model version must be an integer less than 2^53")
 
 
 def little_endian(values: Floats) -> memoryview:
@@ -150,7 +154,7 @@ def little_endian(values: Floats) -> memoryview:
 def _settled(values: Floats, *, axes: int) -> Floats:
     """Return the array as a model holds it: float32, contiguous, finite and closed to writing."""
     if values.dtype != np.float32 or values.ndim != axes:
-        raise WeightsError("a model is float32: rows with two axes, a dense part with one")
+        raise WeightsError("a model must be float32, with two-dimensional rows and a one-dimensional dense part")
     values = np.ascontiguousarray(values)
     if not np.isfinite(values).all():
         raise WeightsError("a model must not contain NaN or infinity")
@@ -176,7 +180,7 @@ def initial_model(
     A dense part with hidden layers needs a scale or imported weights: layers of zeros do not learn.
     """
     if seed < 0:
-        raise WeightsError("the seed of the initial weights must be a whole number from 0 up")
+        raise WeightsError("the seed of the initial weights must be a non-negative integer")
     normals = np.random.Generator(np.random.PCG64(seed))
     rows = np.zeros((shape.items, shape.width), dtype=np.float32)
     drawn = shape.width - bias_column

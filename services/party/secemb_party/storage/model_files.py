@@ -30,8 +30,8 @@ _MODEL, _STATE = "secemb/1 model", "secemb/1 optimiser"
 _NAME = re.compile(r"v(\d{6,})\.safetensors")
 _STATE_NAME = re.compile(r"v(\d{6,})\.optimiser\.safetensors")
 _STATE_TENSORS = 8  # for each number of the model an optimiser may keep a few; this bounds what is read
-_RESTORE = "run `secemb model fetch`, which takes it from the other server, or restore a backup"
-_RESTORE_STATE = "restore a backup, or start the optimiser over with `secemb model reset-optimiser`"
+_RESTORE = "run `secemb model fetch` to copy it from the other server, or restore a backup"
+_RESTORE_STATE = "restore a backup, or reset the optimiser with `secemb model reset-optimiser`"
 
 
 def state_name(version: int) -> str:
@@ -71,7 +71,7 @@ class ModelFiles:
             model = Model(task_id=self._task_id, version=version, **contents.tensors)
             self._check(model)
         except (TypeError, WeightsError) as error:  # a TypeError if the tensors are not just `rows` and `dense`
-            raise DamagedFileError(f"{path} does not hold a model of this task; {_RESTORE}") from error
+            raise DamagedFileError(f"{path} is not a model of this task; {_RESTORE}") from error
         self._check_sum(path, contents, model.digest, version, _RESTORE)
         return model
 
@@ -108,7 +108,7 @@ class ModelFiles:
         metadata = self._metadata(_STATE, state.version, state.digest)
         with self._writing:
             if state.version not in self.versions():
-                raise ModelConflictError("save the model of a step before the state of the optimiser that made it")
+                raise ModelConflictError("save the model of a step before the optimiser state that produced it")
             path = self._state_path(state.version)
             facts = metadata | {"kind": state.kind, "steps": str(state.steps)}
             write_tensors(path, state.tensors, facts, mode=files.PRIVATE)
@@ -134,7 +134,7 @@ class ModelFiles:
             )
             digest = state.digest
         except (KeyError, ValueError) as error:
-            raise DamagedFileError(f"{path} does not hold the state of an optimiser; {_RESTORE_STATE}") from error
+            raise DamagedFileError(f"{path} is not an optimiser state; {_RESTORE_STATE}") from error
         self._check_sum(path, contents, digest, state.version, _RESTORE_STATE)
         return state
 
@@ -163,7 +163,7 @@ class ModelFiles:
         if not path.exists():
             self._write(model)
         elif self.load(model.version).digest != model.digest:
-            raise ModelConflictError(f"{path} holds another model of this version; a version is never given twice")
+            raise ModelConflictError(f"{path} contains a different model for this version; versions are never reused")
 
     def _write(self, model: Model) -> None:
         arrays = {"rows": model.rows, "dense": model.dense}
@@ -186,6 +186,6 @@ class ModelFiles:
     @staticmethod
     def _check_sum(path: Path, contents: Contents, digest: bytes, version: int, fix: str) -> None:
         if contents.metadata.get("version") != str(version):
-            raise ForeignFileError(f"{path} holds another version than its name says; {fix}")
+            raise ForeignFileError(f"{path} contains a different version than its name says; {fix}")
         if contents.metadata.get("digest") != digest.hex():
             raise DamagedFileError(f"{path} has been altered since it was written; {fix}")

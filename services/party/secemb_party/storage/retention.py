@@ -21,7 +21,7 @@ def choose_kept(
     is halved until it does not; the newest three, or `keep` if that is less, stay whatever they take.
     """
     if keep < 1:
-        raise ValueError("a store keeps at least its latest version")
+        raise ValueError("a store must keep at least its latest version")
     fewest = min(keep, FEWEST)
     while True:
         kept = _thinned(versions, keep, protect)

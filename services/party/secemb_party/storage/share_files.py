@@ -20,7 +20,9 @@ class ShareFiles:
         files.make_folder(self._folder)
         files.remove_unfinished(self._folder)
         if self.has(round_id):
-            raise DamagedShareError("this round already has a share; is a second process using this folder?")
+            raise DamagedShareError(
+                "this round already has a share; check whether a second process is using this folder"
+            )
         path = self._folder / f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}"
         files.write_file(path, data, mode=files.PRIVATE)
         return hashlib.sha256(data).digest()
@@ -40,7 +42,7 @@ class ShareFiles:
             return None
         if path.name != f"{round_id.hex()}.{list_digest.hex()}{_SUFFIX}":
             raise DamagedShareError(
-                "the stored share is of another list of sessions: the ledger is older than the share"
+                "the stored share is for a different list of sessions, so the ledger is older than the share"
             )
         return path.read_bytes()
 

@@ -19,7 +19,7 @@ from secemb_party.storage.interfaces import ModelStore
 from secemb_party.storage.model import Floats, Model, Shape, check_shape
 
 _EXPORT = "secemb/1 export"
-_FORMAT = "give a safetensors file with `rows` and, if the task has a dense part, `dense`, both finite floats"
+_FORMAT = "provide a safetensors file with `rows` and, if the task has a dense part, `dense`, both finite floats"
 Tensors = Mapping[str, npt.NDArray[np.floating]]
 
 _LARGEST_HEADER = 2**20
@@ -50,16 +50,16 @@ def read_tensors(path: Path, *, numbers: int, types: Collection[str], fix: str) 
     """Return what a file holds, if that is at most `numbers` numbers of these safetensors types."""
     try:
         if path.stat().st_size > 8 * numbers + _LARGEST_HEADER:
-            raise DamagedFileError(f"{path} is larger than a model of this task can be; {fix}")
+            raise DamagedFileError(f"{path} is too large for a model of this task; {fix}")
         with _open(path, framework="numpy") as file:
             names = list(file.keys())
             if any(file.get_slice(name).get_dtype() not in types for name in names):
-                raise DamagedFileError(f"{path} holds tensors of other types than {' or '.join(types)}; {fix}")
+                raise DamagedFileError(f"{path} contains tensors of types other than {' or '.join(types)}; {fix}")
             return Contents(file.metadata() or {}, {name: file.get_tensor(name) for name in names})
     except FileNotFoundError as error:
         raise ModelMissingError(f"{path} does not exist; check the name, or restore it from a backup") from error
     except OSError as error:
-        raise ModelFileError(f"{path} cannot be read; check that it is a file that this user may read") from error
+        raise ModelFileError(f"cannot read {path}; check that it is a file that this user can read") from error
     except SafetensorError as error:
         raise DamagedFileError(f"{path} is truncated, altered or not a safetensors file; {fix}") from error
 
@@ -68,7 +68,9 @@ def import_weights(store: ModelStore, task_id: bytes, shape: Shape, path: Path) 
     """Store the weights of a file as version 0, and return them."""
     model = read_weights(path, task_id, shape)
     if max(store.versions(), default=0) > 0:
-        raise ModelConflictError("weights are imported before the first round; create a new task for new weights")
+        raise ModelConflictError(
+            "weights can only be imported before the first round; create a new task for new weights"
+        )
     store.save(model)
     return model
 
@@ -83,7 +85,7 @@ def read_weights(path: Path, task_id: bytes, shape: Shape) -> Model:
     contents = read_tensors(path, numbers=shape.numbers, types=["F16", "F32", "F64"], fix=_FORMAT)
     wanted = {"rows", "dense"} if shape.dense else {"rows"}
     if not wanted <= set(contents.tensors) <= {"rows", "dense"}:
-        raise WeightsError(f"{path} does not have the tensors {' and '.join(sorted(wanted))} alone; {_FORMAT}")
+        raise WeightsError(f"{path} must contain exactly the tensors {' and '.join(sorted(wanted))}; {_FORMAT}")
     rows, dense = _float32(contents.tensors["rows"]), _float32(contents.tensors.get("dense", np.empty(0)))
     try:
         model = Model(task_id=task_id, version=0, rows=rows, dense=dense)

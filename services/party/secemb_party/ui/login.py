@@ -105,7 +105,7 @@ class Logins:
 async def read_form(request: Request) -> dict[str, str]:
     """Return the fields of a small form, sent by a page of this server itself."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise ForbiddenError("this form was sent by a page of another site")
+        raise ForbiddenError("this form was sent from another site")
     body = await read_small(request, _PATIENCE, most=_LONGEST_FORM)
     return {name: values[-1] for name, values in parse_qs(body.decode("latin-1")).items()}
 

@@ -128,7 +128,7 @@ class _Desk:
         async def one_round(request: Request, number: Which) -> Response:
             record = await overview.find_round(number)
             if record is None:
-                raise UnknownRoundError("there is no round of this number")
+                raise UnknownRoundError("there is no round with this number")
             facts = {"one": await round_facts(self._party, record), "story": await round_story(self._party, record)}
             return self._answer(request, "round.html", facts, "Rounds")
 
@@ -147,7 +147,7 @@ class _Desk:
         @router.get("/model/{number}/export")
         async def export(number: Which) -> Response:
             if number not in self._party.models.versions():
-                raise UnknownVersionError("this version is not kept here any more")
+                raise UnknownVersionError("this version is no longer kept on this server")
             return await self._export(number)
 
         @router.get("/model/{number}/rollback")
@@ -155,9 +155,9 @@ class _Desk:
             logins.require_admin(request)
             facts = await self._model_facts()
             if roll_back is None:
-                raise RollbackRefusedError("a rollback starts at server 0; ask its operator")
+                raise RollbackRefusedError("only server 0 can start a rollback; ask its operator")
             if number not in self._party.models.versions():
-                raise RollbackRefusedError("this version is no longer kept; choose one that still is")
+                raise RollbackRefusedError("this version is no longer kept; choose one that is")
             return self._answer(request, "rollback.html", facts | {"source": number}, "Model")
 
         @router.post("/model/{number}/rollback")
@@ -165,7 +165,7 @@ class _Desk:
             order, fields = await logins.order(request)
             seen = read_number(fields.get("seen", ""))
             if roll_back is None or fields.get("sure") != "yes" or seen is None:
-                raise RollbackRefusedError("tick the box to confirm the rollback, at server 0")
+                raise RollbackRefusedError("to confirm the rollback, tick the box on server 0's page")
             await roll_back(number, seen, order)
             return RedirectResponse("/ui/model", 303)
 
@@ -187,7 +187,7 @@ class _Desk:
         if what in _LIFTED:
             await control.lift(_LIFTED[what], order)
         elif what not in set(What) or not order.reason:
-            raise ControlRefusedError("choose what to do, and give a reason")
+            raise ControlRefusedError("choose an action and give a reason")
         elif number is not None:
             await control.end_round(What(what), number, order)
         else:

@@ -10,21 +10,21 @@ from secemb_party.service import Party
 KINDS = ("round", "result", "panel", "rollback", "optimiser", "restored", "control")
 SHOWN = 20
 _STATES = {
-    "sealing": "accepts nothing new; the two servers compare what they hold.",
-    "sealed": "is sealed: both servers add the same sessions.",
-    "shared": "is added: this server's share is stored.",
-    "reconstructed": "is reconstructed: the two shares were added.",
-    "aborted": "was aborted; none of it counts.",
-    "discarded": "was discarded; none of it counts.",
+    "sealing": "no longer accepts messages; the two servers are comparing their sessions.",
+    "sealed": "is sealed; both servers will add up the same sessions.",
+    "shared": "has been summed; this server's share is stored.",
+    "reconstructed": "has been reconstructed from the two shares.",
+    "aborted": "was aborted; its updates do not count.",
+    "discarded": "was discarded; its updates do not count.",
 }
 
 _STEERED = {
     "pause": ("The task", "was paused"),
     "resume": ("The task", "was resumed"),
-    "drain": ("This server", "is drained"),
+    "drain": ("This server", "was set to drain"),
     "drain end": ("This server", "is no longer drained"),
-    "close": ("The round", "is to be closed"),
-    "abort": ("The round", "is to be aborted"),
+    "close": ("The round", "is being closed"),
+    "abort": ("The round", "is being aborted"),
 }
 
 
@@ -80,14 +80,14 @@ def _round(data: Mapping[str, Any], role: int) -> str:
         words = f"{words} Reason: {data['reason']}."
     if state == "published":
         made = data["kind"] == "train"
-        words = "has ended: both servers publish its model." if made else "has ended; the model is unchanged."
+        words = "has ended; its model is published." if made else "has ended; the model is unchanged."
     refused = sum(data.get("refused", {}).values())
-    return f"{words} Requests refused meanwhile: {refused}." if words and refused else words
+    return f"{words} Requests refused in the meantime: {refused}." if words and refused else words
 
 
 def _result(data: Mapping[str, Any]) -> str:
     if "mean_items" in data:
-        return f"surveyed the devices: {data['mean_items']:.1f} items per device on average."
+        return f"surveyed the devices, which have {data['mean_items']:.1f} items on average."
     figures = []
     if "rmse" in data:
         figures.append(
@@ -98,12 +98,16 @@ def _result(data: Mapping[str, Any]) -> str:
             f"NDCG at {data['k']:.0f} {data['ndcg']:.3f} over {data['rankings']:,.0f} devices "
             f"(popularity {data['popular_ndcg']:.3f})"
         )
-    return f"measured the model: {', '.join(figures)}." if figures else "measured nothing: no device held ratings back."
+    return (
+        f"measured the model: {', '.join(figures)}."
+        if figures
+        else ("measured nothing because no device held out ratings.")
+    )
 
 
 def _rollback(data: Mapping[str, Any]) -> tuple[str, str, str]:
     if "version" in data:
-        return f"Version {data['version']}", "/ui/model", f"has the numbers of version {data['source']} again."
+        return f"Version {data['version']}", "/ui/model", f"restores the numbers of version {data['source']}."
     return "The rollback", "/ui/model", f"to version {data['source']} was abandoned: {data['reason']}."
 
 
