@@ -69,12 +69,12 @@ def early_share(pair: Pair, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("role", "damage", "check", "words"),
     [
-        *((role, lose_model, MODEL, "version 3 of the model is missing") for role in (0, 1)),
+        *((role, lose_model, MODEL, "model version 3 is missing") for role in (0, 1)),
         *((role, cut_model, MODEL, "the file of model version 3 is corrupted") for role in (0, 1)),
         *((role, swap_model, MODEL, "the file of model version 3 does not match the ledger") for role in (0, 1)),
         *((role, add_model, AGE, "has model version 4, but the ledger ends at version 3") for role in (0, 1)),
         *((role, early_share, AGE, "the share of a round that the ledger has not sealed") for role in (0, 1)),
-        (0, lose_state, OPTIMISER, "state is missing; version 3 needs one"),
+        (0, lose_state, OPTIMISER, "state is missing, but model version 3 needs one"),
         (0, cut_state, OPTIMISER, "state is corrupted"),
         (0, older_state, OPTIMISER, "state is for version 2, but the model is at version 3"),
     ],

@@ -74,7 +74,7 @@ async def test_a_pause_reaches_the_page_of_the_other_server_with_its_reason_and_
     await desk.pair.exchange()
     async with desk.logged_in(0) as browser:
         text = await words(browser, "/ui")
-        assert re.search(r"Server 1 has taken part in no new round since .* \(pause\): new disks &lt;b&gt;", text)
+        assert re.search(r"Server 1 has not taken part in new rounds since .* \(pause\): new disks &lt;b&gt;", text)
         assert "admin" not in text.replace("Logged in as admin", "")
 
 
@@ -91,8 +91,8 @@ async def test_the_page_steers_shows_what_holds_and_lists_who_did_what(desk: Des
             assert (await send(browser, what=what, **WHY)).status_code == 303
         for path in ("/ui", "/ui/control"):
             text = await words(browser, path)
-            assert "Paused by admin now: new disks &lt;b&gt;. No new round begins." in text
-            assert "Drain ordered by admin now: new disks &lt;b&gt;." in text
+            assert "Paused by admin now: new disks &lt;b&gt;. No new round opens." in text
+            assert "Drain started by admin now: new disks &lt;b&gt;." in text
         text = await words(browser, "/ui/control")
         assert "admin pause new disks &lt;b&gt;" in text
         for what in ("resume", "drain-end"):

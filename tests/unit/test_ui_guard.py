@@ -25,7 +25,7 @@ async def test_the_page_shows_how_large_the_newest_sum_was() -> None:
         text = await read(desk, 0, "/ui/guard")
         assert "No round has been discarded." in text
         assert "rows 2." in text  # the norm
-        assert "The optimiser limited 0 of 24 rows to 8 times what is usual for them." in text
+        assert "The optimiser limited 0 of 24 rows to 8 times their usual size." in text
         assert "The panel has not evaluated the model yet." in text
         assert "No figure on this page describes an individual device." in text
         assert "Server 0 adds the two shares" in await read(desk, 1, "/ui/guard")
