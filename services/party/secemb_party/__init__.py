@@ -1,1 +1,1 @@
-"""What both servers do alike: a round without I/O, the ledger, the model store and the HTTP surface."""
+"""What both servers share: a round without I/O, the ledger, the model store and the HTTP interface."""

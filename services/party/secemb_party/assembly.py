@@ -1,4 +1,4 @@
-"""A party made from settings."""
+"""Creates a party from settings."""
 
 import asyncio
 from pathlib import Path
@@ -74,7 +74,7 @@ async def open_party(settings: Settings) -> Party:
 
 
 async def close_party(party: Party) -> None:
-    """Let running work end and close the ledger."""
+    """Wait for running work and close the ledger."""
     party.workers.close()
     await party.ledger.close()
     if party.tracing is not None:

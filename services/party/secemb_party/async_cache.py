@@ -1,4 +1,4 @@
-"""Results that take long to make: each is made once however many tasks ask for it, and the last few are kept."""
+"""A cache of expensive results: each is computed once, however many tasks ask for it, and the last few are kept."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 class AsyncCache(Generic[Key, Value]):
-    """The results that were asked for last; a failure is told to everyone who waits for it and is not kept."""
+    """The most recently used results; a failure is raised for everyone who waits for it, and is not kept."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -1,4 +1,4 @@
-"""What a task may still have: training rounds up to its number of them, and rounds within its privacy budget."""
+"""What remains of a task: training rounds up to their limit, and rounds within its privacy budget."""
 
 from dataclasses import dataclass, replace
 
@@ -22,7 +22,7 @@ def may_open(kind: str, *, rounds: int, trained: int, after: str | None) -> bool
 
 
 def count_trained(task: TaskSpec, *, shares: int, discarded: int) -> int:
-    """Return how many of a task's training rounds were had, given how many sums were opened and then discarded.
+    """Return how many training rounds count as done, given how many sums were opened and then discarded.
 
     A discarded round may be had again. There are no more such rounds than the task has rounds: server 0 alone sees
     sums, and must not be able to open as many as it likes by calling them impossible.
@@ -40,7 +40,7 @@ class Line:
     most: int = MOST_ROUNDS  # rounds of this kind that there can be at all
 
     def rounds(self) -> int:
-        """Return how many rounds of this kind there may ever be."""
+        """Return the maximum number of rounds of this kind."""
         return rounds_within(self.terms, self.budget, self.most)
 
 
@@ -142,13 +142,13 @@ class Spending:
         return found
 
     async def affords(self, kind: str) -> bool:
-        """Tell whether there may be one more round of a kind."""
+        """Tell whether one more round of a kind is allowed."""
         if self._task.privacy is None:
             return True
         return any(one.kind == kind and not one.exhausted for one in await self.standing())
 
     async def require(self, kind: str) -> None:
-        """Raise unless there may be one more round of a kind."""
+        """Raise unless one more round of a kind is allowed."""
         if not await self.affords(kind):
             raise BudgetSpentError(
                 "the remaining privacy budget does not cover another round of this kind; create a new task"

@@ -1,4 +1,4 @@
-"""What operators tell a server to do with its task: pause it, drain the server, close or abort the open round.
+"""Operators' instructions for a task: pause it, drain the server, close or abort the open round.
 
 A pause lets no new round begin. A round whose deadlines run goes on to its end; one that waits for devices stays as it
 is, and devices join it after the pause. It is in the ledger, and holds until it is taken back.
@@ -40,7 +40,7 @@ class Control:
         self.wake: Callable[[], None] = lambda: None  # lets server 0's leader look at once
 
     async def start(self) -> None:
-        """Read what holds; a drain ends with the process that it was given to."""
+        """Read the current instructions; a drain ends with the process that it was given to."""
         if What.DRAIN in await self._ledger.instructions(self._task.task_id):
             await self._ledger.lift(self._task.task_id, What.DRAIN, None, self._clock())
         await self.refresh()
@@ -57,17 +57,17 @@ class Control:
 
     @property
     def paused(self) -> bool:
-        """Tell whether no new round may begin, because of either operator."""
+        """Tell whether new rounds are prevented by either operator."""
         return self.here is not None or self.there is not None
 
     @property
     def draining(self) -> bool:
-        """Tell whether no session may join the open round, because of either operator."""
+        """Tell whether either operator prevents sessions from joining the open round."""
         return self.drain is not None or (self.there is not None and self.there.what == "drain")
 
     @property
     def here(self) -> Pause | None:
-        """Return what the other server is told."""
+        """Return what to tell the other server."""
         one = self.pause or self.drain
         return None if one is None else Pause(what=_stops(one), reason=one.reason, since=one.at)
 
@@ -79,12 +79,12 @@ class Control:
         return ("peer-paused", self.there.since) if self.there is not None else None
 
     def of_round(self, round_id: bytes) -> Instruction | None:
-        """Return what should happen to a round; to abort it comes first."""
+        """Return the instruction for a round; an abort comes first."""
         found = [self._held.get(what) for what in (What.ABORT, What.CLOSE)]
         return next((one for one in found if one is not None and one.round_id == round_id), None)
 
     async def tell(self, what: What, order: Order) -> None:
-        """Pause the task or drain this server; the same again changes nothing."""
+        """Pause the task or drain this server; repeating it changes nothing."""
         await self._ledger.instruct(self._task.task_id, what, order, self._clock())
         await self._steered(what.value, order)
 
@@ -125,7 +125,7 @@ class Control:
             )
 
     async def hear(self, pause: Pause | None, *, waiting: bool = False) -> None:
-        """Note what the other server has said; it has heard of ours in the same exchange."""
+        """Record the other server's state; it has received ours in the same exchange."""
         self._told_at, before = self._clock(), (self.there, self.waiting_there)
         self.there, self.waiting_there = pause, waiting
         if before != (pause, waiting):
@@ -160,7 +160,7 @@ class Control:
         self.wake()
 
     async def refresh(self) -> None:
-        """Read what holds from the ledger."""
+        """Read the current instructions from the ledger."""
         self._held = await self._ledger.instructions(self._task.task_id)
         self._metrics.draining(self.drain is not None)
         await self.drained()

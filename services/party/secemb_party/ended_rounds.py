@@ -1,4 +1,4 @@
-"""How rounds ended, as devices are told: the same for every device, whichever rounds it was in."""
+"""How rounds ended, as reported to devices: the same for every device, whichever rounds it was in."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

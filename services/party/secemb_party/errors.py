@@ -105,7 +105,7 @@ class UnauthorizedError(SecEmbError):
 
 
 class LoginNeededError(UnauthorizedError):
-    """The operator is not logged in, or no longer."""
+    """The operator is not logged in, or the login has expired."""
 
 
 class TokenExpiredError(UnauthorizedError):
@@ -117,13 +117,13 @@ class TokenRevokedError(UnauthorizedError):
 
 
 class TokenSuspendedError(UnauthorizedError):
-    """An enrolment token is suspended: its device may come back when the operator says so."""
+    """An enrolment token is suspended: its device may take part again when the operator resumes it."""
 
     retry_after = 3600  # seconds
 
 
 class ForbiddenError(SecEmbError):
-    """The caller is known and may not do this."""
+    """The caller is known but not allowed to do this."""
 
 
 class TicketError(SecEmbError):
@@ -143,7 +143,7 @@ class BusyError(SecEmbError):
 
 
 class RequestInvalidError(SecEmbError):
-    """A request does not follow the interface's description."""
+    """A request does not match the interface."""
 
 
 class MediaTypeError(SecEmbError):
@@ -163,7 +163,7 @@ class UnknownTaskError(SecEmbError, LookupError):
 
 
 class TaskEndedError(SecEmbError):
-    """No round of this task will open any more."""
+    """No more rounds of this task will open."""
 
 
 class UnknownRoundError(SecEmbError, LookupError):
@@ -191,7 +191,7 @@ class RoundAbortedError(SecEmbError):
 
 
 class TaskPausedError(SecEmbError):
-    """This server takes part in no new round; the message is its operator's reason."""
+    """This server is not joining new rounds; the message is its operator's reason."""
 
 
 class ControlRefusedError(SecEmbError):
@@ -199,7 +199,7 @@ class ControlRefusedError(SecEmbError):
 
 
 class SessionConflictError(SessionError):
-    """The session was used before with other bytes, or out of order."""
+    """The session was used before with different bytes, or out of order."""
 
 
 class PeerUnavailableError(SecEmbError):
@@ -211,11 +211,11 @@ class PeerRefusedError(SecEmbError):
 
 
 class PeerSpentError(PeerRefusedError):
-    """The peer's privacy budget has no room for this."""
+    """The peer's privacy budget does not cover this."""
 
 
 class PeerPausedError(PeerRefusedError):
-    """The peer takes part in no new round; the message is its operator's reason."""
+    """The peer is not joining new rounds; the message is its operator's reason."""
 
 
 class PeerAbortedError(PeerRefusedError):
@@ -233,11 +233,11 @@ class RelayRefusedError(SecEmbError):
 
 
 class OutdatedRelayKeyError(SecEmbError):
-    """A box was encrypted to a key that server 1 does not use, or no longer."""
+    """A box was encrypted to a key that server 1 does not use or no longer uses."""
 
 
 class RelayUnavailableError(SecEmbError):
-    """This task is not relayed; devices talk to both servers."""
+    """This task is not relayed; devices connect to both servers."""
 
 
 class LedgerError(SecEmbError):
@@ -249,11 +249,11 @@ class LedgerUnavailableError(LedgerError):
 
 
 class LedgerFullError(LedgerUnavailableError):
-    """The database has no room on its disk."""
+    """The disk of the database is full."""
 
 
 class LedgerTakenError(LedgerError):
-    """Another server process works with this ledger; two would contradict each other."""
+    """Another server process is using this ledger; two would conflict."""
 
 
 class LedgerSettingError(LedgerError, ValueError):
@@ -261,7 +261,7 @@ class LedgerSettingError(LedgerError, ValueError):
 
 
 class SchemaError(LedgerError):
-    """The tables in the database are not those that this version works with."""
+    """The tables in the database are not compatible with this version."""
 
 
 class SchemaMissingError(SchemaError):
@@ -286,7 +286,7 @@ class LedgerFormatError(LedgerError, ValueError, DontWrapMixin):
 
 
 class LedgerArchiveError(LedgerError, ValueError):
-    """An exported ledger is cut short, altered, or of another schema."""
+    """An exported ledger is truncated, altered, or of another schema."""
 
 
 class NotRecordedError(LedgerError, LookupError):
@@ -298,11 +298,11 @@ class UnknownTokenError(NotRecordedError):
 
 
 class LedgerConflictError(LedgerError):
-    """A call contradicts what the ledger already holds."""
+    """A call conflicts with the contents of the ledger."""
 
 
 class StateConflictError(LedgerConflictError):
-    """A round is not in the state that the caller expects, or holds other facts."""
+    """A round is not in the state that the caller expects, or has different facts."""
 
     def __init__(self, message: str, state: "RoundState") -> None:
         super().__init__(message)
@@ -310,7 +310,7 @@ class StateConflictError(LedgerConflictError):
 
 
 class TokenConflictError(LedgerConflictError):
-    """A token or the name of a device is already used in another way."""
+    """A token or the name of a device is already in use."""
 
 
 class StorageUnavailableError(SecEmbError, OSError):
@@ -318,13 +318,13 @@ class StorageUnavailableError(SecEmbError, OSError):
 
 
 class StorageFullError(SecEmbError):
-    """The disk is so full that no new session begins."""
+    """The disk is too full to accept new sessions."""
 
     retry_after = 60  # seconds
 
 
 class DamagedShareError(SecEmbError):
-    """A stored share is missing, altered, or the share of another list of sessions."""
+    """A stored share is missing, altered, or for a different list of sessions."""
 
 
 class ModelError(SecEmbError):
@@ -340,7 +340,7 @@ class ModelMissingError(ModelError, LookupError):
 
 
 class ModelConflictError(ModelError):
-    """Another model already has this version: a version is never given twice."""
+    """Another model already has this version: versions are never reused."""
 
 
 class ModelFileError(ModelError):
@@ -368,7 +368,7 @@ class CatalogueUnavailableError(SecEmbError):
 
 
 class RollbackRefusedError(SecEmbError):
-    """The model cannot go back to that version, or not now."""
+    """The model cannot be rolled back to that version, or not now."""
 
 
 class OptimiserError(SecEmbError, ValueError):
@@ -380,11 +380,11 @@ class GradientError(OptimiserError):
 
 
 class StateError(OptimiserError):
-    """The optimiser's state belongs to another optimiser, task or version, or a step was cut short."""
+    """The optimiser state belongs to another optimiser, task or version, or a step was interrupted."""
 
 
 class AccountingError(SecEmbError, ValueError):
-    """A promise cannot be computed or kept."""
+    """A privacy guarantee cannot be computed or kept."""
 
 
 class AccountantMissingError(AccountingError, ImportError):

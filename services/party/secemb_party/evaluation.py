@@ -229,7 +229,7 @@ class Evaluation:
     def _tell(
         self, verifier: Verifier, one: SessionBodies, words: RingArray, dense: RingArray | None, slot_sums: RingArray
     ) -> bytes:
-        """Return what this party tells the other about the length of one session's update."""
+        """Return this party's message to the other about the length of one session's update."""
         public, share = norm_parts(self.round, self.party, one.update)
         return verifier.message(
             Held(

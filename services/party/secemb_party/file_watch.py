@@ -1,4 +1,4 @@
-"""Values read from files, and read again when the files change: certificates, keys, and what is known of tokens.
+"""Values read from files and reloaded when the files change: certificates, keys and token hashes.
 
 An operator, or the program that renews certificates, replaces the files; the server need not be restarted or told.
 """
@@ -29,7 +29,7 @@ class FileWatch(Generic[Value]):
         self._value = read()
 
     def get(self) -> Value:
-        """Return the value, of files that were looked at within the last second."""
+        """Return the value; the files were checked within the last second."""
         now = self._clock()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now

@@ -1,4 +1,4 @@
-"""What sessions send to a server: keys and updates, checked, stored and acknowledged once they are durable.
+"""Intake of sessions' messages: keys and updates are checked, stored, and acknowledged once durable.
 
 While the disk is nearly full no new session begins, so that those that have begun can be completed.
 """

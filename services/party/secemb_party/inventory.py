@@ -1,4 +1,4 @@
-"""Whether the data directory holds what the ledger names: files that are missing, altered, or of another time."""
+"""Whether the data directory matches the ledger: missing, altered or outdated files."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _UNSEALED = (None, RoundState.OPEN, RoundState.SEALING, RoundState.ABORTED)
 
 
 class Fault(NamedTuple):
-    """What does not fit, and what to do. It is public: it names versions and rounds, no path and no digest."""
+    """A mismatch and its fix. It is public: it names versions and rounds, but no paths or digests."""
 
     check: str
     text: str
@@ -32,7 +32,7 @@ class Fault(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """What the ledger says about the data directory."""
+    """What the ledger expects of the data directory."""
 
     published: ModelVersion | None
     newest: ModelVersion | None  # the last that was recorded, published or not
@@ -64,7 +64,7 @@ class Inventory:
         self._look_again = 0.0
 
     async def faults(self) -> list[Fault]:
-        """Return what does not fit; cheap while everything does."""
+        """Return mismatches; cheap while there are none."""
         parts = self._parts
         published = await parts.ledger.published_version(parts.task.task_id)
         gone = published is not None and published.version not in parts.models.versions()
@@ -73,7 +73,7 @@ class Inventory:
         return self._found
 
     async def take(self) -> None:
-        """Compare everything, and say in the log what does not fit, once."""
+        """Compare everything, and log each mismatch once."""
         parts, before = self._parts, self._found
         self._found = await find_faults(parts.task, parts.role, parts.ledger, parts.models, parts.shares)
         self._look_again = parts.clock() + _LOOK_SECONDS

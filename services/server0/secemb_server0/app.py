@@ -1,4 +1,4 @@
-"""Server 0 put together, as an app and as a process."""
+"""Assembles server 0, as an app and as a process."""
 
 import asyncio
 import random
@@ -64,7 +64,7 @@ _DIFFERENT = (
 
 @dataclass(frozen=True, slots=True)
 class Server0:
-    """The leader, and the apps of the listeners; without an operator's token there is none for the operator."""
+    """The leader and the apps of the listeners; without an operator's token there is no operator app."""
 
     leader: Leader
     devices: FastAPI
@@ -89,7 +89,7 @@ def create_server0(
     seat_rules: SeatRules | None = None,
     reads_per_minute: int = READS_PER_MINUTE,
 ) -> Server0:
-    """Return server 0 made of these parts; with a relay line, it relays if the task allows that."""
+    """Return server 0 assembled from these parts; with a relay line, it relays if the task allows it."""
     leader = Leader(party, peer, choose_kind=choose_kind, panel=panel, rules=seat_rules)
     issuer = TicketIssuer(
         party,
@@ -178,7 +178,7 @@ async def run(settings: Settings) -> None:
 
 
 async def call_peer(leader: Leader, *, every: float = 10.0) -> None:
-    """Call server 1 now and then, whatever rounds do: pauses, clocks and outages are told when they begin."""
+    """Call server 1 regularly, independently of rounds, to notice pauses, clock differences and outages early."""
     failing = Outage("a call to server 1 failed", "calls to server 1 are working again", level="error")
     while True:
         try:
@@ -192,7 +192,7 @@ async def call_peer(leader: Leader, *, every: float = 10.0) -> None:
 
 
 def kinds_of(settings: Settings) -> ChooseKind:
-    """Return how the kind of a round follows from its number: survey, evaluation or training."""
+    """Return a function that maps the number of a round to its kind: survey, evaluation or training."""
     rounds = settings.rounds
 
     def choose(number: int) -> str:
@@ -212,7 +212,7 @@ def panel_of(settings: Settings) -> Panel | None:
 
 
 def peer_client(settings: Settings, tracing: "Tracing | None" = None) -> httpx.AsyncClient:
-    """Return the line to server 1: our certificate, its pinned authority and the bearer, as the files have them."""
+    """Return a client for server 1 with the certificate, pinned authority and bearer token that are in the files."""
     peer = settings.peer
     if peer.url is None or peer.token_file is None:
         raise SettingsError("peer.url and peer.token_file: both required on server 0; `secemb pair` writes them")
@@ -233,7 +233,7 @@ def peer_client(settings: Settings, tracing: "Tracing | None" = None) -> httpx.A
 
 
 async def conduct(leader: Leader) -> None:
-    """Run rounds for ever. Whatever fails is told, counted and tried again after a growing pause: a server stays up."""
+    """Run rounds forever. Failures are logged, counted and retried after a growing pause, so the server stays up."""
     waiting = Outage("waiting", "no longer waiting")
     refused = Outage("refused by server 1", "no longer refused by server 1", level="error")
     broken = Outage("the conductor failed", "the conductor has recovered", level="error")

@@ -1,4 +1,4 @@
-"""From the end of uploads to the published version: what the leader does with a round that accepts nothing new."""
+"""From the end of uploads to the published version: the steps of a round that no longer accepts messages."""
 
 import hashlib
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Completion:
         self._rollbacks, self._panel = rollbacks, panel
 
     async def close(self, record: RoundRecord) -> RoundRecord:
-        """Accept nothing new from now on: it could no longer count."""
+        """Stop accepting messages, which could no longer be counted."""
         return await self._party.advance(record.round_id, RoundState.OPEN, RoundState.SEALING, self._party.clock())
 
     async def abort(self, record: RoundRecord, reason: str, rejected: Sequence[bytes] = ()) -> RoundRecord:
@@ -51,7 +51,7 @@ class Completion:
         return ended
 
     async def advance(self, record: RoundRecord) -> RoundRecord | None:
-        """Bring a round one state on; return it as it is then, if that is known."""
+        """Advance a round by one state; return it as it is then, if known."""
         match record.state:
             case RoundState.SEALING:
                 return await self._seal(record)
@@ -64,7 +64,7 @@ class Completion:
         return None
 
     async def _seal(self, record: RoundRecord) -> RoundRecord:
-        """Agree with server 1 on the sessions that count: complete on both servers, and alike."""
+        """Agree with server 1 on the sessions that count: those that are complete and identical on both servers."""
         held = await self._ledger.session_summaries(record.round_id)
         both, rejected = await self._peer.prepare(record.round_id, held)
         complete = {one.session_id for one in held if one.complete}
@@ -129,7 +129,7 @@ class Completion:
         )
 
     async def _note_result(self, record: RoundRecord, spec: RoundSpec, total: Share, sessions: int) -> None:
-        """Record what a survey or an evaluation has found, and what follows from it."""
+        """Record the result of a survey or an evaluation, and act on it."""
         found, now = read_result(spec, total, sessions), self._party.clock()
         told: dict[str, Any] = {"round": spec.number, **found}
         if spec.kind == EVALUATE and await is_for_panel(self._ledger, record.round_id):
@@ -165,7 +165,7 @@ class Completion:
         return ended
 
     async def _open_sum(self, record: RoundRecord, spec: RoundSpec) -> tuple[Share, str]:
-        """Return the plain sum and the digest of server 1's share; the shares themselves are large, and end here."""
+        """Return the plain sum and the digest of server 1's share; the shares themselves are large and not kept."""
         other = await self._peer.share(record.round_id, record.list_digest or b"")
         own = await self._party.share(record.round_id)
         return await self._party.workers.run(lambda: (add_shares(spec, own, other), hashlib.sha256(other).hexdigest()))

@@ -92,24 +92,24 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Do nothing until a device joins: everything that was sent is here, and it is too little."""
+    """Do nothing until a device joins: all sessions have arrived, but there are too few."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Do nothing, and let no device join, until the operators let rounds begin again."""
+    """Do nothing, and let no device join, until the operators resume."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """End the round without a sum, on both sides."""
+    """End the round without a sum, on both servers."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Bring the round from `state` to the next one."""
+    """Advance the round from `state` to the next one."""
 
     state: RoundState
 
@@ -123,7 +123,7 @@ class RollBack:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The task has had all its training rounds, or all that its privacy budget allows."""
+    """The task has finished all its training rounds, or all that its privacy budget allows."""
 
 
 Decision = Open | Wait | Idle | Paused | Abort | Advance | RollBack | Finished
@@ -161,7 +161,7 @@ def _in_open_round(facts: Facts, now: float) -> Decision:
 
 
 def _next_change(facts: Facts, now: float) -> float:
-    """Return when there is something to look at, even if nobody joins or uploads meanwhile."""
+    """Return when to decide again, even if no device joins or uploads in the meantime."""
     over = facts.enough_since + facts.grace if facts.enough_since is not None else None
     times = (facts.join_until, over, _half_until(facts), facts.lapses_at, facts.upload_until)
     return min(time for time in times if time is not None and time > now)
@@ -178,14 +178,14 @@ def _stragglers_had_their_time(facts: Facts, now: float) -> bool:
 
 
 def _half_until(facts: Facts) -> float | None:
-    """Return how long the other half has: a multiple of what the first took, and at least the grace."""
+    """Return how long the other half gets: a multiple of what the first took, and at least the grace period."""
     if facts.half_since is None:
         return None
     return facts.half_since + max(facts.grace, facts.stragglers * (facts.half_since - facts.started_at))
 
 
 def wants_to_seal(facts: Facts, now: float) -> bool:
-    """Tell whether the seal depends on what server 1 holds: all are here, or the others have had their time."""
+    """Tell whether sealing depends on what server 1 holds: all sessions are here, or the others have had their time."""
     late = _grace_is_over(facts, now) or _stragglers_had_their_time(facts, now)
     return late or all_here(facts, now) or closes(facts)
 
@@ -221,7 +221,7 @@ def _nobody_can_join(facts: Facts, now: float) -> bool:
 
 
 def closes(facts: Facts) -> bool:
-    """Tell whether the operator's wish to seal now can be met here; where devices toss coins it never is."""
+    """Tell whether this server can seal now as the operator asked; never in a task with random sampling."""
     return facts.close and facts.patient and facts.complete >= facts.min_cohort
 
 
@@ -275,5 +275,5 @@ def _seats(facts: Facts) -> int:
 
 
 def _shut(facts: Facts) -> bool:
-    """Tell whether a drain keeps devices out; where they toss coins, nobody else may choose who is in a round."""
+    """Tell whether a drain keeps devices out; not in a task with random sampling, where it would bias the sample."""
     return facts.draining and facts.patient

@@ -1,4 +1,4 @@
-"""Whether the announced round takes a session in, and until when; from memory, as most devices are turned away."""
+"""Whether the announced round admits a session, and until when; kept in memory because most devices are turned away."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -42,7 +42,7 @@ class RoundTimer:
 
 
 class TurnoutTimer:
-    """Keeps since when so many sessions of a round are here; a seat that is taken or given up may change that."""
+    """Keeps since when this many sessions of a round are here; a seat that is taken or given up may change this."""
 
     def __init__(self, here: Callable[[Facts, float], bool]) -> None:
         self._here = here
@@ -66,7 +66,7 @@ class Door:
         self._sessions: set[bytes] = set()
 
     def open(self, record: RoundRecord, facts: Facts, sessions: Iterable[bytes]) -> None:
-        """Let devices join a round, in which these sessions are already."""
+        """Let devices join a round that already has these sessions."""
         if self.record is None or self.record.round_id != record.round_id:
             self._sessions = set()
         self._sessions.update(sessions)
@@ -78,7 +78,7 @@ class Door:
         self.record = self._facts = None
 
     def drain(self) -> None:
-        """Let no new session in; those that have joined may ask again."""
+        """Admit no new sessions; those that have joined may ask again."""
         if self._facts is not None:
             self._facts = replace(self._facts, draining=True)
 

@@ -1,4 +1,4 @@
-"""Enrolment: which devices may take part. Tokens are drawn here, shown once, and stored as hashes.
+"""Enrolment: which devices may take part. Tokens are generated here, shown once, and stored as hashes.
 
 A device is known by the name that the operator or the app's backend gives it. A repeated call creates nothing twice.
 """
@@ -16,7 +16,7 @@ OVERLAP_SECONDS = 7 * 86_400  # that an old token is still valid after it was re
 
 @dataclass(frozen=True, slots=True)
 class WantedToken:
-    """A token for a device: one that the caller has drawn, by its hash, or a new one."""
+    """A token for a device: one that the caller generated, by its hash, or a new one."""
 
     name: str
     token_hash: bytes | None = field(default=None, repr=False)
@@ -25,7 +25,7 @@ class WantedToken:
 
 @dataclass(frozen=True, slots=True)
 class Enrolled:
-    """What became of it; the token is shown if it was drawn here and now."""
+    """The outcome; the token is included if it was generated here."""
 
     name: str
     outcome: Added
@@ -39,26 +39,26 @@ class Enrolment:
         self._ledger, self._clock = ledger, clock
 
     async def create(self, wanted: Sequence[WantedToken], order: Order) -> list[Enrolled]:
-        """Add the first token of each device; one that has a token already keeps it."""
+        """Add the first token of each device; a device that already has a token keeps it."""
         drawn = [_draw(one) for one in wanted]
         outcomes = await self._ledger.add_tokens([new for _, new in drawn], order, self._clock())
         return [_shown(*one) for one in zip(drawn, outcomes, strict=True)]
 
     async def replace(self, wanted: WantedToken, order: Order, *, overlap: float = OVERLAP_SECONDS) -> Enrolled:
-        """Give a device its next token; the one before is valid for `overlap` seconds more at most."""
+        """Give a device its next token; the previous one remains valid for at most `overlap` seconds."""
         drawn = _draw(wanted)
         return _shown(drawn, await self._ledger.replace_token(drawn[1], order, self._clock(), overlap=overlap))
 
     async def revoke(self, names: Sequence[str], order: Order) -> int:
-        """Revoke all tokens of devices, for good, and return of how many; a session that has joined stays."""
+        """Permanently revoke all tokens of devices and return how many devices had one; joined sessions stay."""
         return await self._ledger.revoke_tokens(names, order, self._clock())
 
     async def suspend(self, names: Sequence[str], order: Order) -> int:
-        """Let devices neither join nor read for now, and return how many could; a session that has joined stays."""
+        """Suspend devices, which can then neither join nor read, and return how many; joined sessions stay."""
         return await self._ledger.suspend_devices(names, order, self._clock())
 
     async def resume(self, names: Sequence[str], order: Order) -> int:
-        """Let suspended devices take part again, and return how many there were."""
+        """Let suspended devices take part again, and return how many."""
         return await self._ledger.resume_devices(names, order, self._clock())
 
     async def find(self, names: Sequence[str]) -> list[Token]:

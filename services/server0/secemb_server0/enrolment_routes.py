@@ -51,34 +51,34 @@ class _Message(BaseModel):
 
 
 class DeviceRequest(_Message):
-    """A device that is to have a token."""
+    """A device to enrol."""
 
     name: Name
     sha256: Hash | None = None
 
 
 class CreateRequest(_Message):
-    """Devices that are to have their first tokens."""
+    """Devices to enrol."""
 
     devices: Annotated[list[DeviceRequest], Field(min_length=1, max_length=MOST)]
     valid_seconds: Seconds | None = None  # None: until revoked
 
 
 class ReplaceRequest(DeviceRequest):
-    """A device that is to have its next token."""
+    """A device that needs its next token."""
 
     valid_seconds: Seconds | None = None
     overlap_seconds: Seconds = OVERLAP_SECONDS  # that the old token is still valid
 
 
 class NamesRequest(_Message):
-    """Some devices."""
+    """A list of devices."""
 
     names: Annotated[list[Name], Field(min_length=1, max_length=MOST)]
 
 
 class ListRequest(_Message):
-    """The devices to list: some by their names, or those behind a token that was listed before, in order."""
+    """The devices to list: by name, or those that follow a listed token in order."""
 
     names: Annotated[list[Name], Field(max_length=MOST)] | None = None
     after_name: Annotated[str, Field(max_length=100)] = ""
@@ -87,7 +87,7 @@ class ListRequest(_Message):
 
 
 class EnrolledView(BaseModel):
-    """What became of a device's token; the token itself is here once, if the server has drawn it now."""
+    """The outcome for a device; contains the token, once, if the server generated it in this call."""
 
     name: str
     outcome: Added
@@ -95,7 +95,7 @@ class EnrolledView(BaseModel):
 
 
 class TokenView(BaseModel):
-    """What is known about a token."""
+    """Information about a token."""
 
     name: str
     generation: int
@@ -114,19 +114,19 @@ class TokenView(BaseModel):
 
 
 class Revoked(BaseModel):
-    """How many devices had an open token that was revoked now."""
+    """Number of devices whose tokens were revoked by this call."""
 
     revoked: int
 
 
 class Suspended(BaseModel):
-    """How many devices were suspended now."""
+    """Number of devices suspended by this call."""
 
     suspended: int
 
 
 class Resumed(BaseModel):
-    """How many devices were suspended and may take part again."""
+    """Number of devices resumed by this call."""
 
     resumed: int
 
@@ -135,7 +135,7 @@ Kind = TypeVar("Kind", bound=_Message)
 
 
 def _body(kind: type[Kind], patience: Patience) -> Callable[[Request], Any]:
-    """Return a dependency that reads a message, after the caller's token was checked."""
+    """Return a dependency that reads a message after checking the caller's token."""
 
     async def read(request: Request) -> Kind:
         if media_type(request) != JSON:
@@ -150,7 +150,7 @@ def _describe(kind: type[_Message]) -> dict[str, Any]:
 
 
 def enrolment_routes(party: Party, operators: Operators, *, patience: Patience) -> APIRouter:
-    """Return the routes by which tokens with the role enrol, or admin, enrol devices."""
+    """Return the routes for enrolling devices with a token of the role enrol or admin."""
     router = operator_router(party, operators, OperatorRole.ENROL)
     enrolment = Enrolment(party.ledger, party.clock)
     creation, replacement = _body(CreateRequest, patience), _body(ReplaceRequest, patience)
@@ -161,7 +161,7 @@ def enrolment_routes(party: Party, operators: Operators, *, patience: Patience) 
 
     @router.post("/tokens", responses=_REFUSED, openapi_extra=_describe(CreateRequest))
     async def create(order: OrderOf, asked: Annotated[CreateRequest, Depends(creation)]) -> list[EnrolledView]:
-        """Create the first token of each device; one that has a token keeps it, so that a call can be repeated."""
+        """Create the first token of each device. Devices that have a token keep it, so the call can be repeated."""
         wanted = [_wanted(one, until(asked.valid_seconds)) for one in asked.devices]
         return [EnrolledView.model_validate(one, from_attributes=True) for one in await enrolment.create(wanted, order)]
 
@@ -171,29 +171,29 @@ def enrolment_routes(party: Party, operators: Operators, *, patience: Patience) 
         openapi_extra=_describe(ReplaceRequest),
     )
     async def replace(order: OrderOf, asked: Annotated[ReplaceRequest, Depends(replacement)]) -> EnrolledView:
-        """Create a device's next token; the old one stays valid for a while. With `sha256` a call can be repeated."""
+        """Create a device's next token. The old one stays valid for a while. With `sha256`, calls can be repeated."""
         wanted = _wanted(asked, until(asked.valid_seconds))
         made = await enrolment.replace(wanted, order, overlap=asked.overlap_seconds)
         return EnrolledView.model_validate(made, from_attributes=True)
 
     @router.post("/tokens/revoke", responses=_REFUSED, openapi_extra=_describe(NamesRequest))
     async def revoke(order: OrderOf, asked: Annotated[NamesRequest, Depends(names)]) -> Revoked:
-        """Revoke all tokens of devices, for good; a session that has joined a round stays in it."""
+        """Permanently revoke all tokens of devices. Sessions that have joined a round stay in it."""
         return Revoked(revoked=await enrolment.revoke(asked.names, order))
 
     @router.post("/tokens/suspend", responses=_REFUSED, openapi_extra=_describe(NamesRequest))
     async def suspend(order: OrderOf, asked: Annotated[NamesRequest, Depends(names)]) -> Suspended:
-        """Let devices neither join nor read until they are resumed; a session that has joined a round stays in it."""
+        """Suspend devices: they can neither join nor read until resumed. Sessions that have joined stay."""
         return Suspended(suspended=await enrolment.suspend(asked.names, order))
 
     @router.post("/tokens/resume", responses=_REFUSED, openapi_extra=_describe(NamesRequest))
     async def resume(order: OrderOf, asked: Annotated[NamesRequest, Depends(names)]) -> Resumed:
-        """Let suspended devices take part again."""
+        """Resume suspended devices."""
         return Resumed(resumed=await enrolment.resume(asked.names, order))
 
     @router.post("/tokens/list", responses=_REFUSED, openapi_extra=_describe(ListRequest))
     async def list_(asked: Annotated[ListRequest, Depends(listing)]) -> list[TokenView]:
-        """List tokens, in the order of names; a device that was given a next token has several."""
+        """List tokens in the order of device names. A device whose token was replaced has several."""
         if asked.names is not None:
             found = await enrolment.find(asked.names)
         else:

@@ -60,7 +60,7 @@ class Moments:
 
 
 def read_evaluations(task: TaskSpec, rounds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """Return the figures of one or more evaluations, each given by its sums; what nothing contributes to is left out.
+    """Return the figures of one or more evaluations, given by their sums; figures without contributions are left out.
 
     Ends of intervals are called `…_low` and `…_high`; `mean_…`, `biases_…` and `popular_…` are simpler ones.
     """

@@ -54,7 +54,7 @@ class AnnouncedKey:
         return self._data
 
     def forget(self) -> None:
-        """Fetch it again next time: server 1 no longer uses this key."""
+        """Fetch the announcement again next time: server 1 no longer uses this key."""
         self._asked = float("-inf")
 
     async def _ask(self) -> None:
@@ -163,7 +163,7 @@ class TicketIssuer:
                 return self._not_now(now)
 
     async def read(self, token: str | None, session_id: bytes) -> ReadTicket | NotNow:
-        """Give a device a ticket to read in the latest round that server 1 knows too, open or not; store nothing."""
+        """Give a device a ticket to read in the latest round that server 1 also knows, open or not; store nothing."""
         known = await self._known(token)
         if known is not None:
             self._reads.take(known.device)
@@ -188,7 +188,7 @@ class TicketIssuer:
         self._leader.seated(round_id)
 
     def refusal(self) -> RoundFullError:
-        """Return what to tell a session that comes too late for a seat."""
+        """Return the error for a session that arrives too late for a seat."""
         return RoundFullError(self._not_now(self._party.clock()).seconds)
 
     def ended_rounds(self) -> EndedRounds | None:
@@ -196,7 +196,7 @@ class TicketIssuer:
         return self._leader.ended_rounds
 
     def retry_after(self) -> int | None:
-        """Return after how many seconds a device should come back; None if the task has ended."""
+        """Return after how many seconds a device should retry; None if the task has ended."""
         return None if self._leader.finished else self._not_now(self._party.clock()).seconds
 
     def _not_now(self, now: float) -> NotNow:
@@ -227,7 +227,7 @@ class TicketIssuer:
         return known
 
     def _is_on_panel(self, known: Token | None) -> bool:
-        """Tell whether a device is in the trusted panel; where nobody is known, nobody is."""
+        """Tell whether a device is in the trusted panel; with open enrolment, no device is."""
         panel = self._leader.panel
         return known is not None and panel is not None and known.name in panel.names()
 

@@ -27,7 +27,7 @@ async def next_kind(
 
 
 async def _repeats_survey(ledger: Ledger, task_id: bytes, last: RoundRecord | None, number: int) -> bool:
-    """Tell whether to ask again what no survey has found yet.
+    """Tell whether to repeat the survey, because none has succeeded yet.
 
     One device that lies in every survey has all of them discarded, and must not keep the others from training. After
     some discarded surveys the next ones are far apart: in rounds 8, 16, 32 and so on.

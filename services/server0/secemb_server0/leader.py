@@ -114,13 +114,13 @@ class Leader:
             self.changed.set()
 
     def _steered(self) -> None:
-        """Note that an operator has told one of the servers something."""
+        """Note that an operator has given one of the servers an instruction."""
         if self._party.control.draining:
             self.door.drain()
         self.changed.set()
 
     async def exchange(self) -> None:
-        """Tell server 1 where this server stands, and hear the same from it."""
+        """Exchange states with server 1."""
         record = await self._ledger.current_round(self._task.task_id)
         round_id = record.round_id if record is not None and record.state is RoundState.OPEN else None
         found = await self._peer.exchange(self._party.control.here, round_id, waiting=self._waiting)
@@ -130,11 +130,11 @@ class Leader:
         await self._party.control.hear(found.pause)
 
     def count_failure(self) -> None:
-        """Count a step that failed for a reason that nobody has foreseen."""
+        """Count a step that failed unexpectedly."""
         self._party.metrics.conductor_failed()
 
     async def step(self) -> Decision:
-        """Decide and carry out one thing; return what it was."""
+        """Make and carry out one decision; return it."""
         await self._ledger.claim()
         self.changed.clear()  # before reading the ledger: what happens from here on wakes the next wait
         last = self._last or await self._ledger.last_round(self._task.task_id)
@@ -306,7 +306,7 @@ class Leader:
         return await self._announce(record, await self._facts(record))
 
     async def _repeat_abort(self, last: RoundRecord | None) -> None:
-        """Let server 1 know how the last round ended, after a start: a restore aborts rounds without telling it."""
+        """Tell server 1 how the last round ended, after a start: a restore aborts rounds without telling it."""
         if self._told is None and last is not None and last.state is RoundState.ABORTED:
             with suppress(PeerAbortedError):  # for another reason there
                 await self._peer.abort(last.round_id, last.reason or "")
@@ -331,7 +331,7 @@ class Leader:
         return record
 
     async def _tell(self, record: RoundRecord) -> RoundRecord | None:
-        """Tell server 1 a round and its deadlines; if it cannot be held there, end it here and return it."""
+        """Announce a round and its deadlines to server 1; if server 1 cannot open it, end it here and return it."""
         told = record.round_id, record.upload_until
         if self._told == told:
             return None
@@ -371,7 +371,7 @@ class Leader:
         return await self._completion.advance(record)
 
     async def _close(self, record: RoundRecord) -> RoundRecord:
-        """Accept nothing new from now on; a round that an operator has aborted since the last look stays open."""
+        """Stop accepting messages; a round that an operator has aborted in the meantime stays open."""
         try:
             return await self._completion.close(record)
         except StateConflictError:
@@ -379,7 +379,7 @@ class Leader:
             return record
 
     async def wait(self, decision: Decision) -> None:
-        """Sleep as long as the decision allows, but wake when there is something to look at."""
+        """Sleep as long as the decision allows, but wake when something changes."""
         seconds = self.rest(decision)
         if seconds > 0:
             with suppress(TimeoutError):

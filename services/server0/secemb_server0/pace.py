@@ -1,4 +1,4 @@
-"""When a device that cannot join now should come back: when a round will take it, and not with all others at once."""
+"""When a device that cannot join now should retry: when a round can admit it, and not all devices at once."""
 
 import math
 import random
@@ -62,7 +62,7 @@ class Forecast:
 
 
 class Pace:
-    """Gives devices appointments: so many a second, from the expected opening on, each device at another time.
+    """Gives devices times to retry, spread from the expected opening on at a fixed rate.
 
     They are not given in turn. A fleet whose turns take as long as a round would then bring the same devices to each
     opening, and the others would find the round full for ever.

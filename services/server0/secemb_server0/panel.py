@@ -1,4 +1,4 @@
-"""The trusted panel: devices whose evaluations an operator believes, and what follows from them.
+"""The trusted panel: devices whose evaluations an operator trusts, and what follows from them.
 
 Any device can lie about its errors within the limits of an honest one. So now and then an evaluation is open to the
 devices of a panel alone, such as those of the operator's own people. Their figures are those of a smaller crowd, and
@@ -75,7 +75,7 @@ def undone(version: int, rollbacks: Sequence[Rollback]) -> bool:
 
 
 def read_names(path: Path) -> frozenset[str]:
-    """Return the names of devices in a file, one on each line; lines that begin with # are remarks."""
+    """Return the device names in a file, one per line; lines that start with # are comments."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -87,7 +87,7 @@ def read_names(path: Path) -> frozenset[str]:
 
 
 def watch_names(path: Path) -> Callable[[], Collection[str]]:
-    """Return what reads the names of the panel, again when the file has changed."""
+    """Return a reader of the panel's names, which reads the file again when it has changed."""
     try:
         return FileWatch([path], lambda: read_names(path)).get
     except ValueError as error:
@@ -107,7 +107,7 @@ class Panel:
         return (number + 1) % self._every == 0
 
     async def choose(self, ledger: Ledger, round_id: bytes, now: float) -> None:
-        """Remember that only the panel may join a round: from here on it is so, whatever the settings say."""
+        """Record that only the panel may join a round, whatever the settings say from now on."""
         await ledger.remember(_key(round_id), b"panel", now)
 
     async def history(self, party: Party) -> list[Measured]:
@@ -122,16 +122,16 @@ class Panel:
         return [found[number] for number in sorted(found, reverse=True)]
 
     async def protected(self, party: Party) -> list[int]:
-        """Return the version that the panel liked best: it is kept however old it is."""
+        """Return the panel's best version, which is kept however old it is."""
         verdict = await self.verdict(party)
         return [] if verdict.best is None else [verdict.best.version]
 
     async def verdict(self, party: Party) -> Verdict:
-        """Return what the evaluations so far say."""
+        """Return the verdict of the evaluations so far."""
         return judge(await self.history(party), margin=self._margin, kept=party.models.versions())
 
     async def conclude(self, party: Party, rollbacks: Rollbacks, seen: int) -> None:
-        """Show how the panel stands, and request a rollback if it was worse twice and the operator wants that."""
+        """Show the panel's verdict in the metrics; request a rollback if worse twice and allowed."""
         verdict = await self.verdict(party)
         party.metrics.safeguards.panel_worse(verdict.worse)
         best = verdict.best

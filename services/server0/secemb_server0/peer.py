@@ -1,4 +1,4 @@
-"""Server 0's line to server 1: every call may be repeated, and a failed call says whether a retry can help."""
+"""Server 0's client for server 1: every call can be repeated, and a failed call shows whether a retry can help."""
 
 import asyncio
 import hashlib
@@ -61,7 +61,7 @@ class Peer(Protocol):
         """Return the version that server 1 has published."""
 
     async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
-        """Tell server 1 where this server stands; return where server 1 stands."""
+        """Send this server's state to server 1 and return server 1's."""
 
     async def announce(self, record: RoundRecord, shares: Mapping[str, int], check_key: bytes) -> bool:
         """Tell server 1 that a round is open, how many shares of each kind this server has computed, and a secret.
@@ -76,7 +76,7 @@ class Peer(Protocol):
         """Stop uploads at server 1; return the sessions that count, and those complete on both sides and rejected."""
 
     async def verify(self, round_id: bytes, told: bytes) -> bytes:
-        """Tell server 1 about the updates of the sessions that may count; return what it tells about them."""
+        """Send server 1 messages about the updates of the sessions that may count; return its own."""
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Fix the list; return its digest as server 1 computed it."""
@@ -85,13 +85,13 @@ class Peer(Protocol):
         """Return server 1's share of the sealed list."""
 
     async def publish(self, round_id: bytes, model: Model | None) -> bytes:
-        """Hand the result over; return the digest of what server 1 has published now."""
+        """Send the result; return the digest of what server 1 has published."""
 
     async def roll_back(self, model: Model, source: int) -> bytes:
-        """Hand over a version with the numbers of an older one; return its digest as server 1 computed it."""
+        """Send a version with the numbers of an older one; return its digest as server 1 computed it."""
 
     async def discard(self, round_id: bytes, reason: str) -> None:
-        """End the round although its sum is known: it is not used."""
+        """End the round without using its sum, which is known."""
 
     async def abort(self, round_id: bytes, reason: str) -> None:
         """End the round without a sum."""
@@ -122,7 +122,7 @@ class HttpPeer:
         return _read(StandingMessage, await self._call("GET", "/peer/v1/standing", timeout=_STANDING_SECONDS))
 
     async def exchange(self, pause: Pause | None, round_id: bytes | None, *, waiting: bool) -> Steered:
-        """Tell server 1 where this server stands; return where server 1 stands."""
+        """Send this server's state to server 1 and return server 1's."""
         here = Steering(pause=pause, round=round_id.hex() if round_id is not None else None, waiting=waiting)
         return _read(Steered, await self._post("/peer/v1/steering", here, timeout=_STANDING_SECONDS))
 
@@ -151,7 +151,7 @@ class HttpPeer:
         return _read(Prepared, await self._post(f"/peer/v1/rounds/{round_id.hex()}/prepare", offer)).names()
 
     async def verify(self, round_id: bytes, told: bytes) -> bytes:
-        """Tell server 1 about the updates of the sessions that may count; return what it tells about them."""
+        """Send server 1 messages about the updates of the sessions that may count; return its own."""
         path = f"/peer/v1/rounds/{round_id.hex()}/verify"
         return (await self._call("POST", path, content=told, headers=BINARY)).content
 
@@ -167,14 +167,14 @@ class HttpPeer:
         return answer.content
 
     async def publish(self, round_id: bytes, model: Model | None) -> bytes:
-        """Hand the result over; return the digest of what server 1 has published now."""
+        """Send the result; return the digest of what server 1 has published."""
         published, body = await asyncio.to_thread(_package, model)
         headers = BINARY | {"secemb-published": published.model_dump_json()}
         answer = await self._call("POST", f"/peer/v1/rounds/{round_id.hex()}/publish", content=body, headers=headers)
         return bytes.fromhex(_read(ListDigest, answer).digest)
 
     async def roll_back(self, model: Model, source: int) -> bytes:
-        """Hand over a version with the numbers of an older one; return its digest as server 1 computed it."""
+        """Send a version with the numbers of an older one; return its digest as server 1 computed it."""
         published, body = await asyncio.to_thread(_package, model)
         facts = RolledBack(**published.model_dump(), source=source)
         headers = BINARY | {"secemb-published": facts.model_dump_json()}
@@ -182,7 +182,7 @@ class HttpPeer:
         return bytes.fromhex(_read(ListDigest, answer).digest)
 
     async def discard(self, round_id: bytes, reason: str) -> None:
-        """End the round although its sum is known: it is not used."""
+        """End the round without using its sum, which is known."""
         await self._post(f"/peer/v1/rounds/{round_id.hex()}/discard", AbortReason(reason=reason))
 
     async def abort(self, round_id: bytes, reason: str) -> None:

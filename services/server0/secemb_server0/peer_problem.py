@@ -1,4 +1,4 @@
-"""Why server 1 cannot be reached, in words for an operator: what is wrong, and what to do about it."""
+"""Why server 1 cannot be reached, explained for an operator: what is wrong and what to do about it."""
 
 import socket
 import ssl

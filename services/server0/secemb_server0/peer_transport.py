@@ -1,5 +1,5 @@
 # ruff: noqa: ASYNC109 - the names of the arguments are httpcore's
-"""Connections of the peer line over the event loop's own TLS.
+"""Peer connections over the event loop's own TLS.
 
 httpx would run TLS in Python, one record of 16 kB at a time; the event loop does it in C. Everything between the two
 servers goes through here: shares, models, and in the relayed transport every message of a device.
@@ -138,7 +138,7 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Connect with TLS: there is no line without it."""
+        """Connect with TLS, which is required."""
         with _failing_as(httpcore.ConnectTimeout, httpcore.ConnectError):
             async with asyncio.timeout(timeout):
                 connected = await asyncio.open_connection(

@@ -1,4 +1,4 @@
-"""What the sums of a round can be: honest devices stay within these limits, whatever they hold.
+"""Limits on the sums of a round, which honest devices keep whatever data they have.
 
 A sum beyond them contains something that no honest device sends. Which session it came from, the sum does not say: the
 whole round is discarded. docs/threat-model.md says what a device can still do within the limits.

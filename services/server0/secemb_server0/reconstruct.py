@@ -60,7 +60,7 @@ def take_step(store: ModelStore, spec: RoundSpec, total: Share, sessions: int) -
 
 
 def fresh_state(task: TaskSpec, version: int) -> OptimiserState:
-    """Return the state of an optimiser that starts over at this version."""
+    """Return the initial state of an optimiser at this version."""
     return OptimiserState(task_id=task.task_id, version=version, kind=task.optimiser, steps=0, tensors={})
 
 

@@ -1,4 +1,4 @@
-"""The relay: server 0 takes devices' messages for both servers and passes server 1's part on, many in one request."""
+"""The relay: server 0 accepts device messages for both servers and forwards server 1's part, many in one request."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -74,7 +74,7 @@ class Relay:
             task.add_done_callback(self._batches.discard)
 
     async def _carry(self, batch: list[_Waiting]) -> None:
-        """Bring a batch to an end: every frame gets a reply or an error, whatever goes wrong."""
+        """Finish a batch: every frame gets a reply or an error, whatever goes wrong."""
         trouble: Exception = PeerUnavailableError("server 1 is not responding")
         try:
             trouble = await self._try(batch) or trouble
@@ -126,7 +126,7 @@ class Receipts:
 
 
 class RelayedSessions:
-    """Takes the messages of devices that talk to server 0 alone: it does its own part while server 1 does the other.
+    """Handles messages of devices that use server 0 only: it does its own part while server 1 does the other.
 
     A message is taken when both servers hold it durably, and not before.
     """
@@ -162,14 +162,14 @@ class RelayedSessions:
     def _pass_on(
         self, spec: RoundSpec, claim: Claim, kind: Kind, message: bytes
     ) -> tuple[bytes, "asyncio.Future[bytes]"]:
-        """Pass server 1's part on; return this server's own part, and what server 1 will reply."""
+        """Forward server 1's part; return this server's own part and the future reply of server 1."""
         split, step = split_relayed(spec, claim.session_id, kind, message), step_of(spec, kind)
         frame = Frame(step, claim, split.box + split.public)
         return split.own, self._relay.pass_on(frame, reply_bytes(spec, step))
 
 
 async def _both(taking: Awaitable[Own], passing: "asyncio.Future[bytes]") -> tuple[Own, bytes]:
-    """Wait for both servers; if one refuses, the other is not waited for."""
+    """Wait for both servers; if one refuses, do not wait for the other."""
     try:
         return await taking, await passing
     finally:

@@ -1,4 +1,4 @@
-"""The routes of devices that talk to server 0 alone."""
+"""The routes of devices that use server 0 only."""
 
 from fastapi import Request
 from fastapi.routing import APIRouter
@@ -48,7 +48,7 @@ def relayed_routes(
     router = session_router()
 
     def refuse(error: RelayRefusedError) -> Response:
-        """Tell the device what server 1 has refused, as server 1 would have told it."""
+        """Return server 1's refusal to the device, in the form that server 1 would use."""
         problem = PROBLEMS.get(error.refusal.slug, UNAVAILABLE)
         party.metrics.refused(problem.slug)
         if problem is _OUTDATED:
@@ -66,7 +66,7 @@ def relayed_routes(
         openapi_extra=WITH_TICKET,
     )
     async def relayed_keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
-        """Take RELAYED_KEYS, pass server 1's part on and return RELAYED_ANSWER when both hold the keys."""
+        """Accept RELAYED_KEYS, forward server 1's part and return RELAYED_ANSWER once both servers hold the keys."""
         claim = read_claim(request, round, session)
         try:
             async with noting_refusals(party, claim):
@@ -82,7 +82,7 @@ def relayed_routes(
         openapi_extra=WITH_TICKET_AND_MAC,
     )
     async def relayed_update(round: RoundHex, session: SessionHex, request: Request) -> Response:
-        """Take RELAYED_UPLOAD, pass server 1's part on and return receipts when both hold the upload."""
+        """Accept RELAYED_UPLOAD, forward server 1's part and return receipts once both servers hold the upload."""
         claim = read_claim(request, round, session)
         try:
             async with noting_refusals(party, claim):

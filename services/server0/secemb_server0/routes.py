@@ -1,4 +1,4 @@
-"""What only server 0 answers: devices' requests for tickets, and the operator's requests to roll the model back."""
+"""Routes of server 0 only: devices' requests for tickets, and the operator's requests to roll back the model."""
 
 from base64 import urlsafe_b64encode
 from typing import Annotated, Any
@@ -40,7 +40,7 @@ _LONGEST_TOKEN = 300
 
 
 class JoinRequest(BaseModel):
-    """A device's request to take part or to read, with the session id that it has drawn."""
+    """A device's request to take part or to read, with the session id that it generated."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,7 +48,7 @@ class JoinRequest(BaseModel):
 
 
 class JoinAnswer(BaseModel):
-    """The round to take part in and the ticket for it; with status 202 there is none now."""
+    """The round to take part in and its ticket; with status 202, no round can be joined now."""
 
     round: str | None = None
     ticket: str | None = None
@@ -59,7 +59,7 @@ class JoinAnswer(BaseModel):
 
 
 class ReadAnswer(BaseModel):
-    """The round to read in and the ticket for it; empty with status 202, before the first round."""
+    """The round to read in and its ticket; empty with status 202, before the first round."""
 
     round: str | None = None
     ticket: str | None = None
@@ -156,7 +156,7 @@ class NotNowBody:
 
 
 async def _read_join(party: Party, task: str, request: Request, patience: Patience) -> tuple[str | None, bytes]:
-    """Return the enrolment token and the session id that a device shows."""
+    """Return the enrolment token and the session id of a device's request."""
     body = await read_small(request, patience)
     token = bearer(request)
     if media_type(request) != JSON or len(token or "") > _LONGEST_TOKEN:
@@ -173,7 +173,7 @@ def _answer(answer: BaseModel, later: NotNow | None = None) -> Response:
 
 
 def _not_now(answer: type[BaseModel], description: str) -> dict[str, Any]:
-    """Return the OpenAPI description of the answer to a device that must come back later."""
+    """Return the OpenAPI description of the response to a device that must retry later."""
     seconds = {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}
     return {"model": answer, "description": description, "headers": {"Retry-After": seconds}}
 
@@ -203,12 +203,12 @@ def rollback_routes(party: Party, leader: Leader, operators: Operators) -> APIRo
 
     @router.post("/models/{version}/rollback", status_code=202, responses=problem_responses(RollbackRefusedError))
     async def roll_back(version: Version, seen: Seen, order: OrderOf) -> RollbackView:
-        """Publish the numbers of an older version again, before the next round; a repeated request changes nothing."""
+        """Publish the numbers of an older version again, before the next round. The request can be repeated."""
         return _view_rollback(await leader.roll_back(version, seen, order))
 
     @router.get("/rollbacks")
     async def rollbacks() -> list[RollbackView]:
-        """Return the last rollbacks, the newest first."""
+        """Return the latest rollbacks, newest first."""
         return [_view_rollback(one) for one in await party.ledger.rollbacks(party.task.task_id)]
 
     return router

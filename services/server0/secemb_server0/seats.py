@@ -1,4 +1,4 @@
-"""How much one device may hold of a round, and of the servers: seats, waits after silence, a rate of reads."""
+"""Limits per device: seats in a round, waits after silent sessions, and a rate of reads."""
 
 import math
 from collections import OrderedDict
@@ -21,7 +21,7 @@ _SURELY = 0.01  # seconds after which a seat has lapsed, whatever two clocks mak
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeatRules:
-    """What the operator sets about the seats of a round."""
+    """The operator's settings for the seats of a round."""
 
     seconds: float = 5.0  # that a round waits for the keys of a session that has joined
     share: float = 0.9  # of the sessions in a round that suffice to seal it, once no more can join
@@ -69,7 +69,7 @@ class Seats:
 
 
 def back_off(conduct: Conduct, now: float) -> float:
-    """Return for how many seconds a device may not join: after sessions in a row that it began and did not end."""
+    """Return for how many seconds a device may not join, after consecutive sessions that it did not finish."""
     beyond = conduct.silent - _PARDONED
     if beyond <= 0 or conduct.joined_at is None:
         return 0.0
@@ -78,7 +78,7 @@ def back_off(conduct: Conduct, now: float) -> float:
 
 
 class ReadRate:
-    """How often each device may read rows: so many times at once, and as many again in each minute."""
+    """A limit on how often each device may read rows: a burst of this size, refilled every minute."""
 
     def __init__(self, per_minute: int, clock: Clock) -> None:
         self._most, self._clock = per_minute, clock

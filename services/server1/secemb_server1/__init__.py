@@ -1,1 +1,1 @@
-"""Server 1: it answers devices and server 0, and decides nothing."""
+"""Server 1: it responds to devices and to server 0, and makes no decisions."""

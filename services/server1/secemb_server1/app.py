@@ -1,4 +1,4 @@
-"""Server 1 put together, as apps for devices and for the peer, and as a process."""
+"""Assembles server 1, as apps for devices and for the peer, and as a process."""
 
 import asyncio
 from collections.abc import Callable, Collection
@@ -43,7 +43,7 @@ _ASK = "ask its operator whether it is running and whether `secemb check` passes
 
 @dataclass(frozen=True, slots=True)
 class Server1:
-    """The apps of the listeners; without an operator's token there is none for the operator."""
+    """The apps of the listeners; without an operator's token there is no operator app."""
 
     devices: FastAPI
     peer: FastAPI
@@ -60,7 +60,7 @@ def create_server1(
     surroundings: Surroundings | None = None,
     relay_keys: RelayKeys | None = None,
 ) -> Server1:
-    """Return server 1 made of these parts; with keys for it, it takes what server 0 passes on."""
+    """Return server 1 assembled from these parts; with relay keys, it accepts relayed messages."""
     receiver = RelayReceiver(party, relay_keys) if relay_keys is not None and party.task.relays else None
     routers = [
         session_routes(party, Bodies(party.memory, patience or Patience()), completed=lambda: None),
@@ -117,12 +117,12 @@ def relay_keys(settings: Settings, task: TaskSpec) -> RelayKeys | None:
 
 
 def token_hashes(path: Path) -> FileWatch[list[bytes]]:
-    """Return the hashes of server 0's token: one on each line, two while it changes its token."""
+    """Return the hashes of server 0's token, one per line; there are two while server 0 changes its token."""
     return FileWatch([path], lambda: [bytes.fromhex(line) for line in SecretFile(path).text().split()])
 
 
 async def await_calls(party: Party, *, every: float = 30.0, patience: float = 120.0) -> None:
-    """Log that server 0, which calls every ten seconds whatever rounds do, has not called for too long."""
+    """Log a warning if server 0, which calls every ten seconds independently of rounds, has not called for too long."""
     silence = Outage("server 0 has stopped calling", "server 0 is calling again")
     started_at = party.clock()
     while True:

@@ -1,4 +1,4 @@
-"""Server 1's side of the relayed transport: it opens the box and goes on as if the message had come directly."""
+"""Server 1's side of the relayed transport: it decrypts the box and continues as if the message had come directly."""
 
 import hashlib
 from functools import partial
@@ -21,7 +21,7 @@ _KEPT_ROUNDS = 4
 
 
 class RelayReceiver:
-    """Takes what server 0 passes on."""
+    """Accepts relayed messages."""
 
     def __init__(self, party: Party, keys: RelayKeys) -> None:
         self._party, self.keys = party, keys
@@ -33,7 +33,7 @@ class RelayReceiver:
         return self.keys.announcement(*clock.times(), sure=clock.compared())
 
     async def take(self, frame: Frame) -> bytes:
-        """Take a frame's message and return the reply, once the message is durable."""
+        """Accept a frame's message and return the reply once the message is durable."""
         with self._party.memory.message() as arrived:
             arrived(len(frame.rest))
             return await (self._take_keys(frame) if frame.step is Kind.KEYS else self._take_upload(frame))

@@ -1,4 +1,4 @@
-"""The keys that devices encrypt boxes to: made, announced and erased by server 1 alone.
+"""The keys that devices encrypt boxes to: generated, announced and erased by server 1 only.
 
     pending    not valid yet, and not announced
     active     boxes for it are opened; of several, the newest is announced
@@ -31,7 +31,7 @@ _RENEW_PARTS = 3  # when less than a third of a key's life is left, the server m
 
 @dataclass(frozen=True, slots=True)
 class HeldKey:
-    """A key, and its private half until it has expired."""
+    """A key pair; the private key is kept until it expires."""
 
     announced: RelayKey
     private: X25519PrivateKey | None = field(repr=False)
@@ -66,7 +66,7 @@ class RelayKeys:
         return math.nan if last is None else last.announced.not_after
 
     def announcement(self, *times: float, sure: bool = True) -> bytes:
-        """Return the signed announcement of the newest active key; make and erase keys when it is time.
+        """Return the signed announcement of the newest active key; generate and erase keys when due.
 
         Several times are what clocks say that disagree: one of them is wrong, so that keys are made and erased only
         when it is time by all of them. Unless it is sure that the clock is right, nothing but a first key is made.
@@ -81,14 +81,14 @@ class RelayKeys:
         return newest.announced.announce(self._identity, self._task_id)
 
     def erase_expired(self, now: float) -> None:
-        """Erase the private halves of expired keys: with them, recorded boxes could be opened."""
+        """Erase the private keys of expired keys, which could decrypt recorded boxes."""
         self._reload()
         if any(key.private is not None and key.state(now) == EXPIRED for key in self._keys):
             with self._locked():
                 self._write(self._keys, now)
 
     def private(self, key_id: bytes, *times: float) -> X25519PrivateKey:
-        """Return the private half of a key that is active, by one clock of several that disagree."""
+        """Return the private key of a key that is active by at least one of the given clocks."""
         self._reload()
         for key in self._keys:
             active = any(key.state(now) == ACTIVE for now in times)
@@ -99,7 +99,7 @@ class RelayKeys:
         )
 
     def rotate(self, now: float, *, lead: int = 0, overlap: int = OVERLAP_SECONDS, life: int = LIFE_SECONDS) -> HeldKey:
-        """Make the next key; boxes for earlier ones are opened until `overlap` seconds after it becomes active."""
+        """Generate the next key; older keys are accepted until `overlap` seconds after it becomes active."""
         with self._locked():
             begins = int(now) + lead
             before = [_ended(key, begins + overlap) for key in self._keys]
@@ -117,12 +117,12 @@ class RelayKeys:
         return _last(active)
 
     def _lasts(self, now: float) -> bool:
-        """Tell whether the last key, active or pending, has enough of its life left."""
+        """Tell whether the last key, active or pending, has enough of its lifetime left."""
         last = _last([key for key in self._keys if key.state(now) != EXPIRED])
         return last is not None and last.announced.has_left(now, _RENEW_PARTS)
 
     def _renew(self, times: Sequence[float]) -> HeldKey:
-        """Make the next key beside the old ones, unless another process just has."""
+        """Generate the next key in addition to the old ones, unless another process has just done so."""
         now = times[0]
         with self._locked():
             if (newest := self._lasting(times)) is not None:
@@ -173,7 +173,7 @@ def _ended(key: HeldKey, end: int) -> HeldKey:
 
 
 def _record(key: HeldKey, now: float) -> dict[str, Any]:
-    """Return what is stored of a key: of an expired one, no private half."""
+    """Return what is stored of a key; the private key only until it expires."""
     keeps = key.private is not None and key.state(now) != EXPIRED
     return {
         "public": key.announced.public.hex(),

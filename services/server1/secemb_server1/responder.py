@@ -1,4 +1,4 @@
-"""Server 1's side of the peer channel: it answers, and checks everything itself.
+"""Server 1's side of the peer channel: it responds, and checks everything independently.
 
 Every answer is a function of what the ledger holds, so that a repeated call gets the same bytes.
 """
@@ -28,7 +28,7 @@ class Standing:
 
 
 class Responder:
-    """What server 0 may ask."""
+    """The calls that server 0 can make."""
 
     def __init__(self, party: Party) -> None:
         self._party, self._ledger, self._task = party, party.ledger, party.task
@@ -42,7 +42,7 @@ class Responder:
         return Standing(published.version, published.digest)
 
     async def announce(self, announcement: Announcement) -> bytes:
-        """Open a round that server 0 has opened, if it reads the model that is published here; return its id.
+        """Open a round that server 0 has opened, if it uses the model that is published here; return its id.
 
         Told again, with later deadlines: a device has joined and begun them.
         """
@@ -72,7 +72,7 @@ class Responder:
         return spec.digest
 
     async def _check_key(self, known: RoundRecord, key: bytes) -> RoundRecord:
-        """End a round that server 0 announces with another key than before: its ledger is one of before the round.
+        """End a round that server 0 announces with a different key than before: its ledger is older than the round.
 
         To go on would be a second look at what devices have proved, and two of them show an update.
         """
@@ -89,7 +89,7 @@ class Responder:
             raise TaskPausedError(pause.reason)
 
     async def steer(self, there: Steering) -> Steered:
-        """Note where server 0 stands and return where this server does."""
+        """Record server 0's state and return this server's."""
         await self._party.control.hear(there.pause, waiting=there.waiting)
         known = await self._ledger.round(bytes.fromhex(there.round)) if there.round is not None else None
         ended = known is not None and known.state is RoundState.ABORTED
@@ -125,7 +125,7 @@ class Responder:
         return (await self._ledger.counts(record.round_id)).updates
 
     async def prepare(self, round_id: bytes, offered: Digests) -> tuple[list[bytes], list[bytes]]:
-        """Accept nothing new from now on; return the sessions that count, and the rejected ones.
+        """Stop accepting messages; return the sessions that count, and the rejected ones.
 
         A rejected session is complete on both servers, but its public parts or the fingerprints of its keys differ.
         """
@@ -145,7 +145,7 @@ class Responder:
         return _names(stored), rejected
 
     async def verify(self, round_id: bytes, told: bytes) -> bytes:
-        """Decide with what server 0 tells about the prepared sessions which of them count; return what to tell it."""
+        """Decide with server 0's messages which of the prepared sessions count; return this server's messages."""
         record, spec = await self._party.round(round_id)
         _check_aborted(record)
         prepared, shape = await self._ledger.recall(f"prepared:{round_id.hex()}"), self._task.norm_shape
@@ -202,7 +202,7 @@ class Responder:
         return await self._digest_after(spec)
 
     async def _digest_after(self, spec: RoundSpec) -> bytes:
-        """Return the digest of the model that a round led to, whatever was published since."""
+        """Return the digest of the model that a round produced, whatever has been published since."""
         if spec.kind != TRAIN:
             return spec.model_digest
         digests = {one.version: one.digest for one in await self._ledger.versions(self._task.task_id)}
@@ -253,7 +253,7 @@ class Responder:
         await self._party.tidy()
 
     async def discard(self, round_id: bytes, reason: str) -> None:
-        """End a round whose sum is not used: server 0 has found that honest devices cannot have added it up."""
+        """End a round whose sum is not used, because server 0 has found that honest devices cannot add up to it."""
         record, _ = await self._party.round(round_id)
         if record.state is RoundState.DISCARDED and record.reason == reason:
             return

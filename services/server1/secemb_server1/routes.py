@@ -85,7 +85,7 @@ Check = Callable[[Request], None]
 
 
 def bearer_check(party: Party, token_hashes: Callable[[], Collection[bytes]]) -> Check:
-    """Return what lets in server 0 alone; while it changes its token, both are accepted."""
+    """Return a dependency that admits only server 0; while server 0 changes its token, both tokens are accepted."""
 
     def check_bearer(request: Request) -> None:
         shown = bearer(request) or ""
@@ -99,7 +99,7 @@ def bearer_check(party: Party, token_hashes: Callable[[], Collection[bytes]]) ->
 
 
 def _message(kind: type[PeerMessage], party: Party) -> Any:
-    """Return a dependency that reads a message: after the bearer was checked, and no longer than a round's can be."""
+    """Return a dependency that checks the bearer token and reads a message, up to the longest that a round needs."""
 
     async def read(request: Request) -> PeerMessage:
         if media_type(request) != JSON:
@@ -115,7 +115,7 @@ def _describe(kind: type[PeerMessage]) -> dict[str, Any]:
 
 
 def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIRouter:
-    """Return what server 0 may call."""
+    """Return the routes that server 0 calls."""
     needed = [Security(PEER), Depends(check_bearer)]
     router = APIRouter(prefix="/peer/v1", tags=["peer"], dependencies=needed, responses=_REFUSED)
 
@@ -127,7 +127,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
 
     @router.post("/steering", openapi_extra=_describe(Steering))
     async def steering(there: Annotated[Steering, _message(Steering, party)]) -> Steered:
-        """Take where server 0 stands and return where this server does: paused or not, and the open round."""
+        """Receive server 0's state and return this server's: whether it is paused, and the open round."""
         return await responder.steer(there)
 
     @router.post("/announce", openapi_extra=_describe(Announcement))
@@ -139,18 +139,18 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
 
     @router.get("/rounds/{round}/progress")
     async def progress(round: RoundHex) -> Progress:
-        """Return how many updates are here, so that server 0 does not seal while more are on their way."""
+        """Return how many updates are here, so that server 0 does not seal while more are being sent."""
         return Progress(updates=await responder.progress(bytes.fromhex(round)))
 
     @router.post("/rounds/{round}/prepare", openapi_extra=_describe(Offer))
     async def prepare(round: RoundHex, offer: Annotated[Offer, _message(Offer, party)]) -> Prepared:
-        """Stop uploads; return the sessions that are complete on both servers and alike, and the rejected ones."""
+        """Stop uploads; return the sessions that are complete and identical on both servers, and the rejected ones."""
         both, rejected = await responder.prepare(bytes.fromhex(round), offer.digests())
         return Prepared(sessions=[name.hex() for name in both], rejected=[name.hex() for name in rejected])
 
     @router.post("/rounds/{round}/verify", response_class=Response, openapi_extra=_TOLD)
     async def verify(round: RoundHex, request: Request) -> Response:
-        """Take what server 0 says about the updates of the prepared sessions; return what this server says."""
+        """Receive server 0's messages about the updates of the prepared sessions; return this server's."""
         shape = party.task.norm_shape
         most = party.task.cohort * (shape.message_bytes if shape is not None else 0)
         told = await read_small(request, _PATIENCE, most=most)
@@ -176,7 +176,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
 
     @router.post("/rounds/{round}/publish", openapi_extra=_NUMBERS)
     async def publish(round: RoundHex, request: Request, published: PublishedHeader) -> ListDigest:
-        """Publish the next model, or end a round that has none."""
+        """Publish the next model, or end a round that produces none."""
         facts = _read(Published, published)
         announced = read_number(request.headers.get("content-length", "0"))
         length = 0 if announced == 0 else 4 * Shape.of(party.task).numbers
@@ -185,7 +185,7 @@ def peer_routes(party: Party, responder: Responder, check_bearer: Check) -> APIR
 
     @router.post("/rounds/{round}/discard", openapi_extra=_describe(AbortReason))
     async def discard(round: RoundHex, why: Annotated[AbortReason, _message(AbortReason, party)]) -> ListDigest:
-        """End a round whose sum is impossible, and is not used."""
+        """End a round whose sum is impossible and therefore not used."""
         await responder.discard(bytes.fromhex(round), why.reason)
         return ListDigest(digest=round)
 
@@ -206,7 +206,7 @@ def _read(kind: type[Facts], header: str) -> Facts:
 
 
 def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check) -> APIRouter:
-    """Return what server 0 calls to pass devices' messages on."""
+    """Return the routes for relayed messages."""
     router = APIRouter(prefix="/peer/v1", tags=["peer"], responses=_REFUSED)
 
     @router.get("/relay-key", response_class=Response, openapi_extra=needs(PEER))
@@ -217,7 +217,7 @@ def relay_routes(receiver: RelayReceiver, refused: Refused, check_bearer: Check)
 
     @router.post("/relay", response_class=Response, openapi_extra=_FRAMES | needs(PEER))
     async def relay(request: Request) -> Response:
-        """Take messages of many sessions; answer each as soon as it is durable."""
+        """Accept messages of many sessions; reply to each as soon as it is durable."""
         check_bearer(request)
         announced = read_number(request.headers.get("content-length", ""))
         if announced is None or announced > _MOST_FRAMES_BYTES:
@@ -240,7 +240,7 @@ async def _replies(receiver: RelayReceiver, frames: Sequence[Frame], refused: Re
 
 
 async def _reply(receiver: RelayReceiver, place: int, frame: Frame, refused: Refused) -> Reply:
-    """Return the reply to one frame; a refusal gives no more than its name and leaves other frames alone."""
+    """Return the reply to one frame; a refusal contains only its type and does not affect other frames."""
     try:
         return Reply(place, await receiver.take(frame))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a server asks of its kernel, whatever carries it out.
+"""What a server needs from its kernel, whatever implements it.
 
 An engine knows neither the ledger nor HTTP. Messages go in as bytes; answers and shares come out as bytes. Apart from
 the noise, everything is a function of the messages and the model, so lost work can simply be done again. That leaves an

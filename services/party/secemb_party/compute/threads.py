@@ -24,7 +24,7 @@ _SMALL = 1 << 18  # bytes that are checked and hashed faster than they are hande
 
 
 class Workers:
-    """A few threads."""
+    """A small pool of threads."""
 
     def __init__(self, *, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kernel")

@@ -1,1 +1,1 @@
-"""What both servers say over HTTP alike."""
+"""The HTTP interface that both servers share."""

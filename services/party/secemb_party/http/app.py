@@ -1,4 +1,4 @@
-"""A FastAPI app with everything both servers want around their routes, and nothing that reports elsewhere."""
+"""A FastAPI app with everything that both servers need around their routes, without telemetry."""
 
 from collections.abc import Iterable
 from functools import cache

@@ -1,4 +1,4 @@
-"""One client's connection: how many there may be, and how long and how slow the head of a request may be.
+"""Limits on client connections: how many there may be, and how long and how slow request headers may be.
 
 uvicorn limits none of these. A client that never ends a header would hold its connection and its bytes for ever.
 """
@@ -18,7 +18,7 @@ _FEWEST = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What a listener puts up with."""
+    """The limits of a listener."""
 
     connections: int = 256
     head_bytes: int = 32 << 10
@@ -26,7 +26,7 @@ class ConnectionLimits:
     idle_seconds: int = 75  # from an answer to the next request
 
     def for_open_files(self) -> "ConnectionLimits":
-        """Return limits that this process may have files for, after raising its soft limit as far as is needed."""
+        """Return limits for which this process may open enough files, after raising its soft limit if needed."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = self.connections + _SPARE_FILES
         if soft < wanted:

@@ -1,4 +1,4 @@
-"""How an operator steers a task: pause and resume it, drain the server, close or abort the open round."""
+"""Routes for controlling a task: pause and resume it, drain the server, close or abort the open round."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ Which = Annotated[Number, Path(description="the number of the open round")]
 
 
 class InstructionView(BaseModel):
-    """What an operator of this server has told it to do, and it holds."""
+    """An instruction by an operator of this server that is in force."""
 
     by: str  # the name of an operator token
     reason: str
@@ -25,7 +25,7 @@ class InstructionView(BaseModel):
 
 
 class PeerPauseView(BaseModel):
-    """Why the other server takes part in no new round."""
+    """Why the other server is not joining new rounds."""
 
     what: str  # pause or drain
     reason: str
@@ -33,7 +33,7 @@ class PeerPauseView(BaseModel):
 
 
 class ControlView(BaseModel):
-    """How a task is steered, on this server's side and as the other server has last said."""
+    """The instructions in force for a task, on this server and as last reported by the other server."""
 
     paused: InstructionView | None
     draining: InstructionView | None
@@ -53,41 +53,41 @@ Reasoned = Annotated[Order, Depends(_order)]  # who asks, and why: without a rea
 
 
 def control_routes(party: Party, operators: Operators) -> APIRouter:
-    """Return what an operator of this server may do with its task."""
+    """Return the routes for controlling the task of this server."""
     router, control = operator_router(party, operators), party.control
 
     @router.get("/control")
     async def current() -> ControlView:
-        """Return what holds."""
+        """Return the instructions in force."""
         return await view_control(party)
 
     @router.post("/pause")
     async def pause(order: Reasoned) -> ControlView:
-        """Let no new round begin; a round whose deadlines run goes on to its end."""
+        """Open no new rounds. A round that is running toward its deadline finishes."""
         await control.tell(What.PAUSE, order)
         return await view_control(party)
 
     @router.post("/resume")
     async def resume(order: OrderOf) -> ControlView:
-        """Let rounds begin again, as far as this server's operator is concerned."""
+        """Let rounds open again, unless the other server is paused."""
         await control.lift(What.PAUSE, order)
         return await view_control(party)
 
     @router.post("/drain")
     async def drain(order: Reasoned) -> ControlView:
-        """Take no new session, and finish the round whose deadlines run; a restart ends the drain."""
+        """Accept no new sessions, and finish a round that is running toward its deadline. A restart ends the drain."""
         await control.tell(What.DRAIN, order)
         return await view_control(party)
 
     @router.post("/drain/end")
     async def end_drain(order: OrderOf) -> ControlView:
-        """Take sessions again."""
+        """Accept sessions again."""
         await control.lift(What.DRAIN, order)
         return await view_control(party)
 
     @router.post("/rounds/{number}/close", status_code=202, responses=problem_responses(ControlRefusedError))
     async def close(number: Which, order: Reasoned) -> ControlView:
-        """Seal the open round as soon as both servers hold the smallest cohort; only server 0 can."""
+        """Seal the open round as soon as both servers have the minimum cohort. Server 0 only."""
         await control.end_round(What.CLOSE, number, order)
         return await view_control(party)
 
@@ -101,7 +101,7 @@ def control_routes(party: Party, operators: Operators) -> APIRouter:
 
 
 async def view_control(party: Party) -> ControlView:
-    """Return how the task is steered."""
+    """Return the instructions in force."""
     control, current = party.control, await party.ledger.current_round(party.task.task_id)
     ending = control.of_round(current.round_id) if current is not None else None
     unfinished = await control.unfinished() if control.drain is not None else None

@@ -1,4 +1,4 @@
-"""Whether a service is alive, whether it is ready, and what it has measured.
+"""Liveness, readiness and metrics of a server.
 
 Anyone may learn that a server is alive. What it waits for and what it has measured is for its operator.
 """
@@ -23,7 +23,7 @@ FRESH_SECONDS = 1.0  # anyone who reaches these routes may ask as often as they 
 
 
 class Fresh(Generic[Value]):
-    """Something that is found out at most once a second, however many ask."""
+    """A result that is computed at most once a second, however often it is requested."""
 
     def __init__(self, find: Callable[[], Awaitable[Value]], clock: Callable[[], float] = monotonic) -> None:
         self._find, self._clock = find, clock
@@ -31,7 +31,7 @@ class Fresh(Generic[Value]):
         self._finding = asyncio.Lock()
 
     async def get(self) -> Value:
-        """Return what was found within the last second."""
+        """Return the result, at most a second old."""
         async with self._finding:
             now = self._clock()
             if self._found is None or now - self._found[0] >= FRESH_SECONDS:
@@ -40,13 +40,13 @@ class Fresh(Generic[Value]):
 
 
 class Health(BaseModel):
-    """The service runs."""
+    """The server is running."""
 
     alive: bool
 
 
 class CheckResult(BaseModel):
-    """What was checked, whether it is in order, and if not what to do."""
+    """A check, its result and, if it failed, what to do."""
 
     check: str
     ok: bool
@@ -54,7 +54,7 @@ class CheckResult(BaseModel):
 
 
 class Ready(BaseModel):
-    """Whether the service can serve, and what is in its way."""
+    """Whether the server is ready, and the result of each check."""
 
     ready: bool
     checks: list[CheckResult]

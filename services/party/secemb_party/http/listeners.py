@@ -126,7 +126,7 @@ async def _hang_up(servers: list[_Server]) -> None:
 
 
 def _tls(listener: Listener, cert: Path, key: Path) -> ssl.SSLContext:
-    """Return what TLS is served with: at each handshake, the certificates that the files hold by then."""
+    """Return a TLS context that uses, at each handshake, the certificates that are then in the files."""
 
     def read() -> ssl.SSLContext:
         SecretFile(key)  # refuses one that others can read

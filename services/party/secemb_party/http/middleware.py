@@ -1,4 +1,4 @@
-"""What happens around every request: a request id, a measurement, one log line, security headers, a last resort.
+"""Middleware for every request: a request id, metrics, one log line, security headers and a last-resort error handler.
 
 Written against ASGI itself: it costs little and sees the bytes that pass.
 """
@@ -79,7 +79,7 @@ class Requests:
                 self._record(scope, exchange)
 
     async def _fail(self, scope: Scope, exchange: "_Exchange", error: Exception) -> None:
-        """Turn an unexpected error into a document without details, if there is no answer yet.
+        """Turn an unexpected error into a document without details, if no response has been sent.
 
         Starlette's own handler raises the error again, and uvicorn would print its message, which may quote a request.
         """

@@ -1,4 +1,4 @@
-"""What operators ask a server: its rounds, its model, what it refused, and events as they happen.
+"""The operator API: rounds, model versions, refusals, and events as they happen.
 
 Nothing here is about a single device: counts, digests, times and states only.
 """
@@ -69,7 +69,7 @@ class VersionView(BaseModel):
 
 
 class Overview(BaseModel):
-    """The task and where it stands."""
+    """The task and its progress."""
 
     task_id: str
     task: str
@@ -81,7 +81,7 @@ class Overview(BaseModel):
 
 
 class ActionView(BaseModel):
-    """Something an operator did."""
+    """An operator's action."""
 
     number: int
     at: float
@@ -92,7 +92,7 @@ class ActionView(BaseModel):
 
 
 class PrivacyView(BaseModel):
-    """What rounds of one kind have cost on this server."""
+    """The privacy cost of rounds of one kind on this server."""
 
     kind: str
     shares: int  # of sums, that this server has handed out
@@ -132,7 +132,7 @@ OrderOf = Annotated[Order, Depends(_order)]  # who asks for a change, and why; f
 
 
 def operator_routes(party: Party, operators: Operators) -> APIRouter:
-    """Return what every operator may see."""
+    """Return the routes that every operator may use."""
     router = operator_router(party, operators)
     task_id = party.task.task_id
 
@@ -155,7 +155,7 @@ def operator_routes(party: Party, operators: Operators) -> APIRouter:
     async def rounds(
         limit: Annotated[int, Query(ge=1, le=_PAGE)] = 50, before: Annotated[Number | None, Query()] = None
     ) -> list[RoundView]:
-        """Return rounds, the newest first."""
+        """Return rounds, newest first."""
         found = await party.ledger.rounds(task_id, limit=limit, before_number=before)
         return [await _view(party, record) for record in found]
 
@@ -184,14 +184,14 @@ def operator_routes(party: Party, operators: Operators) -> APIRouter:
 
     @router.get("/privacy")
     async def privacy() -> list[PrivacyView]:
-        """Return where the privacy budget stands, by kind of round; a task without noise has none."""
+        """Return the state of the privacy budget by kind of round. A task without noise has none."""
         return [PrivacyView(**asdict(one)) for one in await party.spending.standing()]
 
     @router.get("/actions")
     async def actions(
         limit: Annotated[int, Query(ge=1, le=_PAGE)] = 50, before: Annotated[Number | None, Query()] = None
     ) -> list[ActionView]:
-        """Return what operators did, the newest first."""
+        """Return operators' actions, newest first."""
         found = await party.ledger.actions(limit=limit, before=before)
         return [
             ActionView(
@@ -202,7 +202,7 @@ def operator_routes(party: Party, operators: Operators) -> APIRouter:
 
     @router.get("/refusals")
     async def refusals() -> dict[str, int]:
-        """Return how often each kind of request was refused since the start, the peer's refusals too."""
+        """Return how often each kind of request was refused since the start, including refusals by the peer."""
         return party.metrics.refusals()
 
     @router.get("/events", response_class=StreamingResponse)

@@ -47,7 +47,7 @@ class Problem:
         return PREFIX + self.slug
 
     def seconds(self, error: Exception | None) -> int | None:
-        """Return after how many seconds to try again; an error may know better than the table."""
+        """Return after how many seconds to retry; an error may override the table."""
         found: int | None = getattr(error, "retry_after", self.retry_after)
         return found
 
@@ -239,7 +239,7 @@ def noted_problem(error: Exception, refused: Refused) -> Problem:
 
 
 def log_failure(error: Exception) -> None:
-    """Log an error that the server itself is to blame for."""
+    """Log an error that is the server's own fault."""
     get_logger().error("request failed", exc_info=error)
 
 
@@ -249,7 +249,7 @@ def refusal(error: Exception, refused: Refused) -> Response:
 
 
 def install_problems(app: FastAPI, refused: Refused) -> None:
-    """Let every error of this app end as a problem document, counted by its slug."""
+    """Turn every error of this app into a problem document, counted by its slug."""
 
     async def ours(request: Request, error: Exception) -> Response:
         request.scope[SLUG] = problem_for(type(error)).slug

@@ -1,4 +1,4 @@
-"""Answers that a device may cache, revalidate and fetch in parts (RFC 9110: ETag, If-None-Match, Range).
+"""Responses that a device may cache, revalidate and fetch in parts (RFC 9110: ETag, If-None-Match, Range).
 
 An ETag is the SHA-256 of the whole body in quotes, so that it is the same on both servers. Several ranges at once, and
 anything that is not a range of bytes, are ignored as the RFC allows: the answer is the whole body.
@@ -29,7 +29,7 @@ class Conditions(BaseModel):
 
 
 def conditional(body: Body, conditions: Conditions, headers: Mapping[str, str]) -> Response:
-    """Return 304 if the device has this body, otherwise all of it or the part that it asks for."""
+    """Return 304 if the device has this body, otherwise the whole body or the requested range."""
     etag = f'"{body.sha256}"'
     common = {"etag": etag, "accept-ranges": "bytes", "cache-control": "public, immutable, max-age=86400", **headers}
     if _has(conditions.if_none_match, etag):
@@ -44,7 +44,7 @@ def conditional(body: Body, conditions: Conditions, headers: Mapping[str, str]) 
 
 
 def _has(if_none_match: str | None, etag: str) -> bool:
-    """Return whether one of the tags is this one; a weak tag of the same body will do."""
+    """Return whether one of the tags matches; a weak tag of the same body is accepted."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     return etag in tags or tags == ["*"]
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: of a known length, not too slow, and no more of them than there is room for."""
+"""Request bodies: of a known length, not too slow, and no more of them than fit in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,7 +22,7 @@ Read = Callable[[Request, int], Awaitable[bytes]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How slow a body may be."""
+    """The limits on slow bodies."""
 
     seconds: float = 60.0  # for all of it
     rate: float = 1024.0  # bytes a second that must have arrived on average, once the grace is over
@@ -34,13 +34,13 @@ class Patience:
         return cls(seconds=devices.body_seconds, rate=devices.body_bytes_per_second)
 
     def until(self, start: float, received: int) -> float:
-        """Return when a body is too slow, unless more of it arrives."""
+        """Return when a body becomes too slow unless more of it arrives."""
         by_rate = self.grace + received / self.rate if self.rate else self.seconds
         return start + min(self.seconds, by_rate)
 
 
 class Bodies:
-    """Reads the messages of devices: of each session one at a time, and only as many as there is memory for."""
+    """Reads device messages: one at a time per session, and only as many as fit in memory."""
 
     def __init__(self, memory: Memory, patience: Patience) -> None:
         self._memory, self.patience = memory, patience

@@ -1,4 +1,4 @@
-"""What requests bring beside a body: ids, numbers and headers; and how OpenAPI describes them."""
+"""Ids, numbers and headers of requests, and their OpenAPI descriptions."""
 
 import re
 from collections.abc import Mapping

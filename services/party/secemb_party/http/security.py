@@ -1,4 +1,4 @@
-"""Who may call a route: the schemes as OpenAPI lists them, and how a token is read and checked.
+"""Who may call a route: the security schemes in OpenAPI, and how a token is read and checked.
 
 Routes that every session calls read their header themselves and name the scheme with `needs`, because a dependency
 costs more than the rest of the framework (docs/adr/0013). Other routers depend on the scheme, and on their check.
@@ -39,7 +39,7 @@ _SCHEMES: Mapping[str, SecurityBase] = {one.scheme_name: one for one in (TICKET,
 
 
 def needs(*schemes: SecurityBase) -> dict[str, Any]:
-    """Return the part of an OpenAPI operation that names what a caller must show."""
+    """Return the part of an OpenAPI operation that names the required credentials."""
     return {"security": [{scheme.scheme_name: []} for scheme in schemes]}
 
 
@@ -59,5 +59,5 @@ def bearer(request: Request) -> str | None:
 
 
 def has_hash(token: str, token_hash: bytes) -> bool:
-    """Return whether this is the token that only its SHA-256 is known of."""
+    """Return whether this is the token with a given SHA-256."""
     return hmac.compare_digest(hashlib.sha256(token.encode()).digest(), token_hash)

@@ -1,4 +1,4 @@
-"""The requests that are nearly all of the traffic: a session's keys and update, and reads."""
+"""The requests that make up nearly all of the traffic: a session's keys and update, and reads."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -80,7 +80,7 @@ def session_router() -> APIRouter:
 
 
 def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRouter:
-    """Return the routes of devices that talk to both servers; `completed` is called when an update is durable."""
+    """Return the routes of devices that use both servers; `completed` is called when an update is durable."""
     router = session_router()
     answer: dict[int | str, Any] = {200: describe_binary("ANSWER: this server's share of the rows")}
 
@@ -92,7 +92,7 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
         openapi_extra=WITH_TICKET,
     )
     async def keys(round: RoundHex, session: SessionHex, request: Request) -> Response:
-        """Take a session's KEYS and return its ANSWER; the same bytes may come again, others get 409."""
+        """Accept a session's KEYS and return its ANSWER. The same bytes may be sent again; different ones get 409."""
         claim = read_claim(request, round, session)
         async with noting_refusals(party, claim):
             return await answer_keys(party.intake.expect_keys, claim, request, bodies)
@@ -105,7 +105,7 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
         openapi_extra=WITH_TICKET_AND_MAC,
     )
     async def update(round: RoundHex, session: SessionHex, request: Request) -> Response:
-        """Take a session's UPDATE or SUM_SHARE and return a receipt once it is durable."""
+        """Accept a session's UPDATE or SUM_SHARE and return a receipt once it is durable."""
         claim = read_claim(request, round, session)
         async with noting_refusals(party, claim):
             with bodies.of(claim.session_id) as read:
@@ -123,7 +123,7 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
         openapi_extra=WITH_TICKET,
     )
     async def rows(round: RoundHex, session: SessionHex, request: Request) -> Response:
-        """Return the ANSWER to a KEYS message and keep nothing; it takes a read ticket."""
+        """Return the ANSWER to a KEYS message without storing it. Requires a read ticket."""
         return await answer_keys(party.intake.expect_rows, read_claim(request, round, session), request, bodies)
 
     return router

@@ -1,4 +1,4 @@
-"""A server that cannot open its ledger yet: it stays up, says why, and tries again until it can.
+"""A server that cannot open its ledger yet: it stays up, reports why, and retries until it can.
 
 The disk may be full, or PostgreSQL down. A process that ended would say so in its last line only, and whatever
 supervises it would start it again and again.

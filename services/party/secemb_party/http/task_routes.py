@@ -1,4 +1,4 @@
-"""What devices ask either server about a task: its specification, the relay key, and copies of the public model."""
+"""Routes of both servers about a task: its specification, the relay key, and copies of the public model."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
@@ -36,7 +36,7 @@ Asked = Annotated[Conditions, Header()]
 
 
 class TaskView(BaseModel):
-    """A task as a server announces it; the device compares what both servers say."""
+    """A task as announced by a server; devices compare the announcements of both servers."""
 
     task: str  # canonical form
     round: str | None  # canonical form of the current round

@@ -93,7 +93,7 @@ def record_action(tx: Connection, order: Order, what: str, facts: Mapping[str, A
 
 
 def actions(tx: Connection, *, limit: int = 100, before: int | None = None) -> list[Action]:
-    """Return what operators did, the newest first."""
+    """Return operators' actions, newest first."""
     chosen = _NEWEST_ACTIONS if before is None else _NEWEST_ACTIONS.where(actions_table.c.action_id < before)
     return [Action(**{**row, "data": json.loads(row["data"])}) for row in tx.execute(chosen.limit(limit)).mappings()]
 

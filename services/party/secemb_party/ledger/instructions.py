@@ -50,7 +50,7 @@ def lift(tx: Connection, task_id: bytes, what: What, order: Order | None, now: f
 
 
 def instructions(tx: Connection, task_id: bytes) -> dict[What, Instruction]:
-    """Return what holds."""
+    """Return the instructions in force."""
     rows = tx.execute(_OF_TASK, {"task": task_id}).mappings()
     found = [Instruction(**{**row, "what": What(row["what"])}) for row in rows]
     return {one.what: one for one in found}

@@ -322,7 +322,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """Something an operator did."""
+    """An operator's action."""
 
     action_id: int
     at: float
