@@ -16,6 +16,7 @@ CLOSE = 0.05  # this share of the paper's figure apart is still agreement
 MODULES: tuple[str, ...] = (
     "secemb_lab.paper.protocols.communication",
     "secemb_lab.paper.compression.utility",
+    "secemb_lab.paper.compression.sequence_table",
 )
 
 

@@ -22,7 +22,7 @@ from secemb_tools.simulation.world import World, world_for
 FOLDERS = {"ML100K": "ml-100k", "ML1M": "ml-1m", "ML10M": "ml-10m", "ML25M": "ml-25m", "Yelp": "yelp"}
 _DIMENSION = 64  # of the paper, where its table has no other
 _QUICK_ROUNDS = 2
-_SECONDS = {"mf": 0.08, "ncf": 0.2, "fm": 0.25, "deepfm": 1.7}  # of a round of 100 devices, about
+_SECONDS = {"mf": 0.1, "ncf": 0.16, "fm": 0.22, "deepfm": 1.7}  # of a round of 100 devices, about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
