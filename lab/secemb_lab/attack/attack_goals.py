@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from secemb_lab.attack.attacks import FIGURES, NONE, REJECTED, WITHIN
 from secemb_lab.attack.stage import Figures
-from secemb_lab.report.quality_goals import Goal
+from secemb_lab.report.report_file import Goal
 
 LATENCY = 2.0  # times that of no attack
 RMSE = 0.01  # beyond that of no attack

@@ -13,7 +13,7 @@ from secemb_lab.attack.attack_goals import goals
 from secemb_lab.attack.attacks import ATTACKS, FIGURES, NONE, Attack
 from secemb_lab.attack.stage import Figures, a_stage
 from secemb_lab.bench.report import describe_machine
-from secemb_lab.report.quality_goals import Goal
+from secemb_lab.report.report_file import Goal
 from secemb_tools.charts import bar_chart
 from secemb_tools.errors import OperationError
 from secemb_tools.local.process import stopped_by_signals, workspace

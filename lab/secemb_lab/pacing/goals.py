@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from secemb_lab.pacing.scenarios import Figures
-from secemb_lab.report.quality_goals import Goal
+from secemb_lab.report.report_file import Goal
 from secemb_server0.pace import JOINS_PER_SECOND
 
 UNDISTURBED, DISTURBED = 0.95, 0.9  # rounds that must be published

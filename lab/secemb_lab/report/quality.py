@@ -12,9 +12,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeAlias
 
-from secemb_lab.report import quality_file
 from secemb_lab.report.published import BAR_COHORT, BARS, REPORTED
 from secemb_lab.report.quality_data import ALL, PEOPLE, RATINGS, Source
+from secemb_lab.report.quality_file import FILE
 from secemb_lab.report.quality_goals import Quality
 from secemb_lab.report.quality_rankings import (
     BaselineCase,
@@ -69,22 +69,16 @@ def run(options: QualityOptions) -> int:
     found = before
     for done in _measured(jobs, options.processes):
         found = _together(before, jobs, done, seconds=perf_counter() - begin)
-        quality_file.write(options.out, found)
+        FILE.write(options.out, found)
         last = list(done)[-1]
         output.note(f"{len(done)} of {len(jobs)}, {found.seconds / 60:.1f} min: {jobs[last].case}: {_say(done[last])}")
-    page = options.out.with_suffix(".md")
-    if options.as_json:
-        output.show_json(quality_file.document(found))
-    else:
-        print(page.read_text(encoding="utf-8"), end="")
-    output.note(f"figures in {options.out}, this page in {page}, plots beside it")
-    return 1 if quality_file.missed(found) else 0
+    return FILE.show(options.out, found, as_json=options.as_json)
 
 
 def _kept(options: QualityOptions) -> Quality:
     """Return what an earlier run has measured of the parts that are not measured now."""
     fresh = Quality(quick=options.quick, processes=options.processes)
-    earlier = None if set(options.parts) == set(PARTS) else quality_file.read(options.out)
+    earlier = None if set(options.parts) == set(PARTS) else FILE.read(options.out)
     if earlier is None or earlier.quick != options.quick:
         return fresh
     keeps_rankings = "rankings" not in options.parts

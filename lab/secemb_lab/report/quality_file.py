@@ -1,23 +1,16 @@
 """The files of `make quality`: figures as JSON, a page of tables as Markdown, and plots as SVG."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
-from secemb_lab.report.quality_goals import Goal, Quality, by_case, goals, grouped, rankings_by_case
+from secemb_lab.report.quality_goals import Quality, by_case, goals, grouped, rankings_by_case
 from secemb_lab.report.quality_rankings import CURVE_PEOPLE
 from secemb_lab.report.quality_ratings import RatingRun
-from secemb_lab.report.quality_tables import bytes_table, goals_table, models_table, rankings_table, ratings_table
+from secemb_lab.report.quality_tables import bytes_table, models_table, rankings_table, ratings_table
+from secemb_lab.report.report_file import ReportFile, goals_table, join_page
 from secemb_sdk.models import registry
 from secemb_tools.charts import line_chart
-from secemb_tools.errors import OperationError
 
 _HIGHEST = 0.1  # above the biases: what is worse is the beginning of a run, and not of interest
-_QUALITY = TypeAdapter(Quality)
 _INTRODUCTION = """\
 # Quality
 
@@ -32,53 +25,18 @@ docs/evaluation.md defines the figures.
 """
 
 
-def document(found: Quality) -> dict[str, Any]:
-    """Return all figures as what JSON knows, with the goals."""
-    return {**asdict(found), "goals": [asdict(one) for one in goals(found)]}
-
-
-def write(out: Path, found: Quality) -> None:
-    """Write the figures, and beside them the page and the plots."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(document(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    pictures = dict(plots(found))
-    for name, picture in pictures.items():
-        out.with_name(f"{out.stem}-{name}.svg").write_text(picture, encoding="utf-8")
-    out.with_suffix(".md").write_text(page(found, [f"{out.stem}-{name}.svg" for name in pictures]), encoding="utf-8")
-
-
-def read(out: Path) -> Quality | None:
-    """Return what an earlier run has written; None if there is nothing."""
-    if not out.exists():
-        return None
-    try:
-        return _QUALITY.validate_json(out.read_bytes())
-    except ValidationError:
-        raise OperationError(f"{out} does not hold figures of this report; choose another --out") from None
-
-
 def page(found: Quality, pictures: Sequence[str]) -> str:
     """Return the page: what was measured, whether it is good enough, and the tables with their plots."""
     made_up = "The data is made up: the figures only show that the report runs.\n" if found.quick else ""
-    sections = [
-        _INTRODUCTION,
-        made_up,
-        f"Measured in {found.seconds / 60:.1f} minutes, {found.processes} runs at a time.\n",
-        "## Goals\n",
-        goals_table(goals(found)),
-        *_section("Ratings: matrix factorisation by the rule", ratings_table(found.ratings), bool(found.ratings)),
-        *_section("Ratings: each model", models_table(found.models), bool(found.models)),
-        *_section(
-            "Bytes of a device until the paper's RMSE is reached", table := bytes_table(found.models), bool(table)
-        ),
-        *_section("Choices without ratings", rankings_table(found), bool(found.rankings)),
-        *_section("Plots", "\n\n".join(f"![{name}]({name})" for name in pictures) + "\n", bool(pictures)),
-    ]
-    return "\n".join(filter(None, sections))
-
-
-def _section(title: str, text: str, there: bool) -> list[str]:
-    return [f"## {title}\n", text] if there else []
+    sections = {
+        "Goals": goals_table(goals(found)),
+        "Ratings: matrix factorisation by the rule": ratings_table(found.ratings) if found.ratings else "",
+        "Ratings: each model": models_table(found.models) if found.models else "",
+        "Bytes of a device until the paper's RMSE is reached": bytes_table(found.models),
+        "Choices without ratings": rankings_table(found) if found.rankings else "",
+    }
+    took = f"Measured in {found.seconds / 60:.1f} minutes, {found.processes} runs at a time.\n"
+    return join_page((_INTRODUCTION, made_up, took), sections, pictures)
 
 
 def plots(found: Quality) -> Iterator[tuple[str, str]]:
@@ -133,6 +91,4 @@ def _file_name(dataset: str) -> str:
     return dataset.lower().replace(" ", "-")
 
 
-def missed(found: Quality) -> list[Goal]:
-    """Return the goals that were not reached."""
-    return [one for one in goals(found) if not one.reached]
+FILE = ReportFile(kind=Quality, goals=goals, plots=plots, page=page)

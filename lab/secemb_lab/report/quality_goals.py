@@ -8,6 +8,7 @@ from typing import TypeVar
 from secemb_lab.report.published import RANKING_BARS
 from secemb_lab.report.quality_rankings import BaselineRun, RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
+from secemb_lab.report.report_file import Goal
 from secemb_shared.messages.spec import BPR
 
 One = TypeVar("One")
@@ -24,27 +25,6 @@ class Quality:
     models: list[RatingRun] = field(default_factory=list)  # each model for the rounds of its bar
     rankings: list[RankingRun] = field(default_factory=list)
     baselines: list[BaselineRun] = field(default_factory=list)  # of the rankings
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
-    """A goal and what was measured."""
-
-    name: str
-    measured: float
-    goal: float
-    more: bool  # is better
-    reached: bool
-
-    @classmethod
-    def at_most(cls, name: str, measured: float, goal: float) -> "Goal":
-        """Return a goal for an error."""
-        return cls(name=name, measured=measured, goal=goal, more=False, reached=measured <= goal)
-
-    @classmethod
-    def at_least(cls, name: str, measured: float, goal: float) -> "Goal":
-        """Return a goal for a share."""
-        return cls(name=name, measured=measured, goal=goal, more=True, reached=measured >= goal)
 
 
 def goals(found: Quality) -> list[Goal]:

@@ -1,34 +1,17 @@
 """The tables of `make quality`, as Markdown."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from secemb_lab.report.published import PAPER_EPOCHS, PAPER_MEGABYTES, RANKED
-from secemb_lab.report.quality_goals import Goal, Quality, by_case, rankings_by_case, spread
+from secemb_lab.report.quality_goals import Quality, by_case, rankings_by_case, spread
 from secemb_lab.report.quality_rankings import RankingRun
 from secemb_lab.report.quality_ratings import RatingRun
+from secemb_lab.report.report_file import Cells, markdown
 from secemb_sdk.models import registry
 from secemb_tools.simulation.accuracy import Estimate
 
-Cells = Sequence[str]
 _MEGA = 1e6
-
-
-def markdown(heads: Cells, rows: Iterable[Cells]) -> str:
-    """Return a table."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def goals_table(found: Sequence[Goal]) -> str:
-    """Return the goals, missed ones included."""
-    return markdown(
-        ("goal", "wanted", "measured", ""),
-        (
-            (one.name, f"{'≥' if one.more else '≤'} {one.goal:.4g}", f"{one.measured:.4g}", _verdict(one.reached))
-            for one in found
-        ),
-    )
 
 
 def ratings_table(runs: Sequence[RatingRun]) -> str:
@@ -163,10 +146,6 @@ def _interval(found: Estimate) -> str:
 
 def _megabytes(count: float) -> str:
     return f"{count / _MEGA:.2f} MB"
-
-
-def _verdict(reached: bool) -> str:
-    return "reached" if reached else "**MISSED**"
 
 
 def _yes(same: bool) -> str:

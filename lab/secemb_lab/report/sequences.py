@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 
-from secemb_lab.report import sequences_file
 from secemb_lab.report.sequences_cost import DIMENSIONS, measure_catalogue_size
-from secemb_lab.report.sequences_goals import Sequences, missed
+from secemb_lab.report.sequences_file import FILE
+from secemb_lab.report.sequences_goals import Sequences
 from secemb_lab.report.sequences_run import Case, measure_case
 from secemb_sdk.models import registry
 from secemb_tools import output
@@ -46,21 +46,15 @@ def run(options: SequenceOptions) -> int:
     wanted = _wanted(options, [*cases, AMAZON_SIZE])
     found = _kept(options, wanted)
     done = {one.name for one in found.runs} | ({AMAZON_SIZE} if found.sizes else set())
-    sequences_file.write(options.out, found)
+    FILE.write(options.out, found)
     for number, name in enumerate(wanted, start=1):
         if name not in done:
             begin = perf_counter()
             found = _with(found, options, name, cases, order=list(cases))
             found = replace(found, seconds=found.seconds + perf_counter() - begin)
-            sequences_file.write(options.out, found)
+            FILE.write(options.out, found)
         output.note(f"{number} of {len(wanted)}: {name}, {found.seconds / 60:.1f} min in all")
-    page = options.out.with_suffix(".md")
-    if options.as_json:
-        output.show_json(sequences_file.document(found))
-    else:
-        print(page.read_text(encoding="utf-8"), end="")
-    output.note(f"figures in {options.out}, this page in {page}, plots beside it")
-    return 1 if missed(found) else 0
+    return FILE.show(options.out, found, as_json=options.as_json)
 
 
 def cases_of(options: SequenceOptions) -> dict[str, Case]:
@@ -107,7 +101,7 @@ def _wanted(options: SequenceOptions, names: Sequence[str]) -> list[str]:
 
 def _kept(options: SequenceOptions, wanted: Sequence[str]) -> Sequences:
     """Return what an earlier report has of cases that are not measured now; the runs of those that are begin again."""
-    earlier = sequences_file.read(options.out)
+    earlier = FILE.read(options.out)
     if earlier is None or earlier.quick != options.quick:
         earlier = Sequences(quick=options.quick)
     if options.resume:

@@ -1,15 +1,9 @@
 """The files of `make sequences`: figures as JSON, a page of tables as Markdown, and plots as SVG."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from pathlib import Path
-from typing import Any
-
-from pydantic import TypeAdapter, ValidationError
 
 from secemb_lab.report.published import SEQUENCE_PAPER
-from secemb_lab.report.quality_tables import goals_table
+from secemb_lab.report.report_file import ReportFile, goals_table, join_page
 from secemb_lab.report.sequences_goals import Sequences, goals
 from secemb_lab.report.sequences_run import Point, SequenceRun
 from secemb_lab.report.sequences_tables import (
@@ -22,9 +16,7 @@ from secemb_lab.report.sequences_tables import (
 )
 from secemb_sdk.models import registry
 from secemb_tools.charts import line_chart
-from secemb_tools.errors import OperationError
 
-_SEQUENCES = TypeAdapter(Sequences)
 _INTRODUCTION = """\
 # Sequences
 
@@ -39,48 +31,20 @@ _BARELY = (
 )
 
 
-def document(found: Sequences) -> dict[str, Any]:
-    """Return all figures as what JSON knows, with the goals."""
-    return {**asdict(found), "goals": [asdict(one) for one in goals(found)]}
-
-
-def write(out: Path, found: Sequences) -> None:
-    """Write the figures, and beside them the page and the plots."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(document(found), indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    pictures = dict(plots(found))
-    for name, picture in pictures.items():
-        out.with_name(f"{out.stem}-{name}.svg").write_text(picture, encoding="utf-8")
-    out.with_suffix(".md").write_text(page(found, [f"{out.stem}-{name}.svg" for name in pictures]), encoding="utf-8")
-
-
-def read(out: Path) -> Sequences | None:
-    """Return what an earlier report has written; None if there is nothing."""
-    if not out.exists():
-        return None
-    try:
-        return _SEQUENCES.validate_json(out.read_bytes())
-    except ValidationError:
-        raise OperationError(f"{out} does not hold figures of this report; choose another --out") from None
-
-
 def page(found: Sequences, pictures: Sequence[str]) -> str:
     """Return the page: what was measured, whether it is good enough, and the tables with their plots."""
     made_up = "The data is made up: the figures only show that the report runs.\n" if found.quick else ""
-    rankings = rankings_table(found.runs)
     sections = {
         "Goals": goals_table(wanted) if (wanted := goals(found)) else "",
-        "Rankings": "\n".join(filter(None, (rankings, *map(_compared, found.runs)))),
+        "Rankings": "\n".join(filter(None, (rankings_table(found.runs), *map(_compared, found.runs)))),
         "Texts": texts_table(found.runs),
         "Runs": runs_table(found.runs) if found.runs else "",
         "What a round costs a device": costs_table(found.runs) if found.runs else "",
         "All of Amazon": sizes_table(found.sizes) if found.sizes else "",
         "Everything that the runs measured": final_tables(found.runs),
-        "Plots": "\n\n".join(f"![{name}]({name})" for name in pictures) + "\n" if pictures else "",
     }
-    parts = [f"## {title}\n\n{text}" for title, text in sections.items() if text]
     took = f"Measured in {found.seconds / 60:.1f} minutes.\n"
-    return "\n".join(filter(None, (_INTRODUCTION, made_up, took, *parts)))
+    return join_page((_INTRODUCTION, made_up, took), sections, pictures)
 
 
 def _compared(run: SequenceRun) -> str:
@@ -118,3 +82,6 @@ def _plot(run: SequenceRun) -> str:
             series.setdefault(name, [(ends[0], level), (ends[1], level)])
     title = f"{run.dataset}, {registry.find(run.model).title}: HR@10 among this many strangers"
     return line_chart(series, title=title, across=f"rounds of {run.cohort} devices", span=(0.0, 1.0))
+
+
+FILE = ReportFile(kind=Sequences, goals=goals, plots=plots, page=page)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from secemb_lab.report.published import SEQUENCE_BARS
-from secemb_lab.report.quality_goals import Goal
+from secemb_lab.report.report_file import Goal
 from secemb_lab.report.sequences_cost import CatalogueSize
 from secemb_lab.report.sequences_run import SequenceRun, value_of
 
@@ -27,11 +27,6 @@ def goals(found: Sequences) -> list[Goal]:
     """Return every goal that something was measured for."""
     each = [goal for run in found.runs for goal in (*_ranking_goals(run), *_text_goals(run, quick=found.quick))]
     return [*each, *_bit_goals(found.runs)]
-
-
-def missed(found: Sequences) -> list[Goal]:
-    """Return the goals that were not reached."""
-    return [one for one in goals(found) if not one.reached]
 
 
 def perplexities(run: SequenceRun) -> Iterator[tuple[str, float, float]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from secemb_lab.report.published import PAPER_REDUCTION, SEQUENCE_CENTRAL, SEQUENCE_PAPER
-from secemb_lab.report.quality_tables import Cells, markdown
+from secemb_lab.report.report_file import Cells, markdown
 from secemb_lab.report.sequences_cost import Bytes, CatalogueSize
 from secemb_lab.report.sequences_goals import RANKED, perplexities
 from secemb_lab.report.sequences_run import SequenceRun, value_of
