@@ -20,7 +20,8 @@ Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.floating]
 
 _SHORT = 1 - 2.0**-10  # rounding to whole steps makes an update longer by much less than the rest
-_TOGETHER = 1 << 16  # numbers of gradients that are found and cut at once: they stay in the cache of one core
+_TOGETHER = 1 << 18  # numbers of gradients that are found at once: a model's calls cost more than its arithmetic
+_IN_CACHE = 1 << 15  # of those that are cut at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +125,21 @@ def _records_together(
                 gradients = model.record_gradients(rows[some], dense, private, _only(ratings, some))
         except Exception:  # one rating may be the reason: ask for each alone
             return None
-        try:
-            by_row, by_dense = _cut_each(*gradients, clip)
-        except NotFiniteError:
-            by_row, by_dense = _cut_each(*_only_finite(*gradients), clip)
-            found.trouble = NotFiniteLossError.__name__
-        found.by_row[some] = by_row
-        if dense.size:
-            found.by_dense += by_dense.sum(axis=0)
+        _add_cut(found, some, *gradients, clip)
     return found
+
+
+def _add_cut(found: _Records, some: slice, by_row: Floats, by_dense: Floats, clip: Clip) -> None:
+    """Add what these ratings give, each within the limits; one whose gradient is not finite adds nothing."""
+    into = found.by_row[some]
+    for few in _slices(len(by_row), _IN_CACHE // (by_row.shape[1] + by_dense.shape[1])):
+        try:
+            into[few], shared = _cut_each(by_row[few], by_dense[few], clip)
+        except NotFiniteError:
+            into[few], shared = _cut_each(*_only_finite(by_row[few], by_dense[few]), clip)
+            found.trouble = NotFiniteLossError.__name__
+        if shared.size:
+            found.by_dense += shared.sum(axis=0)
 
 
 def _records_one_by_one(

@@ -45,41 +45,42 @@ def solve_cautiously(
     leaves the least squares, less `caution` standard errors. Where items share no taste, vectors would learn noise.
     Here they then get nothing to learn from, and the biases remain.
     """
-    biases, left = _leave_one_out(inputs[:, ~vectors], targets, diagonal[~vectors])
-    whole, still_left = _leave_one_out(inputs, targets, diagonal)
+    wide, others = inputs.astype(np.float64), ~vectors
+    biases, left = _leave_one_out(wide[:, others], targets, diagonal[others])
+    whole, still_left = _leave_one_out(wide, targets, diagonal)
     said = left - still_left  # by the vector, about a rating that it does not know
     gains = left * said
     worth = gains.sum() - caution * np.sqrt((gains * gains).sum())
     share = np.clip(worth / max(np.dot(said, said), _TINY), 0.0, 1.0)
     found: Floats = (share * whole).astype(np.float32)
-    found[~vectors] += (1 - share) * biases
+    found[others] += (1 - share) * biases
     return found
 
 
-def _leave_one_out(inputs: Floats, targets: Floats, diagonal: Floats) -> tuple[Doubles, Doubles]:
+def _leave_one_out(inputs: Doubles, targets: Floats, diagonal: Floats) -> tuple[Doubles, Doubles]:
     """Return the best x, and for each target what is left of it if x is fitted to the others, in closed form."""
-    wide = inputs.astype(np.float64)
-    inverse = np.linalg.inv(_normal(wide, diagonal)).astype(np.float64)
-    found: Doubles = inverse @ (wide.T @ targets)
-    leverages = np.concatenate([np.einsum("ij,ij->i", block @ inverse, block) for block in _blocks(wide)])
-    left: Doubles = (targets - wide @ found) / np.maximum(1 - leverages, _TINY)
+    inverse = np.linalg.inv(_normal(inputs, diagonal)).astype(np.float64, copy=False)
+    found: Doubles = inverse @ (inputs.T @ targets)
+    # Of 1 less the leverages, in place: the arrays of one device are so small that each call counts.
+    spare = np.empty(len(inputs))
+    for some in _blocks(inputs):
+        np.einsum("ij,ij->i", inputs[some] @ inverse, inputs[some], out=spare[some])
+    np.subtract(1, spare, out=spare)
+    left: Doubles = (targets - inputs @ found) / np.maximum(spare, _TINY, out=spare)
     return found, left
 
 
 def _normal(wide: Doubles, diagonal: Floats) -> Doubles:
-    normal = _gram(wide)
+    first, *rest = _blocks(wide)
+    normal: Doubles = wide[first].T @ wide[first]
+    for some in rest:
+        normal += wide[some].T @ wide[some]
     normal.flat[:: len(normal) + 1] += np.maximum(diagonal, 1e-6)  # on the diagonal: never singular
     return normal
 
 
-def _gram(inputs: Doubles) -> Doubles:
-    """Return inputs.T · inputs."""
-    width = inputs.shape[1]
-    return sum((block.T @ block for block in _blocks(inputs)), start=np.zeros((width, width)))
-
-
-def _blocks(inputs: Doubles) -> Iterator[Doubles]:
+def _blocks(inputs: Doubles) -> Iterator[slice]:
     """Yield some rows after the other: for a long product BLAS would wake threads, at ten times the cost."""
     count, width = inputs.shape
     rows = max(1, _UNTHREADED // max(1, width * width))
-    return (inputs[first : first + rows] for first in range(0, max(1, count), rows))
+    return (slice(first, first + rows) for first in range(0, max(1, count), rows))

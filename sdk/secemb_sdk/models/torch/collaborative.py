@@ -66,9 +66,7 @@ class NeuralCollaborativeFiltering(RecordRatingModel):
         Not in torch: the arrays of one device are so small that its calls take longer than the arithmetic.
         """
         shared, own = self.named_arrays(dense, private)
-        vectors, inputs, biases = np.split(rows, [self._dimension, 2 * self._dimension], axis=1)
-        of_person, of_item = np.split(shared["first"], 2)
-        of_vectors, of_hidden = np.split(shared["output"], [self._dimension])
+        (vectors, inputs, biases), (of_person, of_item, of_vectors, of_hidden) = self._halves(rows, shared)
         first = np.maximum(inputs @ of_item + (own["input"] @ of_person + shared["first_bias"]), 0)
         second = np.maximum(first @ shared["second"] + shared["second_bias"], 0)
         found = np.concatenate([vectors * own["vector"], second], axis=1)
@@ -79,9 +77,7 @@ class NeuralCollaborativeFiltering(RecordRatingModel):
 
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error, from the output back to the inputs."""
-        vectors, inputs, biases = np.split(rows, [self._dimension, 2 * self._dimension], axis=1)
-        of_person, of_item = np.split(dense["first"], 2)
-        of_vectors, of_hidden = np.split(dense["output"], [self._dimension])
+        (vectors, inputs, biases), (of_person, of_item, of_vectors, of_hidden) = self._halves(rows, dense)
 
         from_person = multiply(private["input"][np.newaxis], of_person) + dense["first_bias"]
         first = np.maximum(multiply(inputs, of_item) + from_person, 0)
@@ -96,3 +92,11 @@ class NeuralCollaborativeFiltering(RecordRatingModel):
         by_row = slopes * (of_vectors * private["vector"]), multiply(by_first, of_item.T), slopes
         by_dense = outer(both, by_first), by_first, outer(first, by_second), by_second, slopes * found
         return by_row, by_dense
+
+    def _halves(self, rows: Floats, dense: Arrays) -> tuple[tuple[Floats, ...], tuple[Floats, ...]]:
+        """Return the vectors, inputs and biases of rows, and the halves of the first and of the last layer."""
+        width = self._dimension
+        first, output = dense["first"], dense["output"]
+        half = len(first) // 2
+        of_rows = rows[:, :width], rows[:, width : 2 * width], rows[:, 2 * width :]
+        return of_rows, (first[:half], first[half:], output[:width], output[width:])

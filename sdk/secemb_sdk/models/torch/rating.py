@@ -10,6 +10,7 @@ others; those of the person and of the dense part count once per device. Biases 
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import accumulate
 from math import prod
 
@@ -29,6 +30,7 @@ from secemb_shared.messages.spec import BPR, SQUARED
 from secemb_shared.randomness import Indices
 
 Arrays = Mapping[str, Floats]
+Places = Sequence[tuple[str, slice, tuple[int, ...]]]  # of the named parts of a vector, with their shapes
 Product = Callable[[Floats, Floats], Floats]  # of two matrices
 Slopes = tuple[Sequence[Floats], Sequence[Floats]]  # by the parts of a row and of the dense part; each is (n, …)
 
@@ -138,7 +140,14 @@ class RecordRatingModel(RatingModel):
 
     def named_arrays(self, dense: Floats, private: Floats) -> tuple[Arrays, Arrays]:
         """Return the dense and the private part cut into their named arrays: `named` without torch."""
-        return _cut(dense, self._dense), _cut(private, self._private)
+        if dense.shape != (self.dense_size,) or private.shape != (self.private_size,):
+            raise PartError("a part does not have the model's size; is this the task's model?")
+        dense_places, private_places = self._places
+        return _cut(dense, dense_places), _cut(private, private_places)
+
+    @cached_property
+    def _places(self) -> tuple[Places, Places]:
+        return _places(self._dense), _places(self._private)
 
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
         """Return the gradients of each rating's own loss: by its row and by the dense part."""
@@ -159,15 +168,16 @@ def outer(first: Floats, second: Floats) -> Floats:
     return first[:, :, np.newaxis] * second[:, np.newaxis, :]
 
 
-def _cut(flat: Floats, shapes: Shapes) -> Arrays:
+def _places(shapes: Shapes) -> Places:
+    ends = accumulate(map(prod, shapes.values()))
+    return [
+        (name, slice(end - prod(shape), end), shape) for (name, shape), end in zip(shapes.items(), ends, strict=True)
+    ]
+
+
+def _cut(flat: Floats, places: Places) -> Arrays:
     """Return the named parts of a vector; `TorchModel.named` for arrays."""
-    ends = list(accumulate(map(prod, shapes.values())))
-    if flat.shape != (ends[-1] if ends else 0,):
-        raise PartError("a part does not have the model's size; is this the task's model?")
-    return {
-        name: flat[end - prod(shape) : end].reshape(shape)
-        for (name, shape), end in zip(shapes.items(), ends, strict=True)
-    }
+    return {name: flat[place].reshape(shape) for name, place, shape in places}
 
 
 def _join(parts: Sequence[Floats], penalties: Floats) -> Floats:
