@@ -1,1 +1,1 @@
-"""What the SDK and the servers agree on: mathematics, layouts and messages, without any I/O."""
+"""What the SDK and the servers share: mathematics, layouts and messages, without I/O."""

@@ -18,7 +18,7 @@ _FIRST = ["row", "id", "title"]
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Catalogue:
-    """Items by row. Without ids, as in made-up ratings, a row is its own id."""
+    """Items by row. Without ids, as in synthetic data, a row number is its own id."""
 
     ids: tuple[str, ...] = ()
     titles: tuple[str, ...] = ()  # one per id, or none at all; "" if unknown
@@ -79,12 +79,12 @@ class Catalogue:
 
 
 def digest_of(file: bytes) -> str:
-    """Return what a task calls its catalogue: the SHA-256 of the file, in hexadecimal digits."""
+    """Return the digest by which a task identifies its catalogue: the SHA-256 of the file, in hexadecimal."""
     return hashlib.sha256(file).hexdigest()
 
 
 def read_entries(lines: Iterable[str], source: str = FILE) -> Iterator[list[str]]:
-    """Yield the header and then each row of a file, checked; memory does not grow with the file."""
+    """Yield the header and then each checked row of a file, in constant memory."""
     rows = csv.reader(lines)
     try:
         head = next(rows, [])
@@ -108,7 +108,7 @@ def _checked(row: Sequence[str], number: int, width: int, source: str) -> list[s
 
 
 class _Text(list[str]):
-    """Lines that `csv` writes to."""
+    """A list of lines that `csv` can write to."""
 
     def write(self, line: str) -> None:
         self.append(line)

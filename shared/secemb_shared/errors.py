@@ -44,7 +44,7 @@ class OutOfRangeError(RingError):
 
 
 class OverflowBudgetError(RingError):
-    """The sum over a full cohort could wrap around the ring."""
+    """The sum over a full cohort could overflow the ring."""
 
 
 class LayoutError(SecEmbError, ValueError):
@@ -56,7 +56,7 @@ class PathSpentError(SecEmbError, RuntimeError):
 
 
 class SessionError(SecEmbError, RuntimeError):
-    """A session is unknown or not complete, or was used before with other bytes."""
+    """A session is unknown or incomplete, or was used before with different bytes."""
 
 
 class SpecError(SecEmbError, ValueError):
@@ -68,11 +68,11 @@ class CatalogueError(SecEmbError, ValueError):
 
 
 class MacError(SecEmbError):
-    """The MAC of an upload is missing or wrong: it does not come from the device that made the session's keys."""
+    """The MAC of an upload is missing or wrong, so it is not from the device with the session's keys."""
 
 
 class MessageError(SecEmbError, ValueError):
-    """Bytes from outside are not what the round's specification asks for."""
+    """A received message does not match the round's specification."""
 
 
 class LengthError(MessageError):
@@ -80,31 +80,31 @@ class LengthError(MessageError):
 
 
 class VersionError(MessageError):
-    """A message speaks another version of the protocol."""
+    """A message uses an unsupported protocol version."""
 
 
 class KindError(MessageError):
-    """A message is of another kind than the one expected here."""
+    """A message is of a different kind than expected."""
 
 
 class BindingError(MessageError):
-    """A message was made for another task, round, session or purpose."""
+    """A message is for another task, round, session or purpose."""
 
 
 class EncodingError(MessageError):
-    """A message has the right length but is not the canonical encoding of anything."""
+    """A message has the right length but is not a canonical encoding."""
 
 
 class BoxError(MessageError):
-    """A box does not open: it was altered, or made for another key, task, round, session or step."""
+    """A box cannot be decrypted: it was altered, or made for another key, task, round, session or step."""
 
 
 class AlteredError(MessageError):
-    """The relay passed on other bytes than those whose digest the device put into the box."""
+    """The relayed bytes do not match the digest that the device put into the box."""
 
 
 class OtherRoundError(MessageError):
-    """A relayed message was made for another round than the one it arrives in."""
+    """A relayed message is for a different round than the one it was sent to."""
 
 
 class RelayKeyError(MessageError):
@@ -112,4 +112,4 @@ class RelayKeyError(MessageError):
 
 
 class RowTagError(SecEmbError):
-    """Rows came back altered, stale or not the ones asked for."""
+    """The rows received are altered, stale or not the ones requested."""

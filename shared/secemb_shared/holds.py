@@ -19,7 +19,7 @@ def hold_of(keys: bytes) -> bytes:
 
 
 def upload_mac(place: Label, hold: bytes, digest: bytes) -> bytes:
-    """Return what shows a server that the upload with this SHA-256 is from the device that made the keys."""
+    """Return the MAC that proves to a server that the upload with this SHA-256 is from the device with the keys."""
     return mark(place, Purpose.UPLOAD_MAC, hold, digest)
 
 
@@ -30,7 +30,7 @@ def check_upload_mac(place: Label, hold: bytes, digest: bytes, shown: bytes) -> 
 
 
 def mark(place: Label, purpose: Purpose, hold: bytes, digest: bytes) -> bytes:
-    """Return what nobody can make without the hold."""
+    """Return a mark that cannot be computed without the hold."""
     return place.derive(purpose, hold + digest)[:MARK_BYTES]
 
 
@@ -40,17 +40,17 @@ def same_mark(left: bytes, right: bytes) -> bool:
 
 
 def mask(place: Label, hold: bytes, words: Words32, backend: Backend | None = None) -> Words32:
-    """Return the words with the mask put on, or taken off: it is the same."""
+    """Return the words with the mask added or removed, which is the same operation."""
     stream = np.zeros(words.shape, dtype=np.uint32)
     (backend or default_backend()).add_stream(place.key(Purpose.ANSWER_MASK, hold), stream, negative=False)
     return np.bitwise_xor(words, stream, out=stream)
 
 
 def receipt_of(place: Label, hold: bytes, digest: bytes) -> bytes:
-    """Return what shows the device that server 1 holds the message with this SHA-256."""
+    """Return the mark that proves to the device that server 1 holds the message with this SHA-256."""
     return mark(place, Purpose.RELAY_RECEIPT, hold, digest)
 
 
 def dense_mark(place: Label, hold: bytes, digest: bytes) -> bytes:
-    """Return what shows the device that server 1 publishes the dense part with this SHA-256."""
+    """Return the mark that proves to the device that server 1 publishes the dense part with this SHA-256."""
     return mark(place, Purpose.RELAY_DENSE, hold, digest)

@@ -78,7 +78,7 @@ def test_every_state_that_a_round_enters_has_words(role: int, state: RoundState)
         ),
         ("control", {"what": "pause", "by": "anna", "reason": "x"}, "The task was paused by anna: x."),
         ("control", {"what": "resume", "by": "anna", "reason": None}, "The task was resumed by anna."),
-        ("control", {"what": "drain end", "reason": "y"}, "This server is no longer drained: y."),
+        ("control", {"what": "drain end", "reason": "y"}, "This server was taken out of drain mode: y."),
         ("control", {"what": "close", "by": "anna", "reason": "x", "round": 4}, "Round 4 is being closed by anna: x."),
         ("round", {"round": 3, "kind": "train", "state": "unheard of"}, ""),
         ("something new", {"round": 3}, ""),

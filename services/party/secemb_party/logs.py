@@ -1,4 +1,4 @@
-"""Log lines, none of which can name a device.
+"""Log lines that cannot identify a device.
 
 They carry plain values under harmless names. Anything else is withheld, and an exception is described by its type and
 place, without its message.
@@ -64,13 +64,13 @@ def debugging() -> bool:
 
 
 def new_request_id() -> str:
-    """Return an id for a request, or for a step that nobody has asked for. It is no secret: no system call for it."""
+    """Return an id for a request or an internal step. It is not secret, so it needs no system call."""
     return f"{random.getrandbits(64):016x}"
 
 
 @contextmanager
 def request_lines(request_id: str) -> Iterator[None]:
-    """Put a request id on every line that is logged inside, and on calls to the other server."""
+    """Add a request id to every line that is logged inside, and to calls to the other server."""
     earlier = _REQUEST.set(request_id)
     try:
         yield
@@ -158,7 +158,7 @@ def _set_levels(level: Level) -> None:
 
 
 class Outage:
-    """Failures of one kind: the log tells when they begin, why, now and then how many, and when they are over."""
+    """Failures of one kind: logs when and why they start, from time to time how many, and when they end."""
 
     def __init__(
         self, begins: str, ends: str, *, level: Level = "warning", steady: Callable[[], float] = time.monotonic
@@ -168,7 +168,7 @@ class Outage:
         self._failures, self._since, self._told = 0, 0.0, 0.0
 
     def failed(self, cause: str, error: BaseException | None = None) -> None:
-        """Count a failure; tell it if its cause is new, or if nothing was told for some minutes."""
+        """Count a failure; log it if its cause is new, or if nothing was logged for some minutes."""
         now = self._steady()
         if not self._failures:
             self._since = now
@@ -181,7 +181,7 @@ class Outage:
             getattr(get_logger(), self._level)(self._begins, exc_info=error, **facts)
 
     def worked(self) -> None:
-        """Tell that it is over, if it had begun."""
+        """Log that the failures are over, if there were any."""
         if not self._failures:
             return
         seconds = round(self._steady() - self._since, 1)

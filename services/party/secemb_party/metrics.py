@@ -1,4 +1,4 @@
-"""What one app counts and measures, for Prometheus. None of it can name a device.
+"""Metrics of one app, for Prometheus. None of it can name a device.
 
 Labels are words from our own source code; one with a digit in it, or a route that is not a template, is refused.
 Names follow Prometheus: base units, `_total` for counters, `_timestamp_seconds` for moments since 1970.
@@ -52,7 +52,7 @@ _METHODS = {"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 
 
 class Metrics:
-    """What one app counts and measures, in its own registry, so that two apps can live in one process."""
+    """Metrics of one app, in its own registry, so that two apps can run in one process."""
 
     def __init__(self) -> None:
         self._registry = prometheus.CollectorRegistry()
@@ -97,7 +97,7 @@ class Metrics:
     def _register_rounds(self) -> None:
         self._rounds = self._counter("secemb_rounds", "Finished rounds", "outcome")
         self._phases = self._histogram(
-            "secemb_round_phase_seconds", "Time a round spent in a phase", "phase", buckets=_PHASE_SECONDS
+            "secemb_round_phase_seconds", "Time that rounds spent in each phase", "phase", buckets=_PHASE_SECONDS
         )
         self._draining = self._gauge("secemb_draining", "1 while this server is draining or drained, 0 otherwise")
         self._drained = self._gauge("secemb_drained", "1 once a drained server can be stopped, 0 otherwise")
@@ -214,7 +214,7 @@ class Metrics:
     # Rounds and models.
 
     def task_phase(self, phase: str, *, number: int | None, since: float) -> None:
-        """Record what the task is doing now: one of `PHASES`, in which round (None: there was none), since when."""
+        """Record the task's current phase, one of `PHASES`, its round (None if there was none), and when it began."""
         if phase not in PHASES:
             raise ValueError(f"{phase!r} is not a phase of a task; add it to PHASES")
         self._number.set(number or 0)
@@ -248,7 +248,7 @@ class Metrics:
         self._fates.labels(word(fate)).inc(count)
 
     def sessions_rejected(self, count: int) -> None:
-        """Count sessions that were complete on both servers and did not pass their checks."""
+        """Count sessions that were complete on both servers but failed their checks."""
         self._rejected.inc(count)
 
     def expect_rounds(self, outcomes: Iterable[str]) -> None:
@@ -280,7 +280,7 @@ class Metrics:
             self._quality.labels(word(name)).set(value)
 
     def privacy(self, kind: str, *, epsilon: float, epsilon_known: float, remaining: int, ahead: int) -> None:
-        """Record where the budget of a kind of round stands."""
+        """Record the state of the budget for a kind of round."""
         self._epsilon.labels(word(kind)).set(epsilon)
         self._epsilon_known.labels(word(kind)).set(epsilon_known)
         self._rounds_left.labels(word(kind)).set(remaining)
@@ -317,7 +317,7 @@ class Metrics:
         self._heard.set(now)
 
     def conductor_failed(self) -> None:
-        """Count a step of the conductor that failed for a reason that nobody has foreseen."""
+        """Count a step of the conductor that failed unexpectedly."""
         self._conductor_failures.inc()
 
     def stranger(self) -> None:

@@ -1,4 +1,4 @@
-"""Which sessions have proved that their update is not too long, from what both servers say about each."""
+"""Which sessions have proved that their update is not too long, from both servers' messages about each."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Operators: who may look at this server, who may change something, and which programs may enrol devices.
+"""Operators: who may view this server, who may make changes, and which programs may enrol devices.
 
 Their tokens are in one file that is replaced as a whole, by their SHA-256. The command line changes it while the server
 runs. It is not in the ledger: a new server has its first token before it has a database, and a restored backup of the
@@ -48,13 +48,13 @@ class Operator:
     revoked_at: float | None = None
 
     def active(self, now: float) -> bool:
-        """Return whether the token still opens the door."""
+        """Return whether the token is still valid."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A change that somebody asks for: who, by the name of the token, and why."""
+    """A requested change: who asked for it, by the name of the token, and why."""
 
     by: str
     reason: str | None = None
@@ -112,7 +112,7 @@ class Operators:
             self._write([*self._held, made])
 
     def revoke(self, name: str, now: float) -> Operator:
-        """Revoke a token: from the next request on it opens nothing."""
+        """Revoke a token, effective from the next request."""
         with self._locked():
             found = next((one for one in self._held if one.name == name), None)
             if found is None:

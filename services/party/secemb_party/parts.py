@@ -1,4 +1,4 @@
-"""What a party is made of."""
+"""The components of a party."""
 
 import math
 import time
@@ -26,7 +26,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a party is made of."""
+    """The components of a party."""
 
     role: int
     task: TaskSpec

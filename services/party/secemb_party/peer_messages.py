@@ -90,7 +90,7 @@ class AbortReason(PeerMessage):
 
 
 class Pause(PeerMessage):
-    """A server takes part in no new round; who decided that stays on its side."""
+    """A server is not joining new rounds; the operator's name is not sent."""
 
     what: Literal["pause", "drain"]
     reason: Words
@@ -98,7 +98,7 @@ class Pause(PeerMessage):
 
 
 class Steering(PeerMessage):
-    """Where server 0 stands: whether its operator has paused the task, and which round is open."""
+    """Server 0's state: whether its operator has paused the task, and which round is open."""
 
     pause: Pause | None
     round: Hex32 | None
@@ -106,7 +106,7 @@ class Steering(PeerMessage):
 
 
 class Steered(PeerMessage):
-    """Where server 1 stands."""
+    """Server 1's state."""
 
     pause: Pause | None
     aborted: Words | None  # why that round has ended there without a sum, if it has

@@ -1,4 +1,4 @@
-"""What server 0 passes on to server 1 and what server 1 replies: messages of many sessions in one request.
+"""Messages that server 0 relays to server 1, and the replies: many sessions in one request.
 
 A request is frames one after the other, each with its length (4 bytes, little-endian) before it:
 

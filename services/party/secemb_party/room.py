@@ -1,4 +1,4 @@
-"""Room for what devices send and for versions of the model: on the disk, and in memory."""
+"""Space for device messages and model versions, on the disk and in memory."""
 
 import shutil
 import time
@@ -14,7 +14,7 @@ VERSIONS = 50  # of the model, the newest, that are kept where the disk allows
 
 
 class Space:
-    """How much room a server has, and whether that is enough for new sessions."""
+    """How much space a server has, and whether it is enough for new sessions."""
 
     def __init__(self, folder: Path, *, reserve: int, ledger_full: Callable[[], bool]) -> None:
         self._folder, self.reserve, self._ledger_full = folder, reserve, ledger_full
@@ -28,7 +28,7 @@ class Space:
         return self._free
 
     def shortage(self) -> str | None:
-        """Return what is missing and how to get it, or None if there is room."""
+        """Return what is wrong and how to fix it, or None if there is enough space."""
         if self._ledger_full():
             return "the disk of the ledger's database is full; free up space, and the server will recover automatically"
         if self.reserve and (free := self.free()) < self.reserve:

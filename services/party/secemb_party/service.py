@@ -1,4 +1,4 @@
-"""What both servers do: keep models and rounds, take in what sessions send, and compute the share of the sum.
+"""What both servers do: keep models and rounds, accept sessions' messages, and compute the share of the sum.
 
 The event loop waits, the workers compute, the ledger remembers. Nothing is acknowledged before it is durable, and every
 decision is made in one of the ledger's transactions, so that a crash loses nothing that was acknowledged.

@@ -130,7 +130,7 @@ def _survey_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) ->
             yield f"kept_{capacity}", 1.0, "what twice the capacity keeps", more
             yield f"kept_{2 * capacity}", 2.0, "twice what half of it keeps", 2 * less
     factor = max(1.0, task.items / SURVEY_CAPACITIES[-1])
-    yield "items", factor, "what these devices allow", factor * kept[-1]
+    yield "items", factor, "what the surveyed devices allow", factor * kept[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,7 +38,7 @@ class Responder:
         """Return the published model version; the two servers must agree on it."""
         published = await self._ledger.published_version(self._task.task_id)
         if published is None:
-            raise PeerRefusedError("no model is published here yet; start this server first")
+            raise PeerRefusedError("no model is published on this server yet; start this server first")
         return Standing(published.version, published.digest)
 
     async def announce(self, announcement: Announcement) -> bytes:

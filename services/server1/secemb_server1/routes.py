@@ -78,7 +78,7 @@ _REFUSED = problem_responses(
 )
 _FRAMES = {"requestBody": describe_binary("frames of device messages, concatenated")}
 _MOST_FRAMES_BYTES = (1 << 28) + (1 << 23)  # one message as long as the protocol allows, or many short ones
-_TOLD = {"requestBody": describe_binary("one message for each prepared session, in the order of the list")}
+_TOLD = {"requestBody": describe_binary("one message per prepared session, in the order of the list")}
 _NUMBERS = {"requestBody": describe_binary("the numbers of the model; empty if the round produces none")}
 
 Check = Callable[[Request], None]

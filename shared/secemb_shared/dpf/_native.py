@@ -39,7 +39,7 @@ def instruction_sets() -> list[str]:
 
 
 def select_instruction_set(name: str) -> None:
-    """Make every native backend use this instruction set from now on; for tests and measurements."""
+    """Make every native backend use this instruction set from now on, for tests and measurements."""
     _kernel.select(name)
 
 
@@ -91,7 +91,7 @@ class Native:
 
     @property
     def name(self) -> str:
-        """Return what to show to a person."""
+        """Return a description for people."""
         return f"native, {instruction_sets()[0]}"
 
     def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:

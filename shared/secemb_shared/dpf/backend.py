@@ -1,4 +1,4 @@
-"""The operations that carry all the work, and the choice of who does it.
+"""The operations that do all the work, and the choice of their implementation.
 
 Two implementations exist: `Portable` (NumPy and `cryptography`), which is the definition, and `Native` (the C
 kernel), which is the same at the speed of the AES instructions. Everything above this file is written once.
@@ -32,11 +32,11 @@ class LeafTable:
 
 
 class Backend(Protocol):
-    """What a backend can do; shapes as in the types, nothing kept between calls."""
+    """The operations of a backend; it keeps no state between calls."""
 
     @property
     def name(self) -> str:
-        """Return what to show to a person."""
+        """Return a description for people."""
 
     def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:
         """Return H_K of every block."""

@@ -1,4 +1,4 @@
-"""Verifiable keys: the parties can tell that the trees of a slot differ in one leaf at most.
+"""Verifiable keys: the parties can check that the trees of a slot differ in at most one leaf.
 
 After de Castro and Polychroniadou 2022. The keys carry, for each slot, the correction c = H(α, n₀) ⊕ H(α, n₁) of the
 two parties' nodes at the chosen leaf. Each party looks at H(x, n) ⊕ t · c of every leaf x. Where the nodes are equal,
@@ -25,7 +25,7 @@ CHECK_KEY_BYTES = 16
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SlotChecks:
-    """What the leaves of one or more sessions are checked with; public, and the same for both parties."""
+    """The data for checking the leaves of one or more sessions; public, and the same for both parties."""
 
     leaf_keys: Blocks  # (sessions, 16)
     corrections: Blocks  # (sessions, slots, 48)

@@ -111,11 +111,11 @@ class PathSecret:
 
     @property
     def spent(self) -> bool:
-        """Tell whether the secret is gone."""
+        """Tell whether the secret has been used."""
         return self._leaves is None
 
     def spend(self) -> tuple[Blocks, Blocks]:
-        """Hand the nodes out and forget them; raise `PathSpentError` the second time."""
+        """Return the nodes and erase them; raise `PathSpentError` the second time."""
         if self._leaves is None:
             raise PathSpentError("this path has already been used; resend the same bytes or start a new session")
         leaves, self._leaves = self._leaves, None

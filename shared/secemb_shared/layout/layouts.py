@@ -1,4 +1,4 @@
-"""Layouts: where items live, and how a device's items are placed in its slots; the paper's, and one with bins."""
+"""Layouts: where items are, and how a device's items are placed in its slots; the paper's layout, and one with bins."""
 
 from abc import ABC, abstractmethod
 
@@ -95,7 +95,7 @@ class DirectLayout(Layout):
         return np.concatenate([fresh, draw_below(repeats, random_bytes)])
 
     def _draw_others(self, chosen: Indices, missing: int, random_bytes: RandomBytes) -> Indices:
-        """Draw until there are enough different items; a phone need not list a catalogue of millions for that."""
+        """Draw until there are enough different items, so that a phone need not list a catalogue of millions."""
         found = chosen
         while found.size < chosen.size + missing:
             drawn = draw_below(np.full(missing, self.geometry.items, dtype=np.int64), random_bytes)

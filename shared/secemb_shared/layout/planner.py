@@ -1,4 +1,4 @@
-"""Which binned geometry is cheapest for a catalogue: few slots, shallow trees, and a stated chance of loss."""
+"""Finds the cheapest binned geometry for a catalogue: few slots, shallow trees, and a bounded loss probability."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def plan(
 
 
 class _Task:
-    """What a plan is wanted for, and what a geometry costs there."""
+    """The requirements of a plan, and the cost of a geometry under them."""
 
     def __init__(self, items: int, capacity: int, row_width: int, ring_bits: int, loss: float) -> None:
         if capacity < 1 or row_width < 1:
@@ -80,7 +80,7 @@ class _Task:
         return self._bounds[geometry]
 
     def keeps(self, geometry: Geometry) -> bool:
-        """Say whether the geometry loses items rarely enough."""
+        """Tell whether the geometry's loss probability is low enough."""
         return self.bound(geometry) <= self.loss
 
     def upload_bytes(self, geometry: Geometry) -> int:

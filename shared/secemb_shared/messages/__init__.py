@@ -1,4 +1,4 @@
-"""What travels: specifications in canonical form, and binary messages whose lengths follow from them."""
+"""Messages: specifications in canonical form, and binary messages whose lengths follow from them."""
 
 from secemb_shared.messages.codec import (
     Kind,

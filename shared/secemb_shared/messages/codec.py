@@ -59,7 +59,7 @@ ENVELOPE_BYTES = 24
 
 
 class Kind(IntEnum):
-    """What a message is."""
+    """The kind of a message."""
 
     KEYS = 1
     ANSWER = 2
@@ -117,22 +117,22 @@ class Sizes:
 
     @property
     def upload(self) -> int:
-        """Return what a device sends in a round when it talks to both servers."""
+        """Return how many bytes a device sends in a round with the direct transport."""
         return 2 * self.keys + sum(self.update)
 
     @property
     def download(self) -> int:
-        """Return what a device receives in a round when it talks to both servers."""
+        """Return how many bytes a device receives in a round with the direct transport."""
         return 2 * self.answer
 
     @property
     def relayed_upload(self) -> int:
-        """Return what a device sends in a round when it talks to server 0 alone."""
+        """Return how many bytes a device sends in a round with the relayed transport."""
         return self.keys + self.update[EXPLICIT_PARTY] + 2 * _SEALED
 
     @property
     def relayed_download(self) -> int:
-        """Return what a device receives in a round when it talks to server 0 alone."""
+        """Return how many bytes a device receives in a round with the relayed transport."""
         return self.answer + _MARKS
 
 

@@ -1,4 +1,4 @@
-"""What a task promises about its sums: how updates are cut, how much noise each server adds, and when it stops.
+"""A task's privacy guarantee: how updates are clipped, how much noise each server adds, and when the task stops.
 
 Every kind of round has a budget line of its own, because their sums are of different things. A kind without a line has
 no rounds in a task with noise. What the numbers mean: docs/privacy.md.
@@ -31,7 +31,7 @@ class BudgetLine:
         return Mechanism(clip=clip, multiplier=Fraction(self.multiplier), parts=parts)
 
     def check(self) -> None:
-        """Refuse numbers that are none, and noise that cannot be drawn."""
+        """Refuse invalid numbers, and noise that cannot be drawn."""
         if [type(self.clip), type(self.multiplier), type(self.epsilon)] != [int, str, str]:
             raise SpecError("a budget line must have an integer clip, and a multiplier and an epsilon as strings")
         canonical.decimal(self.multiplier)
@@ -95,12 +95,12 @@ class Privacy:
         return 2 if self.dense_clip else 1
 
     def fields(self) -> dict[str, Any]:
-        """Return the group that stands in a task; a line that is not there is an empty group."""
+        """Return the group as it appears in a task; a missing line is an empty group."""
         return asdict(self) | {"survey": _group(self.survey), "evaluate": _group(self.evaluate)}
 
     @classmethod
     def read(cls, found: Mapping[str, Any]) -> Self:
-        """Return what a group means; unknown and missing members are refused."""
+        """Parse a group; unknown and missing members are refused."""
         names = {"unit", "delta", "train", "survey", "evaluate", "dense_clip", "sampling_rate"}
         if set(found) != names:
             raise SpecError("privacy has unknown or missing fields")

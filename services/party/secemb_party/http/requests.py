@@ -138,6 +138,6 @@ def describe_mac() -> dict[str, Any]:
         "in": "header",
         "required": True,
         "schema": {"type": "string", "pattern": f"^{_MAC_DIGITS.pattern}$"},
-        "description": "The MAC shows that the upload comes from the device that made the keys: "
-        "docs/reference/protocol.md, section 13.2.",
+        "description": "The MAC proves that the upload is from the device that generated the keys;"
+        " see docs/reference/protocol.md, section 13.2.",
     }

@@ -82,7 +82,7 @@ def task_routes(
         "/relay",
         response_class=Response,
         responses={
-            200: describe_binary("server 1's relay key, signed: docs/reference/protocol.md, section 13.5"),
+            200: describe_binary("server 1's signed relay key; see docs/reference/protocol.md, section 13.5"),
             **problem_responses(UnknownTaskError, RelayUnavailableError, PeerUnavailableError),
         },
     )
@@ -90,7 +90,7 @@ def task_routes(
         """Return the announcement of server 1's relay key; its signature is checked with the task's relay_key."""
         check_task(party, task)
         if ask_relay_key is None:
-            raise RelayUnavailableError("this task is not relayed; talk to both servers")
+            raise RelayUnavailableError("this task is not relayed; connect to both servers")
         return Response(await ask_relay_key(), media_type=BINARY)
 
     async def find(task: str, wanted: WantedCopy) -> tuple[Body, dict[str, str]]:

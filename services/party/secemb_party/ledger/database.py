@@ -42,7 +42,7 @@ class Database(Protocol):
         """Make sure that no other process has claimed this database; wait so many seconds for one that is ending."""
 
     async def close(self) -> None:
-        """Let what is running end, then give everything back."""
+        """Wait for running work, then release everything."""
 
 
 class MeasuredDatabase:

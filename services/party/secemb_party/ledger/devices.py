@@ -88,7 +88,7 @@ def note_join(tx: Connection, device: bytes, now: float) -> None:
 
 
 def note_late(tx: Connection, device: bytes | None) -> None:
-    """Note that a device is not silent: what it sent was only too late."""
+    """Record that a device is not silent: its message was only too late."""
     if device is not None:
         tx.execute(_HEAR, {"device_": device})
 
@@ -110,13 +110,13 @@ def note_refusal(tx: Connection, session_id: bytes, slug: str, now: float) -> No
 
 
 def note_rejections(tx: Connection, session_ids: Sequence[bytes], slug: str, now: float) -> None:
-    """Count sessions that failed a check between the servers, for the devices that they are of."""
+    """Count sessions that failed a check between the servers, for their devices."""
     for some in _batches(session_ids):
         tx.execute(_REJECT, {"session_ids": some, "slug": slug, "now": now})
 
 
 def suspend_devices(tx: Connection, names: Sequence[str], order: Order, now: float) -> int:
-    """Let devices neither join nor read until they are resumed; return how many could until now."""
+    """Suspend devices, which then can neither join nor read; return how many were not suspended before."""
     return _change(tx, _SUSPEND, {"names": list(names), "now": now}, "token suspend", order, now)
 
 

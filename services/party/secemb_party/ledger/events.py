@@ -67,7 +67,7 @@ def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event
 
 
 def recent_events(tx: Connection, kind: str, *, limit: int = 100, at: float | None = None) -> list[Event]:
-    """Return the newest events of a kind, the newest first; those of one moment only, if `at` is given."""
+    """Return the newest events of a kind, newest first; only those of one moment if `at` is given."""
     chosen = _NEWEST.where(events_table.c.kind == kind)
     rows = tx.execute((chosen if at is None else chosen.where(events_table.c.at == at)).limit(limit))
     return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
@@ -84,7 +84,7 @@ def _text(data: Mapping[str, Any]) -> str:
 
 
 def record_action(tx: Connection, order: Order, what: str, facts: Mapping[str, Any], now: float) -> None:
-    """Record what an operator changed, in the transaction that changes it if there is one; the row is never removed.
+    """Record an operator's change, in the same transaction if there is one; the row is never removed.
 
     Facts hold no secret and no token.
     """

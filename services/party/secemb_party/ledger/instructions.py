@@ -1,4 +1,4 @@
-"""What operators have told this server to do, and what still holds: a pause, a drain, the end of one round."""
+"""Operators' instructions to this server that are in force: a pause, a drain, the end of one round."""
 
 from sqlalchemy import Connection, bindparam, delete, select
 
@@ -22,7 +22,7 @@ _OTHER_ROUND = _ONE.where(instructions_table.c.round_id != bindparam("round_"))
 def instruct(
     tx: Connection, task_id: bytes, what: What, order: Order, now: float, *, round_id: bytes | None = None
 ) -> None:
-    """Record an instruction, who gave it and why; the same again changes nothing. A round must still be open."""
+    """Record an instruction, who gave it and why; repeating it changes nothing. A round must still be open."""
     told: dict[str, str | int | None] = {"what": what.value, "by": order.by, "reason": order.reason}
     if round_id is not None:
         lock_round(tx, round_id)
@@ -39,7 +39,7 @@ def instruct(
 
 
 def lift(tx: Connection, task_id: bytes, what: What, order: Order | None, now: float) -> bool:
-    """Take an instruction back, and return whether there was one. Without an order a restart has ended it."""
+    """Remove an instruction, and return whether there was one. Without an order, a restart has ended it."""
     if tx.execute(_ONE, {"task": task_id, "what_": what.value}).rowcount != 1:
         return False
     told = {"by": order.by, "reason": order.reason} if order is not None else {"reason": "the server was restarted"}

@@ -97,7 +97,7 @@ class Ledger:
 
     @contextmanager
     def _watched(self, *, writes: bool) -> Iterator[None]:
-        """Tell in the log that the database fails, once, and that it works again: what reads says nothing of writes."""
+        """Log once that the database is failing, and once that it has recovered, separately for reads and writes."""
         try:
             yield
         except LedgerUnavailableError as error:
@@ -111,7 +111,7 @@ class Ledger:
             self._outage.worked()
 
     async def close(self) -> None:
-        """Let what is running end, then close the database."""
+        """Wait for running work, then close the database."""
         await self._database.close()
 
     async def __aenter__(self) -> Self:

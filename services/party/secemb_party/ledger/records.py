@@ -1,4 +1,4 @@
-"""What the ledger takes and gives: the states of a round and plain records, times in seconds since 1970."""
+"""Records of the ledger: the states of a round and plain data, with times in seconds since 1970."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class RoundState(StrEnum):
-    """Where a round is."""
+    """The state of a round."""
 
     OPEN = "open"  # sessions come in
     SEALING = "sealing"  # nothing new comes in; the two servers compare what they hold
@@ -48,7 +48,7 @@ REQUIRED_FACTS: Mapping[RoundState, tuple[str, ...]] = MappingProxyType(
 
 
 def allowed(from_: RoundState, to: RoundState) -> bool:
-    """Return whether a round may go from one state straight to another."""
+    """Return whether a round may move directly from one state to another."""
     return to in TRANSITIONS[from_]
 
 
@@ -107,7 +107,7 @@ class NewRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord(NewRound):
-    """A round and how far it has come; what has not happened yet is None."""
+    """A round and its progress; what has not happened yet is None."""
 
     state: RoundState
     sealing_at: float | None
@@ -132,7 +132,7 @@ class RoundRecord(NewRound):
         return self.state in ENDED
 
     def entered_at(self, state: RoundState) -> float:
-        """Return when the round entered a state that it is in, or has left."""
+        """Return when the round entered its current state or an earlier one."""
         times = {
             RoundState.SEALING: self.sealing_at,
             RoundState.SEALED: self.sealed_at,
@@ -162,7 +162,7 @@ class Admission(StrEnum):
 
 
 class Stored(StrEnum):
-    """What became of an upload."""
+    """The outcome of an upload."""
 
     STORED = "stored"  # and on the disk
     SAME = "same"  # these bytes are already there
@@ -195,13 +195,13 @@ class SessionSummary:
 
     @property
     def complete(self) -> bool:
-        """Return whether keys and update are both here."""
+        """Return whether both keys and update have arrived."""
         return self.keys_public_digest is not None and self.update_public_digest is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many sessions of a round got how far."""
+    """How many sessions of a round reached each phase."""
 
     admitted: int
     keys: int
@@ -237,7 +237,7 @@ class Turnout:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that a device is to have, known by its SHA-256 only."""
+    """A new token for a device, known by its SHA-256 only."""
 
     name: str  # of the device, as the operator or the app's backend calls it
     token_hash: bytes = field(repr=False)  # (32,)
@@ -245,7 +245,7 @@ class NewToken:
 
 
 class Added(StrEnum):
-    """What became of a new token."""
+    """The outcome for a new token."""
 
     ADDED = "created"
     SAME = "unchanged"  # the device has this token already
@@ -254,7 +254,7 @@ class Added(StrEnum):
 
 
 class TokenState(StrEnum):
-    """Whether a token opens the door."""
+    """Whether a token is valid."""
 
     ACTIVE = "active"
     EXPIRED = "expired"
@@ -264,7 +264,7 @@ class TokenState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """What became of a device's sessions, whichever of its tokens it joined with."""
+    """The outcomes of a device's sessions, whichever of its tokens it joined with."""
 
     joined: int
     completed: int  # part of a sum
@@ -291,7 +291,7 @@ class Token:
     conduct: Conduct
 
     def state(self, now: float) -> TokenState:
-        """Return whether the token opens the door now."""
+        """Return whether the token is valid now."""
         if self.revoked_at is not None:
             return TokenState.REVOKED
         if self.conduct.suspended_at is not None:
@@ -300,7 +300,7 @@ class Token:
 
 
 class What(StrEnum):
-    """What an operator can tell a server to do."""
+    """The kinds of instructions that an operator can give."""
 
     PAUSE = "pause"  # let no new round begin
     DRAIN = "drain"  # take no new session either, so that the server can be stopped
@@ -310,7 +310,7 @@ class What(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instruction:
-    """What an operator has told a server to do."""
+    """An operator's instruction to a server."""
 
     task_id: bytes  # (32,)
     what: What
@@ -334,7 +334,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something the operator may want to know."""
+    """An event that operators may want to know about."""
 
     event_id: int
     at: float

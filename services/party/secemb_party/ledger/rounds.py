@@ -64,7 +64,7 @@ _TO_ABORT = select(instructions.c.round_id).where(
 
 
 def create_round(tx: Connection, new: NewRound) -> RoundRecord:
-    """Open a round; the same again returns what is stored, another one of the same number is refused."""
+    """Open a round; repeating the call returns the stored round, and a different round with this number is refused."""
     find_task(tx, new.task_id)
     row = {field.name: getattr(new, field.name) for field in fields(NewRound)}
     if not insert_new(tx, rounds_table, {**row, "state": RoundState.OPEN}):
@@ -151,7 +151,7 @@ def advance(
     order: Order | None = None,
     rejected_sessions: Sequence[bytes] = (),
 ) -> RoundRecord:
-    """Move a round one state on, if it is where the caller expects it, and tell the operator, with these remarks.
+    """Advance a round by one state, if it is in the expected state, and record an event with remarks.
 
     An order is that of an operator who aborts the round; it is recorded as well. So are, for their devices, sessions
     that were rejected by a check between the servers, with the step that ends the comparison.
@@ -206,7 +206,7 @@ def _check_same(tx: Connection, new: NewRound) -> None:
 
 
 def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
-    """Return whether a round already is where it should go, and refuse every step but the right one."""
+    """Return whether a round is already in the target state, and refuse every step but the right one."""
     state = RoundState(row["state"])
     for name, value in given.items():
         if (held := row[name]) is not None and held != value:

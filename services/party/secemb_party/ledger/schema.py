@@ -1,4 +1,4 @@
-"""The tables of the ledger, the types of their columns, and bringing a database to those of this version."""
+"""The tables of the ledger, the types of their columns, and upgrades of a database to this version."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ class FixedBytes(TypeDecorator[bytes]):
         self.size = size
 
     def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
-        """Let a value through that has the right length."""
+        """Accept values of the right length."""
         if value is not None and len(value) != self.size:
             raise LedgerFormatError(f"expected {self.size} bytes, got {len(value)}")
         return value
@@ -62,7 +62,7 @@ class ShortText(TypeDecorator[str]):
         self.longest = longest
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Let a text through that fits, without NUL, which PostgreSQL cannot store."""
+        """Accept texts within the limit, without NUL, which PostgreSQL cannot store."""
         if value is not None and (not 1 <= len(value) <= self.longest or "\0" in value):
             raise LedgerFormatError(f"expected 1 to {self.longest} characters without NUL")
         return value
@@ -268,7 +268,7 @@ def check(tx: Connection) -> None:
 
 
 def upgrade(tx: Connection) -> None:
-    """Bring the tables to those of this version, all or nothing; raise where that cannot be done."""
+    """Upgrade the tables to this version, all or nothing; raise if that is not possible."""
     take_turn(tx, Turn.MIGRATION)
     scripts = _scripts()
     try:

@@ -213,7 +213,7 @@ def put_keys(
 
 
 def turn_away(tx: Connection, round_id: bytes, session_id: bytes, now: float, *, limit: int) -> bool:
-    """Tell whether a session that has joined is too late with its keys: others have taken all seats."""
+    """Tell whether a joined session's keys are too late because others have taken all seats."""
     seen = _look(tx, round_id, session_id)
     waits = seen.round_id == round_id and seen.keys_digest is None and seen.state is RoundState.OPEN
     if not waits or not _is_full(tx, round_id, limit):
@@ -269,12 +269,12 @@ def has_update(tx: Connection, round_id: bytes, session_id: bytes) -> bool:
 
 
 def session_summaries(tx: Connection, round_id: bytes) -> list[SessionSummary]:
-    """Return how far each session of a round is, sorted by id."""
+    """Return the progress of each session of a round, sorted by id."""
     return [SessionSummary(*row) for row in tx.execute(_SUMMARIES, {"round": round_id})]
 
 
 def counts(tx: Connection, round_id: bytes) -> Counts:
-    """Return how many sessions of a round got how far."""
+    """Return how many sessions of a round reached each phase."""
     return Counts(*tx.execute(_COUNT, {"round": round_id}).one())
 
 

@@ -1,4 +1,4 @@
-"""The embedded database: SQLite with a write-ahead log; one thread writes, committing together what waits together."""
+"""The embedded database: SQLite with a write-ahead log; one thread writes and commits waiting calls together."""
 
 import asyncio
 import os
@@ -204,7 +204,7 @@ class SqliteDatabase:
             raise LedgerSettingError(f"cannot open the lock file {self._lock_file}: {error.strerror}") from None
 
     async def close(self) -> None:
-        """Let what is running end, then close the file."""
+        """Wait for running work, then close the file."""
         await asyncio.to_thread(self._shut_down)
 
     def _shut_down(self) -> None:
@@ -220,7 +220,7 @@ class SqliteDatabase:
 
 
 async def open_sqlite(url: URL, *, create: bool) -> SqliteDatabase:
-    """Open the file that a URL names, or make it, readable by its owner only."""
+    """Open the file named by a URL, or create it, readable by its owner only."""
     path = _path(url)
     await asyncio.to_thread(_make_file, path, create)
     database = SqliteDatabase(url)

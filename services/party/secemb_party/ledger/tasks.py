@@ -18,7 +18,7 @@ _TASKS = select(tasks_table).order_by(tasks_table.c.added_at, tasks_table.c.task
 
 
 def add_task(tx: Connection, task_id: bytes, spec: bytes, now: float) -> TaskRecord:
-    """Remember a task; the same again changes nothing, another specification under its id is refused."""
+    """Record a task; repeating it changes nothing, and a different specification under its id is refused."""
     insert_new(tx, tasks_table, {"task_id": task_id, "spec": spec, "added_at": now})
     record = find_task(tx, task_id)
     if record.spec != spec:
@@ -38,7 +38,7 @@ def tasks(tx: Connection) -> list[TaskRecord]:
 
 
 def find_task(tx: Connection, task_id: bytes) -> TaskRecord:
-    """Return a task that must be there."""
+    """Return a task that must exist."""
     record = task(tx, task_id)
     if record is None:
         raise NotRecordedError("this task is not in the ledger")
@@ -62,7 +62,7 @@ _PUBLISH = (
 
 
 def record_version(tx: Connection, task_id: bytes, version: int, digest: bytes, now: float) -> ModelVersion:
-    """Remember the digest of a model version; the same again changes nothing, another digest is refused."""
+    """Record the digest of a model version; repeating it changes nothing, and a different digest is refused."""
     find_task(tx, task_id)
     row = {"task_id": task_id, "version": version, "digest": digest, "recorded_at": now}
     insert_new(tx, versions_table, row)
@@ -73,7 +73,7 @@ def record_version(tx: Connection, task_id: bytes, version: int, digest: bytes, 
 
 
 def publish_version(tx: Connection, task_id: bytes, version: int, now: float) -> ModelVersion:
-    """Let devices see a version; the same again changes nothing, an older one than they see already is refused."""
+    """Publish a version; repeating it changes nothing, and a version older than the published one is refused."""
     lock_task(tx, task_id)
     record = _find_version(tx, task_id, version)
     if record.published_at is not None:

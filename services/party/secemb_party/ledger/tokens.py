@@ -48,7 +48,7 @@ _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 
 
 def add_tokens(tx: Connection, new: Sequence[NewToken], order: Order, now: float) -> list[Added]:
-    """Add the first tokens of devices that are not known yet, and tell what became of each; the rest stays as it is."""
+    """Add the first tokens of unknown devices, and return the outcome for each; other devices are unchanged."""
     take_turn(tx, Turn.TOKENS)
     held = {(one.name, one.token_hash) for one in tokens_of(tx, [one.name for one in new])}
     names, hashes = {name for name, _ in held}, _known(tx, new)

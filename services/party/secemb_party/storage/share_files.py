@@ -50,7 +50,7 @@ class ShareFiles:
         """Return the share exactly as it was stored."""
         path = self._find(round_id)
         if path is None:
-            raise DamagedShareError("a share is missing; restore data/shares from a backup of the data folder")
+            raise DamagedShareError("a share is missing; restore data/shares from a backup of data_dir")
         data = path.read_bytes()
         if hashlib.sha256(data).digest() != digest:
             raise DamagedShareError(f"{path.name} was altered; restore it from a backup of the data folder")

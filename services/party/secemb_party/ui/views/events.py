@@ -21,8 +21,8 @@ _STATES = {
 _STEERED = {
     "pause": ("The task", "was paused"),
     "resume": ("The task", "was resumed"),
-    "drain": ("This server", "was set to drain"),
-    "drain end": ("This server", "is no longer drained"),
+    "drain": ("This server", "was put into drain mode"),
+    "drain end": ("This server", "was taken out of drain mode"),
     "close": ("The round", "is being closed"),
     "abort": ("The round", "is being aborted"),
 }
