@@ -34,7 +34,7 @@ DEVICE_JS := sdk/typescript/dist/src/index.js
 DEVICE_TS := $(wildcard $(addprefix sdk/typescript/,src/*.ts src/*/*.ts test/*.ts scripts/*.ts tsconfig.json package.json))
 PINNED := pyproject.toml setup.py constraints.txt
 
-KERNEL := shared/secemb_shared/dpf/_kernel.abi3.so
+KERNEL := shared/secemb_shared/_kernel.abi3.so
 NATIVE := $(wildcard shared/native/*.c shared/native/*.h)
 # What the interpreter would compile with.
 COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_config_var("CC") or "cc")')}
@@ -174,7 +174,7 @@ sanitize: $(DEV) ## run the kernel's tests with AddressSanitizer and UndefinedBe
 		build --force --build-base build/sanitize --build-lib build/sanitize/lib >build/sanitize/build.log 2>&1 \
 		|| { cat build/sanitize/build.log >&2; exit 1; }
 	@export LD_PRELOAD="$$(gcc -print-file-name=libasan.so)" ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc PYTHONPATH=build/sanitize/lib; \
-		$(BIN)/python -c 'import secemb_shared.dpf._kernel as k; assert "build/sanitize/lib" in k.__file__, k.__file__' \
+		$(BIN)/python -c 'import secemb_shared._kernel as k; assert "build/sanitize/lib" in k.__file__, k.__file__' \
 		&& $(BIN)/python -m pytest --capture=sys tests/unit/test_kernel*.py $(ARGS)
 
 constraints: ## resolve the newest versions that pyproject.toml allows and pin them (needs Python 3.11)

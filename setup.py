@@ -14,7 +14,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 DEBUGGABLE = ["-fno-omit-frame-pointer", "-g", "-O1"]
 
 kernel = Extension(
-    "secemb_shared.dpf._kernel",
+    "secemb_shared._kernel",
     sources=["shared/native/dpf_kernel.c"],
     depends=sorted(glob("shared/native/*.h")),
     define_macros=[("Py_LIMITED_API", "0x030B0000")],

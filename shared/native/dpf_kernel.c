@@ -1,13 +1,15 @@
-/* The native backend of secemb_shared.dpf: every operation of _portable.py, at the speed of the AES instructions.
+/* The C kernel: every operation of dpf/_portable.py at the speed of the AES instructions, noise and placement.
  *
  * This file checks sizes, releases the GIL and picks an instruction set at run time; the arithmetic is in
- * dpf_body.h. Nothing here is part of the protocol's definition: _portable.py is, and the tests compare the two.
+ * dpf_body.h, noise.h and placement.h. Nothing here is part of the protocol's definition: the Python text is, and the
+ * tests compare the two.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
 #include "kernels.h"
 #include "noise.h"
+#include "placement.h"
 
 static const kernel_t *active;
 
@@ -417,6 +419,52 @@ static PyObject *py_judge_proposals(PyObject *self, PyObject *args) {
     return finish(ok, 0);
 }
 
+/* Whether every number lies in [0, limit): the kernel uses them as indices. */
+static int lie_below(const Py_buffer *numbers, Py_ssize_t limit, const char *otherwise) {
+    const int64_t *number = numbers->buf;
+    for (size_t i = 0; i < (size_t)numbers->len / 8; i++)
+        if (number[i] < 0 || number[i] >= limit) return refuse(otherwise);
+    return 1;
+}
+
+static PyObject *py_permute(PyObject *self, PyObject *args) {
+    Py_buffer key, values;
+    Py_ssize_t items;
+    int backwards, failed = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*npw*", &key, &items, &backwards, &values)) return NULL;
+    const size_t count = (size_t)values.len / 8;
+    const int ok = ((items >= 1 && items <= INT32_MAX) || refuse("items out of range")) &&
+                   fits(&key, 1, BLOCK, 1, "key") && fits(&values, count, 8, 8, "values") &&
+                   lie_below(&values, items, "a value lies outside the catalogue");
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        failed = permute(active, key.buf, (uint32_t)items, backwards, values.buf, count);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&key), PyBuffer_Release(&values);
+    return finish(ok, failed);
+}
+
+static PyObject *py_match(PyObject *self, PyObject *args) {
+    Py_buffer choices, slot_of;
+    Py_ssize_t each, slots;
+    int failed = 0;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "y*nnw*", &choices, &each, &slots, &slot_of)) return NULL;
+    const size_t items = (size_t)slot_of.len / 8;
+    const int ok = ((each >= 1 && slots >= 1 && slots <= INT32_MAX) || refuse("choices or slots out of range")) &&
+                   fits(&slot_of, items, 8, 8, "slot_of") && fits(&choices, times(items, (size_t)each), 8, 8, "choices") &&
+                   lie_below(&choices, slots, "a choice is not a slot");
+    if (ok) {
+        Py_BEGIN_ALLOW_THREADS
+        failed = match(choices.buf, items, (size_t)each, (size_t)slots, slot_of.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&choices), PyBuffer_Release(&slot_of);
+    return finish(ok, failed);
+}
+
 static PyMethodDef methods[] = {
     {"instruction_sets", py_instruction_sets, METH_NOARGS, "The instruction sets this processor has, best first."},
     {"select", py_select, METH_VARARGS, "Use this instruction set from now on."},
@@ -433,13 +481,15 @@ static PyMethodDef methods[] = {
     {"leaf_hashes", py_leaf_hashes, METH_VARARGS, NULL},
     {"answer_checked", py_answer_checked, METH_VARARGS, NULL},
     {"judge_proposals", py_judge_proposals, METH_VARARGS, NULL},
+    {"permute", py_permute, METH_VARARGS, NULL},
+    {"match", py_match, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef module = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_kernel",
-    .m_doc = "The native backend of secemb_shared.dpf.",
+    .m_doc = "The C kernel; secemb_shared.kernel says whether it can be used.",
     .m_size = -1,
     .m_methods = methods,
 };

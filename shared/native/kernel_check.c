@@ -6,6 +6,7 @@
 
 #include "kernels.h"
 #include "noise.h"
+#include "placement.h"
 
 static uint64_t state = 1;
 
@@ -132,6 +133,23 @@ static void check_noise(void) {
     free(words), free(values), free(verdicts);
 }
 
+static void check_placement(const kernel_t *k) {
+    const uint32_t catalogues[] = {1, 2, 50, 3883, 2147483647};
+    uint8_t *key = fill(BLOCK);
+    uint64_t *drawn = fill(300 * 8);
+    int64_t values[300], slot_of[100];
+    for (int c = 0; c < 5; c++)
+        for (int backwards = 0; backwards < 2; backwards++) {
+            for (int i = 0; i < 300; i++) values[i] = (int64_t)(drawn[i] % catalogues[c]);
+            permute(k, key, catalogues[c], backwards, values, 300);
+            print_digest("permute", values, sizeof values);
+        }
+    for (int i = 0; i < 300; i++) values[i] = (int64_t)(drawn[i] % 110);
+    match(values, 100, 3, 110, slot_of);
+    print_digest("match", slot_of, sizeof slot_of);
+    free(key), free(drawn);
+}
+
 int main(void) {
     int ran = 0;
     for (int i = 0; i < KERNELS; i++) {
@@ -143,6 +161,7 @@ int main(void) {
         check_streams(k);
         check_noise();
         check_projections(k);
+        check_placement(k);
         const size_t widths[] = {1, 5, 16, 33, 65};
         for (int w = 0; w < 5; w++) {
             check_device(k, 13, 6, row_of(widths[w], 4));

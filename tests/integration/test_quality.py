@@ -23,7 +23,7 @@ from secemb_lab.report.quality_data import Source
 from secemb_lab.report.quality_rankings import RankingCase, measure_ranking_case
 from secemb_lab.report.quality_ratings import Comparison, RatingCase, measure_case, measured_after
 from secemb_sdk.round.session import DeviceSession
-from secemb_shared.dpf._native import native_available
+from secemb_shared.kernel import native_available
 from secemb_tools.datasets import RatingSet, Split, read_movielens, split, split_per_user
 from secemb_tools.simulation.accuracy import measure_ranking
 from secemb_tools.simulation.baseline import bias_only_rmse, measure_baselines

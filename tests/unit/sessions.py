@@ -14,8 +14,9 @@ import pytest
 from secemb_lab.party_round import PartyRound
 from secemb_sdk.round.session import DeviceSession
 from secemb_shared.dpf import Backend, Blocks, HeldKeys, LeafTable, RingArray, SessionKeys, SlotChecks
-from secemb_shared.dpf._native import Native, instruction_sets, native_available, select_instruction_set
+from secemb_shared.dpf._native import Native
 from secemb_shared.dpf._portable import Portable
+from secemb_shared.kernel import instruction_sets, native_available, select_instruction_set
 from secemb_shared.labels import Label
 from secemb_shared.layout import PADDING, Geometry, plan
 from secemb_shared.messages import RoundSpec, TaskSpec

@@ -16,8 +16,9 @@ from tests.unit import reference
 from tests.unit.sessions import ENGINES, leaf_table, random_blocks, random_keys, random_ring, rng_of
 
 from secemb_shared.dpf import Backend, HeldKeys, LeafTable, RingArray, SessionKeys, default_backend
-from secemb_shared.dpf._native import Native, instruction_sets, native_available
+from secemb_shared.dpf._native import Native
 from secemb_shared.dpf._portable import Portable
+from secemb_shared.kernel import instruction_sets, native_available
 from secemb_shared.layout import Geometry
 
 KEY = bytes(range(16))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.unit.noise_bytes import SeededSource
 
-from secemb_shared.dpf._native import judge_proposals, native_available
+from secemb_shared.kernel import judge_proposals, native_available
 from secemb_shared.privacy import gaussian
 from secemb_shared.privacy.gaussian import LARGEST_VARIANCE, UNDECIDED, Envelope, Judged, Words, draw
 
@@ -58,7 +58,7 @@ def test_a_comparison_of_judges_finds_a_verdict_that_differs() -> None:
 def test_sizes_and_ranges_that_do_not_fit_are_refused(
     count: int, bits: int, start: int, values: int, verdicts: int
 ) -> None:
-    from secemb_shared.dpf import _kernel
+    from secemb_shared import _kernel
 
     with pytest.raises(ValueError, match="kernel"):
         _kernel.judge_proposals(

@@ -8,12 +8,13 @@ import pytest
 from tests.unit.sessions import Engine, leaf_table, random_keys, random_ring, rng_of
 
 from secemb_shared.dpf import HeldKeys, LeafTable
-from secemb_shared.dpf._native import _conflict_free, _slot_parts, instruction_sets, native_available
+from secemb_shared.dpf._native import _conflict_free, _slot_parts
 from secemb_shared.dpf._portable import Portable
+from secemb_shared.kernel import instruction_sets, native_available
 from secemb_shared.layout import Geometry
 
 if native_available():
-    from secemb_shared.dpf import _kernel
+    from secemb_shared import _kernel
 
 SESSIONS, WIDTH = 2, 5
 GEOMETRIES = [

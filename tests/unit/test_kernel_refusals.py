@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.unit.sessions import Engine, random_blocks, random_ring, rng_of
 
-from secemb_shared.dpf._native import instruction_sets, native_available
+from secemb_shared.kernel import instruction_sets, native_available
 
 if native_available():
-    from secemb_shared.dpf import _kernel
+    from secemb_shared import _kernel
 
 __test__ = native_available()  # nothing to collect without the kernel
 

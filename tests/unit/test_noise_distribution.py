@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 from tests.unit.noise_bytes import SeededSource
 
-from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import RingError
+from secemb_shared.kernel import native_available
 from secemb_shared.privacy import gaussian
 from secemb_shared.privacy.gaussian import Judge, Noise, add_noise, default_judge, draw
 

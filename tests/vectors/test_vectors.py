@@ -15,8 +15,9 @@ from tests.vectors.values import Case, Check
 from secemb_lab.vectors import vectors
 from secemb_shared import errors
 from secemb_shared.dpf import Backend
-from secemb_shared.dpf._native import Native, instruction_sets
+from secemb_shared.dpf._native import Native
 from secemb_shared.dpf._portable import Portable
+from secemb_shared.kernel import instruction_sets
 from secemb_shared.labels import Purpose
 from secemb_shared.messages.spec import SUM_SIZES
 
@@ -57,7 +58,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     if request.param == "portable":
         yield Portable()
         return
-    from secemb_shared.dpf import _kernel
+    from secemb_shared import _kernel
 
     _kernel.select(request.param)
     try:

@@ -5,7 +5,7 @@ import sysconfig
 
 from typing_extensions import TypedDict
 
-from secemb_shared.dpf._native import instruction_sets, native_available
+from secemb_shared.kernel import instruction_sets, native_available
 
 SLOWDOWN = "10 to 90"  # `make bench` shows it for this machine
 

@@ -8,8 +8,9 @@ import numpy as np
 from rich.console import Console
 
 from secemb_shared.dpf import HASH_BYTES, Backend, HeldKeys, LeafTable, SessionKeys, SlotChecks
-from secemb_shared.dpf import _native as native
+from secemb_shared.dpf._native import Native
 from secemb_shared.dpf._portable import Portable
+from secemb_shared.kernel import instruction_sets, native_available, select_instruction_set
 from secemb_shared.layout import Geometry
 from secemb_shared.privacy import draw
 from secemb_shared.privacy.gaussian import default_judge, judge
@@ -88,7 +89,7 @@ class Bench:
         }
 
     def _tree(self, backend: Backend) -> Work:
-        if isinstance(backend, native.Native):
+        if isinstance(backend, Native):
             states = np.empty((-(-self.shape.slots // 4), self.shape.leaves, 4, 16), dtype=np.uint8)
             return lambda: backend.expand_groups(self.session, states)
         return lambda: backend.expand(self.session, self.shape.leaves)
@@ -115,7 +116,7 @@ CHECKED, UNCHECKED = "tree + XOR answer + fingerprint", "tree + XOR answer of on
 def bare(backend: Backend) -> Work:
     """Return the loop that nothing can beat: H_K over a buffer in a near cache."""
     blocks = np.random.default_rng(1).integers(0, 256, (BARE_BLOCKS, 16), dtype=np.uint8)
-    if isinstance(backend, native.Native):
+    if isinstance(backend, Native):
         out = np.empty_like(blocks)
         return lambda: backend.hash_into(bytes(16), blocks, out)
     return lambda: backend.hash_blocks(bytes(16), blocks)
@@ -124,13 +125,13 @@ def bare(backend: Backend) -> Work:
 def measure(console: Console, seconds: float) -> dict[str, Any]:
     """Time every operation of every instruction set and of the portable backend, and two threads."""
     figures: dict[str, Any] = {"operations": [], "threads": []}
-    sets = native.instruction_sets()
+    sets = instruction_sets()
     for name in sets:
         with console.status(f"kernel, {name}"):
-            native.select_instruction_set(name)
-            figures["operations"] += _operations(native.Native(), name, seconds)
+            select_instruction_set(name)
+            figures["operations"] += _operations(Native(), name, seconds)
     if sets:
-        native.select_instruction_set(sets[0])
+        select_instruction_set(sets[0])
         with console.status("kernel, threads"):
             figures["threads"] = _threads(seconds)
     with console.status("portable backend"):
@@ -160,7 +161,7 @@ def _threads(seconds: float) -> list[dict[str, Any]]:
     for shape in (replace(shape, bins=4 * shape.bins) for shape in SHAPES):
         bench = Bench(shape)
         works = {
-            f"{work}, {threads} threads": bench.work(native.Native(threads=threads))[work]
+            f"{work}, {threads} threads": bench.work(Native(threads=threads))[work]
             for work in ("tree + Convert + accumulate", "tree + XOR answer")
             for threads in (1, 2)
         }
@@ -191,6 +192,6 @@ def show_noise(console: Console, figures: list[dict[str, Any]]) -> None:
 def _noise_works() -> dict[str, Work]:
     one = partial(draw, _PIECE, variance=_VARIANCE)
     works: dict[str, Work] = {"portable": partial(one, judge=judge, backend=Portable())}
-    if native.native_available():
-        works = {"kernel": partial(one, judge=default_judge(), backend=native.Native()), **works}
+    if native_available():
+        works = {"kernel": partial(one, judge=default_judge(), backend=Native()), **works}
     return works

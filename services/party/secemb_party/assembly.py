@@ -21,7 +21,8 @@ from secemb_party.storage import ModelFiles, Shape, ShareFiles
 from secemb_party.storage.copies import catalogue_path, open_catalogue
 from secemb_party.upkeep import watch_certificates
 from secemb_shared.dpf import Backend, default_backend
-from secemb_shared.dpf._native import Native, native_available
+from secemb_shared.dpf._native import Native
+from secemb_shared.kernel import native_available
 from secemb_shared.messages import TaskSpec
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from secemb_party.metric_labels import template, word
 from secemb_party.safeguard_metrics import SafeguardMetrics
-from secemb_shared.dpf._native import native_available
+from secemb_shared.kernel import native_available
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
 # A second series for each, which no rule reads.

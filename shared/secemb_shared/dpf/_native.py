@@ -13,43 +13,15 @@ import numpy.typing as npt
 from secemb_shared.dpf.backend import PROJECTIONS, LeafTable, Words32
 from secemb_shared.dpf.checks import HASH_BYTES, SlotChecks
 from secemb_shared.dpf.paths import CorrectionWords, HeldKeys, SessionKeys
-from secemb_shared.layout import Geometry
+from secemb_shared.kernel import compiled, instruction_sets
+from secemb_shared.layout.geometry import Geometry
 from secemb_shared.prg import BLOCK, Blocks, RingArray
 from secemb_shared.randomness import Indices
-
-try:
-    from secemb_shared.dpf import _kernel
-except ImportError:  # no compiler when it was installed, or no AES instructions on this processor
-    _kernel = None  # type: ignore[assignment]
 
 _CHUNK_LEAVES = 256  # CHUNK_LEAVES in dpf_types.h: parts of a tree begin at its multiples
 
 Part = tuple[int, int, int, int]  # slots from, to; leaves from, to
 Piece = TypeVar("Piece")
-
-
-def native_available() -> bool:
-    """Tell whether the kernel was built and runs on this processor."""
-    return _kernel is not None
-
-
-def instruction_sets() -> list[str]:
-    """Return what this processor offers the kernel, best first; empty without the kernel."""
-    return _kernel.instruction_sets() if native_available() else []
-
-
-def select_instruction_set(name: str) -> None:
-    """Make every native backend use this instruction set from now on, for tests and measurements."""
-    _kernel.select(name)
-
-
-def judge_proposals(
-    words: npt.NDArray[np.uint64], *, bits: int, slope: int, start: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Return what pairs of random words propose as noise, and the verdicts; `privacy.judging` is the definition."""
-    values, verdicts = np.empty(len(words), dtype=np.int64), np.empty(len(words), dtype=np.uint8)
-    _kernel.judge_proposals(words, bits, slope, start, values, verdicts)
-    return values, verdicts
 
 
 def _spread(begin: int, end: int, parts: int, step: int) -> list[tuple[int, int]]:
@@ -102,11 +74,11 @@ class Native:
 
     def hash_into(self, key: bytes, blocks: Blocks, out: Blocks) -> None:
         """Write H_K of every block to `out`: the bare loop that everything else is measured against."""
-        _kernel.hash_blocks(key, blocks, out)
+        compiled.hash_blocks(key, blocks, out)
 
     def add_stream(self, key: bytes, values: RingArray, *, negative: bool) -> None:
         """Add the stream of `key` to `values` in place, or subtract it."""
-        _kernel.add_stream(key, values, values.itemsize, negative)
+        compiled.add_stream(key, values, values.itemsize, negative)
 
     def generate(
         self, keys: SessionKeys, roots0: Blocks, roots1: Blocks, alpha: Indices, depth: int
@@ -115,7 +87,7 @@ class Native:
         slots = alpha.size
         words = CorrectionWords(np.empty((depth, slots, BLOCK), np.uint8), np.empty((depth, slots), np.uint8))
         leaves = np.empty((2, slots, BLOCK), np.uint8)
-        _kernel.generate(
+        compiled.generate(
             keys.block(), roots0, roots1, alpha, slots, depth, words.left, words.right, leaves[0], leaves[1]
         )
         return words, leaves[0], leaves[1]
@@ -124,7 +96,7 @@ class Native:
         """FSS.ConvertGen for every slot of a session."""
         words = np.empty(payload.shape, dtype=payload.dtype)
         slots, width = payload.shape
-        _kernel.convert_gen(key, leaf0, leaf1, np.ascontiguousarray(payload), slots, width, payload.itemsize, words)
+        compiled.convert_gen(key, leaf0, leaf1, np.ascontiguousarray(payload), slots, width, payload.itemsize, words)
         return words
 
     def expand(self, held: HeldKeys, leaves: int) -> Blocks:
@@ -135,7 +107,7 @@ class Native:
 
     def expand_groups(self, held: HeldKeys, states: Blocks) -> None:
         """Write the nodes as the kernel has them: (groups of four slots, leaves, 4, 16)."""
-        _kernel.expand(_sessions(held), states.shape[1], states)
+        compiled.expand(_sessions(held), states.shape[1], states)
 
     def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
         """Return the XOR of the rows whose control bit is set."""
@@ -143,7 +115,7 @@ class Native:
         sessions, leaves = _sessions(held), _table(table, rows)
 
         def work(part: Part) -> None:
-            _kernel.answer(sessions, leaves, part, rows, rows.shape[1], answers)
+            compiled.answer(sessions, leaves, part, rows, rows.shape[1], answers)
 
         self._run(work, _slot_parts(table.geometry, self._threads))
         return answers
@@ -166,7 +138,7 @@ class Native:
             if slot_sums is not None and part[2:] != (0, table.geometry.leaves):
                 own = np.zeros_like(slot_sums)
                 apart.append(own)
-            _kernel.accumulate(sessions, leaves, part, words, words.shape[-1], words.itemsize, sums, own)
+            compiled.accumulate(sessions, leaves, part, words, words.shape[-1], words.itemsize, sums, own)
 
         if slot_sums is not None:
             slot_sums[...] = 0
@@ -178,25 +150,25 @@ class Native:
     def slot_sums(self, held: HeldKeys, leaves: int, words: RingArray) -> RingArray:
         """Return the sum of FSS.ConvertEval over all leaves of each slot."""
         sums = np.zeros(words.shape, dtype=words.dtype)
-        _kernel.slot_sums(_sessions(held), leaves, np.ascontiguousarray(words), words.shape[-1], words.itemsize, sums)
+        compiled.slot_sums(_sessions(held), leaves, np.ascontiguousarray(words), words.shape[-1], words.itemsize, sums)
         return sums
 
     def project(self, key: bytes, values: RingArray) -> RingArray:
         """Return the projections of `values`."""
         out = np.empty(PROJECTIONS, dtype=values.dtype)
-        _kernel.project(key, np.ascontiguousarray(values), values.itemsize, out)
+        compiled.project(key, np.ascontiguousarray(values), values.itemsize, out)
         return out
 
     def row_tags(self, key: bytes, rows: Words32, items: Indices) -> Words32:
         """Return the 32-bit tag of each row."""
         tags = np.empty(items.size, dtype=np.uint32)
-        _kernel.row_tags(key, np.ascontiguousarray(rows), np.ascontiguousarray(items), rows.shape[1], tags)
+        compiled.row_tags(key, np.ascontiguousarray(rows), np.ascontiguousarray(items), rows.shape[1], tags)
         return tags
 
     def leaf_hashes(self, key: bytes, nodes: Blocks, leaves: Indices) -> Blocks:
         """Return the hash of each node at its leaf."""
         hashes = np.empty((leaves.size, HASH_BYTES), dtype=np.uint8)
-        _kernel.leaf_hashes(key, np.ascontiguousarray(nodes), np.ascontiguousarray(leaves, dtype=np.int64), hashes)
+        compiled.leaf_hashes(key, np.ascontiguousarray(nodes), np.ascontiguousarray(leaves, dtype=np.int64), hashes)
         return hashes
 
     def answer_checked(
@@ -213,7 +185,7 @@ class Native:
 
         def work(numbered: tuple[int, Part]) -> None:
             number, part = numbered
-            _kernel.answer_checked(sessions, leaves, part, rows, rows.shape[1], checked, answers, prints[number])
+            compiled.answer_checked(sessions, leaves, part, rows, rows.shape[1], checked, answers, prints[number])
 
         self._run(work, list(enumerate(parts)))
         return answers, np.bitwise_xor.reduce(prints, axis=0)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from secemb_shared.dpf.checks import SlotChecks
 from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, SessionKeys
 from secemb_shared.labels import Label, Purpose
-from secemb_shared.layout import Geometry
+from secemb_shared.layout.geometry import Geometry
 from secemb_shared.prg import Blocks, RingArray
 from secemb_shared.randomness import Indices
 
@@ -98,8 +98,9 @@ class Backend(Protocol):
 @cache
 def default_backend() -> Backend:
     """Return the native backend where it was built and the processor has AES instructions, else the portable one."""
-    from secemb_shared.dpf._native import Native, native_available
+    from secemb_shared.dpf._native import Native
     from secemb_shared.dpf._portable import Portable
+    from secemb_shared.kernel import native_available
 
     return Native() if native_available() else Portable()
 

@@ -118,13 +118,18 @@ class BinnedLayout(Layout):
         super().__init__(geometry, capacity=capacity)
         keys = [label.key(Purpose.LAYOUT, bytes([table])) for table in range(geometry.tables)]
         self._permutations = [Permutation(geometry.items, key) for key in keys]
+        self._first_slots = np.arange(geometry.tables, dtype=np.int64) * geometry.bins
+        self._leaves_by_slot = geometry.leaves_by_slot()
 
     def locate(self, items: Indices) -> tuple[Indices, Indices]:
         """Return the slot and the position of each item in each table, both (n, tables)."""
         self._check(items)
+        return self._dealt(items)
+
+    def _dealt(self, items: Indices) -> tuple[Indices, Indices]:
         dealt = np.stack([permutation.forward(items) for permutation in self._permutations], axis=1)
-        first_slots = np.arange(self.geometry.tables, dtype=np.int64) * self.geometry.bins
-        return first_slots + dealt % self.geometry.bins, dealt // self.geometry.bins
+        positions, bins = np.divmod(dealt, self.geometry.bins)
+        return self._first_slots + bins, positions
 
     def order(self) -> Order:
         """Return the item at each position of each bin, -1 behind the end of the short bins."""
@@ -140,12 +145,12 @@ class BinnedLayout(Layout):
         return np.ascontiguousarray(dealt.reshape(geometry.leaves, geometry.bins).T)
 
     def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
-        choices, positions = self.locate(chosen)
+        choices, positions = self._dealt(chosen)
         slots = maximum_matching(choices, self.geometry.slots)
         matched = np.flatnonzero(slots != UNMATCHED)
         tables = slots[matched] // self.geometry.bins
         items = np.full(self.geometry.slots, PADDING, dtype=np.int64)
         items[slots[matched]] = chosen[matched]
-        leaves = draw_below(self.geometry.leaves_by_slot(), random_bytes)
+        leaves = draw_below(self._leaves_by_slot, random_bytes)
         leaves[slots[matched]] = positions[matched, tables]
         return items, leaves

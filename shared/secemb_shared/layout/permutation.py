@@ -9,6 +9,7 @@ from math import isqrt
 
 import numpy as np
 
+from secemb_shared import kernel
 from secemb_shared.errors import LayoutError
 from secemb_shared.layout.geometry import MOST_ITEMS
 from secemb_shared.prg import stream, stream_at
@@ -16,6 +17,7 @@ from secemb_shared.randomness import Indices
 
 ROUNDS = 6
 KEY_BYTES = 16
+OUTSIDE = "a value is out of range for the catalogue"
 
 
 class Permutation:
@@ -46,16 +48,28 @@ class Permutation:
 
     def forward(self, values: Indices) -> Indices:
         """Return where each item goes."""
-        return self._walk(values, self._turn)
+        return self._permuted(values, backwards=False)
 
     def inverse(self, values: Indices) -> Indices:
         """Return which item went to each place."""
-        return self._walk(values, self._turn_back)
+        return self._permuted(values, backwards=True)
 
-    def _walk(self, values: Indices, turn: Callable[[Indices], Indices]) -> Indices:
-        """Turn every value until it is back inside the catalogue; fewer than 1 in sqrt(items) turn twice."""
+    def _permuted(self, values: Indices, *, backwards: bool) -> Indices:
+        if not kernel.native_available():
+            return self.walk(values, backwards=backwards)
+        try:
+            return kernel.permute(self._key, values, items=self.items, backwards=backwards)
+        except ValueError as error:  # it has looked at every value already
+            raise LayoutError(OUTSIDE) from error
+
+    def walk(self, values: Indices, *, backwards: bool) -> Indices:
+        """Turn every value until it is back inside the catalogue; the definition of what the kernel computes.
+
+        Fewer than 1 value in sqrt(items) turns twice.
+        """
         if values.size and not 0 <= int(values.min()) <= int(values.max()) < self.items:
-            raise LayoutError("a value is out of range for the catalogue")
+            raise LayoutError(OUTSIDE)
+        turn: Callable[[Indices], Indices] = self._turn_back if backwards else self._turn
         result = turn(values.reshape(-1))
         outside = np.flatnonzero(result >= self.items)
         while outside.size:

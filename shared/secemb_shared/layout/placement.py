@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from secemb_shared import kernel
 from secemb_shared.errors import LayoutError
 from secemb_shared.randomness import Indices
 
@@ -17,6 +18,14 @@ def maximum_matching(choices: Indices, slots: int) -> Indices:
     """Return one of its choices for each row, or -1, so that no slot is taken twice and as few as can be go without.
 
     Earlier rows win when not all can be served; whoever needs fairness shuffles the rows first.
+    """
+    return kernel.match(choices, slots) if kernel.native_available() else match(choices, slots)
+
+
+def match(choices: Indices, slots: int) -> Indices:
+    """Give each row the first of its slots that is free, then serve the others by moving as few as possible.
+
+    This is the definition of what the kernel computes.
     """
     search = _Search(choices.tolist(), slots)
     for item in list(search.greedy()):

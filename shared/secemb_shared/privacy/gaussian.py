@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secemb_shared.dpf import Backend, default_backend
-from secemb_shared.dpf._native import judge_proposals, native_available
 from secemb_shared.errors import RingError
+from secemb_shared.kernel import judge_proposals, native_available
 from secemb_shared.prg import RingArray
 from secemb_shared.randomness import RandomBytes, secure_bytes
 

@@ -26,8 +26,8 @@ from secemb_party.operators import OperatorRole
 from secemb_party.room import Space
 from secemb_party.settings import Settings
 from secemb_party.storage.copies import catalogue_path, open_catalogue
-from secemb_shared.dpf._native import native_available
 from secemb_shared.errors import SecEmbError
+from secemb_shared.kernel import native_available
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_tools.errors import OperationError
