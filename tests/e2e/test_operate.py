@@ -147,7 +147,7 @@ def test_check_passes_a_server_that_can_start(pair: Servers) -> None:
             "expired on",
         ),
         (lambda home: (home / "tls" / "peer.crt").write_bytes(make_identity("a", days=9).certificate), "expires on"),
-        (lambda home: (home / "secemb.toml").write_text("role = 0\nfoo = 1"), "foo: there is no such setting"),
+        (lambda home: (home / "secemb.toml").write_text("role = 0\nfoo = 1"), "foo: unknown setting"),
         (lambda home: (home / "data" / "ledger.db").write_text("no database" * 100), "ledger"),
     ],
 )
