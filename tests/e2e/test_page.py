@@ -349,7 +349,11 @@ async def test_times_are_written_in_the_readers_zone_also_those_that_come_later(
 async def test_the_page_can_be_read_without_scripts(browser: Browser, servers: Servers) -> None:
     async with a_visit(browser, servers.pair[1].operator_url, scripts=False) as visit:
         await visit.log_in(servers.operator_tokens[1])
-        for path, words in (("/ui", "Throughput"), ("/ui/rounds/0", "Digests"), ("/ui/model", "Only server 0 can start")):
+        for path, words in (
+            ("/ui", "Throughput"),
+            ("/ui/rounds/0", "Digests"),
+            ("/ui/model", "Only server 0 can start"),
+        ):
             await visit.go(path)
             await see(visit.page, words)
         visit.check_quiet()
