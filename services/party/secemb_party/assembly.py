@@ -63,6 +63,7 @@ async def open_party(settings: Settings) -> Party:
         keep_tasks=settings.rounds.keep_tasks,
         reserve=settings.storage.min_free_bytes,
         tracing=_open_tracing(settings),
+        allowed_origins=settings.devices.allowed_origins,
     )
     party = Party(parts)
     metrics.watch_space(party.space.free, party.space.reserve, lambda: ledger.full)

@@ -47,4 +47,5 @@ class Parts:
     keep_seconds: float = math.inf  # how long sessions' rows are kept after their round
     keep_tasks: int | None = None  # how many earlier tasks keep their files; None: all
     tracing: "Tracing | None" = None
+    allowed_origins: tuple[str, ...] = ()  # of web pages that may call the devices' listener
     reserve: int = 0  # bytes on the disk below which no new session begins

@@ -65,6 +65,7 @@ class Party:
         self._shares, self._compute = parts.shares, parts.compute
         self.metrics, self.scratch, self._keep_rounds = parts.metrics, parts.scratch, parts.keep_rounds
         self.catalogue, self.tracing = parts.catalogue, parts.tracing
+        self.allowed_origins = parts.allowed_origins
         self._keep_seconds, self._keep_tasks = parts.keep_seconds, parts.keep_tasks
         self._keep_versions = parts.keep_versions
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)

@@ -102,6 +102,18 @@ def _check_address(url: str) -> str:
     return url.rstrip("/")
 
 
+def _check_origin(origin: str) -> str:
+    if not re.fullmatch(r"https?://[^/?#@*\s]+", origin):
+        raise ValueError(
+            "an origin is https://host or https://host:port, without a path; each one is named, * is not taken"
+        )
+    return origin
+
+
+def _split_origins(value: object) -> object:
+    return value.split() if isinstance(value, str) else value
+
+
 def _check_database(url: str) -> str:
     if parse(url).password is not None:
         raise ValueError("contains a password; put it in a file and set ledger.password_file")
@@ -120,6 +132,9 @@ Secret = Annotated[
     SecretFile, BeforeValidator(lambda value: _locate(Path(value)) if isinstance(value, str | Path) else value)
 ]
 PeerUrl = Annotated[str, AfterValidator(_check_address)]
+Origins = Annotated[
+    tuple[Annotated[str, AfterValidator(_check_origin)], ...], BeforeValidator(_split_origins)
+]  # in a variable: with spaces between them
 DatabaseUrl = Annotated[str, AfterValidator(_check_database)]
 CollectorUrl = Annotated[str, AfterValidator(_check_collector)]
 Port = Annotated[int, Field(ge=1, le=65535)]

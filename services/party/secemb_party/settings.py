@@ -20,6 +20,7 @@ from secemb_party.setting_types import (
     CollectorUrl,
     DatabaseUrl,
     Location,
+    Origins,
     PeerUrl,
     Port,
     PublicFile,
@@ -57,6 +58,7 @@ class Devices(Listening):
     body_bytes_per_second: Annotated[int, Field(ge=0)] = 1024
     connections: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
     reads_per_minute: Annotated[int, Field(ge=1, le=100_000)] = 60
+    allowed_origins: Origins = ()
 
 
 class Peer(Section):

@@ -125,7 +125,14 @@ def create_server0(
         operator = operator_app(TITLE, metrics=party.metrics, routers=for_operator, ready=ready)
     return Server0(
         leader,
-        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers, tracing=party.tracing),
+        devices=new_app(
+            TITLE,
+            DESCRIPTION,
+            metrics=party.metrics,
+            routers=routers,
+            tracing=party.tracing,
+            allowed_origins=party.allowed_origins,
+        ),
         operator=operator,
         metrics=metrics_app(TITLE, metrics=party.metrics, ready=ready),
     )

@@ -81,7 +81,14 @@ def create_server1(
     if receiver is not None:
         peer_routers.insert(0, relay_routes(receiver, party.metrics.refused, bearer))
     return Server1(
-        devices=new_app(TITLE, DESCRIPTION, metrics=party.metrics, routers=routers, tracing=party.tracing),
+        devices=new_app(
+            TITLE,
+            DESCRIPTION,
+            metrics=party.metrics,
+            routers=routers,
+            tracing=party.tracing,
+            allowed_origins=party.allowed_origins,
+        ),
         peer=new_app(
             f"{TITLE}, peer channel",
             PEER_DESCRIPTION,

@@ -1,12 +1,13 @@
 """A FastAPI app with everything that both servers need around their routes, without telemetry."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from starlette.middleware.cors import CORSMiddleware
 
 from secemb_party.http.health import Readiness, health_router, metrics_router
 from secemb_party.http.middleware import Requests
@@ -26,6 +27,12 @@ from secemb_party.parts import Clock
 
 if TYPE_CHECKING:
     from secemb_party.traces import Tracing
+
+
+# What a device in a web page sends and reads, beside what every page may.
+_SENT_HEADERS = ("authorization", "content-type", "if-none-match", "range", "secemb-proof", "secemb-ticket")
+_READ_HEADERS = ("content-range", "date", "etag", "retry-after", "secemb-copy-sha256")
+_REMEMBERED_SECONDS = 7200  # how long a browser need not ask again; none remembers it for longer
 
 
 class Service(FastAPI):
@@ -49,12 +56,13 @@ def new_app(
     ready: Readiness | None = None,
     peer_clock: Clock | None = None,
     tracing: "Tracing | None" = None,
+    allowed_origins: Sequence[str] = (),
 ) -> Service:
     """Return an app with these routes, problems, measurements, health routes and `/openapi.json`.
 
     Routes are tried in this order: those that sessions call come first. A listener without `ready`, such as the
     devices', has `/healthz` only. The one for the other server, with `peer_clock`, logs under
-    its request ids and tells it the time.
+    its request ids and tells it the time. Web pages of `allowed_origins` may call it too.
     """
     app = Service(
         title=title,
@@ -74,6 +82,15 @@ def new_app(
     )
     metrics.expect_problems(PROBLEMS)
     install_problems(app, metrics.refused)
+    if allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=allowed_origins,
+            allow_methods=("GET", "POST", "PUT"),
+            allow_headers=_SENT_HEADERS,
+            expose_headers=_READ_HEADERS,
+            max_age=_REMEMBERED_SECONDS,
+        )
     app.add_middleware(Requests, metrics=metrics, clock=peer_clock, tracing=tracing)  # added last: around everything
     in_order = sorted(routers, key=lambda router: router.route_class is not DeviceRoute)
     for router in (*in_order, health_router(ready)):
