@@ -114,8 +114,8 @@ async def test_real_servers_count_both_kinds_of_devices_and_recommend_to_both(tm
 
 async def _python_device(folder: Path, pair: Pair, number: int) -> list[Contributed]:
     done: list[Contributed] = []
-    opening = {"servers": pair.urls, "task": pair.task.task_id.hex(), "policy": Policy(pace_seconds=0.2)}
-    async with Device.open(home=folder / f"python{number}", **opening) as device:
+    home, task, policy = folder / f"python{number}", pair.task.task_id.hex(), Policy(pace_seconds=0.2)
+    async with Device.open(home=home, servers=pair.urls, task=task, policy=policy) as device:
         device.log_many({item: 1.0 + item % 5 for item in range(number, ITEMS, 7)})
         while not isinstance(outcome := await device.contribute(), Ended):
             if isinstance(outcome, Contributed):

@@ -9,6 +9,7 @@ from tests.unit.test_settings import install
 
 from secemb_party.errors import SettingsError
 from secemb_party.http.app import new_app
+from secemb_party.http.middleware import Requests
 from secemb_party.metrics import Metrics
 from secemb_party.settings import load_settings
 
@@ -38,7 +39,7 @@ async def test_without_a_list_no_page_is_allowed_and_nothing_is_mounted() -> Non
     assert (response.status_code, granted(response)) == (200, set())
     assert granted(await ask("OPTIONS", PAGE, allowed=(), **PREFLIGHT)) == set()
     app = new_app("Small", "For tests.", metrics=Metrics(), routers=[routes()])
-    assert [one.cls.__name__ for one in app.user_middleware] == ["Requests"]
+    assert [str(one.cls) for one in app.user_middleware] == [str(Requests)]
 
 
 async def test_a_named_page_may_send_what_devices_send_and_read_what_they_read() -> None:
