@@ -26,7 +26,7 @@ report_app = typer.Typer(help="Measure what the documentation claims about accur
 app.add_typer(report_app, name="report")
 
 
-Names = Annotated[list[str] | None, typer.Option("--catalogue", help="Only this catalogue; may be repeated.")]
+Names = Annotated[list[str] | None, typer.Option("--catalogue", help="Measure only this catalogue; may be repeated.")]
 
 
 @contextmanager
@@ -60,9 +60,11 @@ def bench(
 @app.command()
 def loadtest(
     output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/loadtest.json"),
-    devices: Annotated[int, typer.Option(min=2, max=2000, help="Concurrent devices, and sessions in a round.")] = 100,
+    devices: Annotated[
+        int, typer.Option(min=2, max=2000, help="Number of concurrent devices, and of sessions in a round.")
+    ] = 100,
     rounds: Annotated[int, typer.Option(min=1, max=1000, help="Rounds for each catalogue and transport.")] = 10,
-    transport: Annotated[Transport | None, typer.Option(help="Only this transport, not both.")] = None,
+    transport: Annotated[Transport | None, typer.Option(help="Use only this transport instead of both.")] = None,
     catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
@@ -83,16 +85,16 @@ def memory(
 ) -> None:
     """Measure the peak memory of two real servers, and compare it with `secemb plan`.
 
-    Exit code 1 if the plan is off by more than a quarter.
+    Exits with code 1 if the plan is off by more than a quarter.
     """
     from secemb_lab.loadtest.memory import run
 
     try:
         sizes = [int(one) for one in items.split(",")]
     except ValueError:
-        raise typer.BadParameter("--items: whole numbers separated by commas, such as 100000,1000000") from None
+        raise typer.BadParameter("--items must be whole numbers separated by commas, such as 100000,1000000") from None
     if min(sizes) < 100:
-        raise typer.BadParameter("--items: each catalogue has at least 100 items")
+        raise typer.BadParameter("--items: each catalogue must have at least 100 items")
     with refusals():
         right = run(output, sizes, as_json=json)
     raise typer.Exit(0 if right else REFUSED)
@@ -101,13 +103,13 @@ def memory(
 @app.command()
 def wire(
     output: Annotated[Path, typer.Option(help="JSON file for the figures.")] = Path("build/wire.json"),
-    sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions in each timing.")] = 40,
+    sessions: Annotated[int, typer.Option(min=2, max=1000, help="Sessions per measurement.")] = 40,
     catalogue: Names = None,
     json: AsJson = False,
 ) -> None:
     """Count the bytes of a device's round on the wire, and time reads, for both transports.
 
-    Exit code 1 if a device with the relayed transport moves more than its catalogue's limit.
+    Exits with code 1 if a device with the relayed transport transfers more than its catalogue's limit.
     """
     from secemb_lab.wire.wire import keeps, run
 
@@ -129,25 +131,29 @@ def vectors(
     if json:
         show_json({"directory": str(directory), "files": files})
     else:
-        typer.echo(f"{len(files)} files of vectors in {directory}")
+        typer.echo(f"{len(files)} vector files written to {directory}")
 
 
 @app.command()
 def quality(
-    data: Annotated[Path, typer.Option(help="Folder with ml-100k, ml-1m, gowalla, amazon-video-games.")] = Path(
+    data: Annotated[Path, typer.Option(help="Directory with ml-100k, ml-1m, gowalla, amazon-video-games.")] = Path(
         "build/data"
     ),
-    parts: Annotated[str, typer.Option(help="Which of ratings, models, rankings; separated by commas.")] = "",
-    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time; as many as there are cores.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; page and plots go beside it.")] = Path(
-        "build/quality.json"
-    ),
-    quick: Annotated[bool, typer.Option("--quick", help="Few rounds with made-up data; --data is not read.")] = False,
+    parts: Annotated[str, typer.Option(help="Parts to run: ratings, models, rankings; separated by commas.")] = "",
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Number of concurrent runs; default: the number of cores.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="JSON file for the figures; the page and plots are written next to it.")
+    ] = Path("build/quality.json"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a few rounds with made-up data; --data is ignored.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Measure how good the recommendations are: all sets, models and losses, beside baselines and published figures.
+    """Measure the quality of recommendations for all sets, models and losses, with baselines and published figures.
 
-    Exit code 1 if a goal is missed. With --parts the other parts stay as they are in --out.
+    Exits with code 1 if a goal is missed. With --parts, the other parts of --out are left unchanged.
     """
     from secemb_lab.report.quality import PARTS, QualityOptions, run
 
@@ -166,25 +172,30 @@ def quality(
 
 @app.command()
 def sequences(
-    data: Annotated[Path, typer.Option(help="Folder with ml-1m, amazon-video-games, shakespeare-roles.")] = Path(
+    data: Annotated[Path, typer.Option(help="Directory with ml-1m, amazon-video-games, shakespeare-roles.")] = Path(
         "build/data"
     ),
     cases: Annotated[
-        str, typer.Option(help="Only these cases, such as ml-1m-sasrec,amazon-size; separated by commas.")
+        str, typer.Option(help="Run only these cases, separated by commas, such as ml-1m-sasrec,amazon-size.")
     ] = "",
-    processes: Annotated[int | None, typer.Option(min=1, help="Of each run; as many as there are cores.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; page, plots and runs go beside it.")] = Path(
-        "build/sequences.json"
-    ),
-    quick: Annotated[bool, typer.Option("--quick", help="Few rounds with made-up data; --data is not read.")] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Processes per run; default: the number of cores.")
+    ] = None,
+    out: Annotated[
+        Path, typer.Option(help="JSON file for the figures; the page, plots and runs are written next to it.")
+    ] = Path("build/sequences.json"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run a few rounds with made-up data; --data is ignored.")
+    ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep finished cases in --out, and go on with the one that was cut short.")
+        bool,
+        typer.Option("--resume", help="Keep the finished cases in --out and continue the one that was interrupted."),
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Measure models of events and texts: what comes next, beside popularity and published figures, and its cost.
+    """Measure how well models of events and texts predict what comes next, with baselines, and at what cost.
 
-    Exit code 1 if a goal is missed. With --cases the other cases stay as they are in --out.
+    Exits with code 1 if a goal is missed. With --cases, the other cases of --out are left unchanged.
     """
     from secemb_lab.report.sequences import SequenceOptions, run
 
@@ -240,19 +251,24 @@ def paper(
 
 @app.command()
 def pacing(
-    output: Annotated[Path, typer.Option(help="JSON file for the figures; plots go beside it.")] = Path(
+    output: Annotated[Path, typer.Option(help="JSON file for the figures; plots are written next to it.")] = Path(
         "build/pacing.json"
     ),
-    processes: Annotated[int | None, typer.Option(min=1, help="Runs at a time; as many as there are cores.")] = None,
-    devices: Annotated[
-        list[int] | None, typer.Option(help="Only fleets of this size: 1000, 100000, 1000000; may be repeated.")
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="Number of concurrent runs; default: the number of cores.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer fleets, and minutes of them instead of hours.")] = False,
+    devices: Annotated[
+        list[int] | None,
+        typer.Option(help="Simulate only fleets of this size: 1000, 100000, 1000000; may be repeated."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Simulate fewer fleets, for minutes instead of hours.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Simulate fleets of up to a million devices against server 0's own conductor and pace, in virtual time.
 
-    Exit code 1 if a goal is missed.
+    Exits with code 1 if a goal is missed.
     """
     from secemb_lab.pacing.report import run
 
@@ -263,17 +279,21 @@ def pacing(
 
 @app.command()
 def attack(
-    output: Annotated[Path, typer.Option(help="JSON file for the figures; a page and a plot go beside it.")] = Path(
-        "build/attack.json"
-    ),
-    attack: Annotated[list[str] | None, typer.Option(help="Only this attack beside none; may be repeated.")] = None,
+    output: Annotated[
+        Path, typer.Option(help="JSON file for the figures; a page and a plot are written next to it.")
+    ] = Path("build/attack.json"),
+    attack: Annotated[
+        list[str] | None, typer.Option(help="Run only this attack and the baseline without an attack; may be repeated.")
+    ] = None,
     rounds: Annotated[int | None, typer.Option(min=1, max=1000, help="Rounds under each attack.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks, one round each, no goals of time.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Run fewer attacks, one round each, without timing goals.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
-    """Run hostile clients against two real servers on loopback, and measure what they change.
+    """Run hostile clients against two real servers on loopback, and measure their effect.
 
-    Exit code 1 if a goal is missed.
+    Exits with code 1 if a goal is missed.
     """
     from secemb_lab.attack.report import run
 
@@ -285,34 +305,39 @@ def attack(
 @report_app.command()
 def dp(
     path: Annotated[Path, typer.Option(help="A set of ratings: a directory or a file, as `secemb simulate` reads it.")],
-    models: Annotated[str, typer.Option(help=f"Which of {', '.join(names())}; separated by commas.")] = "",
+    models: Annotated[str, typer.Option(help=f"Models to run: {', '.join(names())}; separated by commas.")] = "",
     cohorts: Annotated[
         str,
         typer.Option(
-            help="Average devices in a round, separated by commas; default: 100,500, or fewer of a small set."
+            help=(
+                "Average numbers of devices in a round, separated by commas; default: 100,500, or fewer for a "
+                "small set."
+            )
         ),
     ] = "",
     budgets: Annotated[str, typer.Option(help="Values of ε, separated by commas.")] = "",
     unit: Annotated[str, typer.Option(help="Unit of privacy: user, or record as in the paper.")] = "user",
     delta: Annotated[float, typer.Option(help="δ of the privacy guarantee.")] = 1e-4,
-    rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each run instead of the report's own.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of split, cohorts and first weights.")] = 1,
-    out: Annotated[Path, typer.Option(help="Where the figures go as JSON; table and curves go beside it.")] = Path(
-        "build/dp.json"
-    ),
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of each run, instead of the report's default.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, cohorts and initial weights.")] = 1,
+    out: Annotated[
+        Path, typer.Option(help="JSON file for the figures; the table and curves are written next to it.")
+    ] = Path("build/dp.json"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Run one budget, 10 rounds, and only mf unless --models names others.")
+        bool, typer.Option("--quick", help="Run one budget for 10 rounds, and only mf unless --models is given.")
     ] = False,
     device_by_device: Annotated[
         bool,
         typer.Option("--device-by-device", help="Draw the noise of each device separately (slow)."),
     ] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Keep the runs in --out, and add those that are missing.")
+        bool, typer.Option("--resume", help="Keep the runs in --out and run only those that are missing.")
     ] = False,
     json: AsJson = False,
 ) -> None:
-    """Train with noise of the servers and with noise of the devices, over ε: what privacy costs in accuracy."""
+    """Train with noise from the servers and from the devices, for several ε: the cost of privacy in accuracy."""
     from secemb_lab.report.dp import DpOptions, run
     from secemb_lab.report.published import REPORTED
 

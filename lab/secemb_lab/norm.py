@@ -93,7 +93,7 @@ def tables() -> str:
         rows.append(f"| 2^{tries} | " + " | ".join(f"{length:.2f} Δ" for length in lengths) + " |")
     typical, most = honest_failure()
     return "\n".join(
-        [*rows, "", f"An honest update of length Δ fails with 2^{typical:.1f}, at most with 2^{most:.1f}."]
+        [*rows, "", f"An honest update of length Δ fails with probability 2^{typical:.1f}, and at most 2^{most:.1f}."]
     )
 
 

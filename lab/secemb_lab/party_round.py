@@ -87,7 +87,7 @@ class PartyRound:
 
     def _known(self, session_id: bytes) -> _Session:
         if session_id not in self._sessions:
-            raise SessionError("no keys of this session are here")
+            raise SessionError("no keys have been received for this session")
         return self._sessions[session_id]
 
     def _complete(self, session_id: bytes) -> SessionBodies:

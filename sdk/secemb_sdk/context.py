@@ -49,7 +49,7 @@ class Policy:
         if not 0 < self.seconds < float("inf"):
             raise PolicyError("seconds must be a positive number")
         if not 0 <= self.pace_seconds < self.seconds:
-            raise PolicyError("pace_seconds must be at least 0 and below seconds, or no round could end")
+            raise PolicyError("pace_seconds must be at least 0 and less than seconds; otherwise no round could finish")
 
     @property
     def keys_seconds(self) -> float:
@@ -60,7 +60,9 @@ class Policy:
         """Raise if a training round without retries would exceed the budget."""
         needed = round_bytes(task, relayed=relayed)
         if self.bytes is not None and needed > self.bytes:
-            raise PolicyError(f"a round of this task moves {needed:,} bytes; allow that many in the policy")
+            raise PolicyError(
+                f"a round of this task transfers {needed:,} bytes; raise `bytes` in the policy to at least that"
+            )
 
 
 def round_bytes(task: TaskSpec, *, relayed: bool = False) -> int:
@@ -93,21 +95,25 @@ class Context:
     def model_for(self, task: TaskSpec) -> Model:
         """Return the model, or raise unless it fits the task."""
         if task.loss != SQUARED and task.privacy is not None and task.privacy.unit == RECORD:
-            raise MisfitError("this task clips each rating separately, which needs ratings; its loss ranks items")
+            raise MisfitError(
+                "this task clips each rating separately, but its loss ranks items and has no ratings; ask the "
+                "operators for a different task"
+            )
         if self.epochs > 1 and task.privacy is not None and task.privacy.unit == RECORD:
             raise MisfitError(
-                "this task clips each rating separately, so a round is one epoch; open the device with epochs=1"
+                "this task clips each rating separately, so a round must be a single epoch; open the device "
+                "with epochs=1"
             )
         model: Model = self.model or MatrixFactorisation(dimension=task.row_width - 1, loss=task.loss)
         if follows(model) != (task.loss == NEXT):
             raise MisfitError(
-                "a task with the loss `next` takes a model of events in time order, such as SASRec, and no other task "
-                "does; open the device with the task's model"
+                "the loss `next` needs a model of events in time order, such as SASRec, and such a model needs "
+                "the loss `next`; open the device with the task's model"
             )
         if (model.row_width, model.dense_size) != (task.row_width, task.dense_size):
             raise MisfitError(
-                f"the task has {task.row_width} numbers in a row and {task.dense_size} in the dense part, the model "
-                f"{model.row_width} and {model.dense_size}; open the device with the task's model"
+                f"the task has rows of {task.row_width} numbers and a dense part of {task.dense_size}, but the "
+                f"model has {model.row_width} and {model.dense_size}; open the device with the task's model"
             )
         return model
 

@@ -64,19 +64,19 @@ class Opening:
 
     def __post_init__(self) -> None:
         if len(self.servers) != 2:
-            raise AddressError("a device talks to two servers: give the addresses of server 0 and of server 1")
+            raise AddressError("a device needs two servers; give the addresses of server 0 and server 1")
         if self.addresses[0] == self.addresses[1]:
-            raise AddressError("both servers have the same address; two different operators must run them")
+            raise AddressError("both servers have the same address; they must be run by two different operators")
         if len(self.task) != _TASK_DIGITS or not set(self.task) <= set("0123456789abcdef"):
-            raise PinError("a task's id is 64 lower-case hexadecimal digits; `secemb task show` prints it")
+            raise PinError("a task id is 64 lowercase hexadecimal digits; `secemb task show` prints it")
         if self.pins is not None and len(self.pins) != 2:
-            raise PinError("pins are two lists of digests, one for each server")
+            raise PinError("pins must be two lists of digests, one for each server")
         if self.token is not None and not (self.token.isascii() and self.token.isprintable()):
             raise EnrolmentError("a token is one line of printable ASCII; copy it again from the operator's message")
         if self.epochs < 1 or not 0 <= self.hold_out < 1:
-            raise PolicyError("epochs must be at least 1, and hold_out at least 0 and below 1")
+            raise PolicyError("epochs must be at least 1, and hold_out at least 0 and less than 1")
         if self.transport not in (None, DIRECT, RELAYED):
-            raise PolicyError("transport is 'direct' or 'relayed', or None to let the task decide")
+            raise PolicyError("transport must be 'direct', 'relayed', or None to let the task decide")
 
     @property
     def addresses(self) -> tuple[str, str]:
@@ -128,7 +128,9 @@ class Owned:
         elif at is None:
             self._context.vault.log([(item, rating)])
         else:
-            raise RatingError("a rating has no time and an event no rating; give `rating` or `at`, or log both apart")
+            raise RatingError(
+                "a rating has no time and an event has no rating; pass either `rating` or `at`, or log them separately"
+            )
 
     def log_many(self, ratings: Mapping[int, float]) -> None:
         """Store several ratings in one write."""

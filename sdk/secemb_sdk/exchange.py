@@ -29,30 +29,30 @@ from secemb_sdk.home.receipts import EndedRounds, Receipt, Traffic
 from secemb_sdk.steps import Answer, Lost, Request, Result, Steps, pause, send, work
 
 PREFIX = "urn:secemb:problem:"
-ENDED = "the task has ended: no more rounds will open"
+ENDED = "the task has ended; no more rounds will open"
 LONGEST_WAIT = 86_400.0  # seconds that a server can make a device wait
 _FIRST_SERVER_FAULT = 500
-_LATER = "server {server} cannot do this now"
-_NOT_PASSED_ON = "server 0 does not forward to server 1 what this device sent"
-_GONE = "the round, the ticket or the model version has ended at server {server}"
+_LATER = "server {server} cannot handle this request right now"
+_NOT_PASSED_ON = "server 0 did not pass this device's message on to server 1 unchanged"
+_GONE = "the round, ticket or model version is no longer valid at server {server}"
 
 Entry = tuple[type[DeviceError], str]  # the error, and what it says
 
 BY_SLUG: Mapping[str, Entry] = {
-    "unauthorized": (EnrolmentError, "server {server} does not know the token; ask its operator for a new one"),
+    "unauthorized": (EnrolmentError, "server {server} does not recognise the token; ask its operator for a new one"),
     "token-expired": (
         TokenExpiredError,
-        "the token of this device has expired at server {server}; get its next one from the app's backend or the "
+        "this device's token has expired at server {server}; get a new one from the app's backend or the "
         "operator, and open the same home with it",
     ),
-    "token-revoked": (TokenRevokedError, "server {server} has revoked the token of this device; ask its operator why"),
+    "token-revoked": (TokenRevokedError, "server {server} has revoked this device's token; ask its operator why"),
     "token-suspended": (
         UnavailableError,
-        "server {server} has suspended this device for now; ask its operator why",
+        "server {server} has suspended this device; ask its operator why",
     ),
-    "task-unknown": (PinError, "server {server} does not serve this task; check the task's id and the addresses"),
+    "task-unknown": (PinError, "server {server} does not serve this task; check the task id and the addresses"),
     "task-ended": (EndedError, ENDED),
-    "session-conflict": (ConflictError, "server {server} already has different bytes for this session"),
+    "session-conflict": (ConflictError, "server {server} already has a different message for this session"),
     "round-closed": (GoneError, _GONE),
     "round-full": (RoundFullError, "the round is full at server {server}"),
     "round-unknown": (GoneError, _GONE),
@@ -64,16 +64,16 @@ BY_SLUG: Mapping[str, Entry] = {
         "server {server} does not have the task's catalogue; tell its operator, or pass titles=False",
     ),
     "not-found": (UnavailableError, "server {server} has no such endpoint; check which server is 0 and which is 1"),
-    "relay-key-outdated": (OutdatedKeyError, "server 1 no longer uses the key that this was encrypted to"),
+    "relay-key-outdated": (OutdatedKeyError, "the message was encrypted to a key that server 1 no longer uses"),
     "relay-box": (UnavailableError, _NOT_PASSED_ON),
     "relay-altered": (UnavailableError, _NOT_PASSED_ON),
-    "proof-refused": (UnavailableError, "server {server} does not accept the MAC of this session's upload"),
+    "proof-refused": (UnavailableError, "server {server} rejected the MAC of this session's upload"),
     "relay-round": (UnavailableError, "the two servers announce different rounds"),
     "peer-refused": (UnavailableError, _LATER),
     "busy": (UnavailableError, _LATER),
     "unavailable": (UnavailableError, _LATER),
     "internal": (UnavailableError, _LATER),
-    "body-slow": (UnavailableError, "server {server} gave up waiting for the message"),
+    "body-slow": (UnavailableError, "server {server} timed out while waiting for the message"),
 }
 # What a refusal reveals about a server. So do other bytes in a session, but not in a join.
 NOTICED: Mapping[str, Misconduct] = {
@@ -85,15 +85,15 @@ NOTICED: Mapping[str, Misconduct] = {
 # For proxies and load balancers, which send no problem documents.
 BY_STATUS: Mapping[int, Entry] = {
     401: BY_SLUG["unauthorized"],
-    404: (UnavailableError, "there is no SecEmb server at the address of server {server}; check the address"),
+    404: (UnavailableError, "no SecEmb server found at the address of server {server}; check the address"),
     408: BY_SLUG["body-slow"],
     409: BY_SLUG["session-conflict"],
     410: BY_SLUG["round-closed"],
     425: (UnavailableError, _LATER),
     429: BY_SLUG["busy"],
 }
-_REDIRECTED: Entry = (UnavailableError, "server {server} redirects; give its final address")
-_REFUSED: Entry = (RefusedError, "server {server} refuses the message; update this app or the server")
+_REDIRECTED: Entry = (UnavailableError, "server {server} redirects; use its final address")
+_REFUSED: Entry = (RefusedError, "server {server} rejected the message; update this app or the server")
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -151,7 +151,7 @@ _BUSY_PAUSE = 30.0  # at most, for a server that answers that it cannot serve no
 AWAY_PAUSE = 900.0  # at most, for a server that does not answer
 _POLICY_SECONDS = 60.0  # until a policy that does not allow may allow
 _UNTRUSTED_SECONDS = 60.0  # until an operator may have repaired a certificate
-_TIMED_OUT = "the time for this call has run out"
+_TIMED_OUT = "the call timed out"
 _ANSWERED = (200, 202, 206, 304)
 
 Accept = Callable[[Request, Answer], str | None]  # the reason why an answer does not show what it must
@@ -237,13 +237,13 @@ class Exchange:
 
     def _send(self, requests: list[Request]) -> Steps[list[Answer | Lost]]:
         if not self.context.policy.allowed():
-            raise UnavailableError("the policy does not allow requests now", seconds=_POLICY_SECONDS)
+            raise UnavailableError("the policy does not allow requests right now", seconds=_POLICY_SECONDS)
         left = self._ends - self.context.clock()
         if left <= 0:
             raise UnavailableError(_TIMED_OUT, seconds=_FIRST_PAUSE)
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
         if self._most_bytes is not None and moved > self._most_bytes:
-            raise RefusedError("a retry would move more bytes than the policy allows")
+            raise RefusedError("a retry would transfer more bytes than the policy allows")
         try:
             found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
         except DeviceError:
@@ -291,7 +291,7 @@ def _trouble(request: Request, found: Answer | Lost, accept: Accept) -> DeviceEr
     if isinstance(found, Lost) and found.untrusted:
         return CertificateError(f"server {request.server} {found.reason}", seconds=_UNTRUSTED_SECONDS)
     if isinstance(found, Lost):
-        return UnavailableError(f"server {request.server} does not answer ({found.reason})")
+        return UnavailableError(f"server {request.server} did not respond ({found.reason})")
     if found.status not in _ANSWERED:
         return error_for(request.server, found)
     wrong = accept(request, found)

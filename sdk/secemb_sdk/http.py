@@ -20,8 +20,8 @@ from secemb_sdk.trust import Authorities, Pins, check_address, line_problem, mak
 _CONNECT_SECONDS = 10.0
 _SILENT_SECONDS = 30.0  # without a byte: the connection is dead
 _LIMITS = httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=30.0)
-_TOO_LONG = "the answer is too long"
-_TOO_SLOW = "the answer took too long"
+_TOO_LONG = "the response is too long"
+_TOO_SLOW = "the response took too long"
 _USUAL = {"accept-encoding": "identity", "user-agent": "secemb"}  # no version: devices look alike
 _PIECE = 1 << 14  # bytes of a body that are handed over at once: one TLS record
 

@@ -31,11 +31,11 @@ def check_address(url: str) -> str:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise AddressError("a server's address is not valid; give one like https://server0.example") from None
+        raise AddressError("a server's address is not valid; use one like https://server0.example") from None
     if parts.scheme not in _PORTS or not host or parts.username is not None or parts.query or parts.fragment:
-        raise AddressError("a server's address is https:// and a host, without user, query or fragment")
+        raise AddressError("a server's address must be https:// and a host, without a user, query or fragment")
     if parts.scheme == "http" and not is_loopback(host):
-        raise AddressError("plain http is allowed only for loopback addresses; give the server's https:// address")
+        raise AddressError("plain http is allowed only for loopback addresses; use the server's https:// address")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}:{port or _PORTS[parts.scheme]}{parts.path.rstrip('/')}"
 
@@ -53,16 +53,16 @@ def make_context(url: str, *, ca: Authorities = None, pins: Pins = ()) -> ssl.SS
     wanted = _check_pins(pins)
     if url.startswith("http:"):
         if wanted:
-            raise AddressError("a pinned server needs an https:// address")
+            raise AddressError("pins need an https:// address")
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one; httpx wants a context
     if isinstance(ca, ssl.SSLContext):
         if wanted:
-            raise PinError("pins cannot be added to an SSLContext; give a file of authorities instead")
+            raise PinError("pins cannot be combined with an SSLContext; pass a CA file instead")
         return ca
     try:
         context = ssl.create_default_context(cafile=None if ca is None else str(ca))
     except OSError:
-        raise AddressError("the file of authorities cannot be read; give a PEM file with their certificates") from None
+        raise AddressError("cannot read the CA file; it must be a PEM file with the certificates to trust") from None
     if wanted:
         _pin(context, wanted)
     return context
@@ -87,39 +87,39 @@ def tls_problem(error: BaseException, url: str) -> str | None:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return _certificate_problem(cause)
     if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
-        return "does not speak TLS on this port; check the port, and whether the address should begin with http://"
+        return "does not use TLS on this port; check the port, and whether the address should start with http://"
     if isinstance(cause, ssl.SSLError) and "PROTOCOL" in (cause.reason or ""):
-        return "has no TLS version in common with this device; it needs 1.2 or newer"
+        return "has no TLS version in common with this device; it must support 1.2 or newer"
     parts = urlsplit(url)
     if parts.scheme == "http" and _hung_up(error) and _speaks_tls(parts.hostname or "", parts.port or _PORTS["http"]):
-        return "speaks TLS on this port; write https:// instead of http://"
+        return "uses TLS on this port; use https:// instead of http://"
     return None
 
 
 def _certificate_problem(error: ssl.SSLCertVerificationError) -> str:
     code = error.verify_code
     if code == _EXPIRED:
-        return "presents an expired certificate; its operator must renew it, unless this machine's clock is wrong"
+        return "has an expired certificate; ask its operator to renew it, or check this machine's clock"
     if code == _NOT_YET:
-        return "presents a certificate that is not valid yet; check this machine's clock"
+        return "has a certificate that is not valid yet; check this machine's clock"
     if code in _OTHER_HOST:
-        return "presents a certificate for another host name; check the address"
+        return "has a certificate for a different host name; check the address"
     if code in _UNKNOWN:
         return (
-            "presents a certificate of an unknown authority; if it is the right one, name the authority's file (--ca, "
-            "or ca= in Python)"
+            "has a certificate from an unknown authority; if you trust it, pass the authority's PEM file "
+            "(--ca, or ca= in Python)"
         )
-    return f"presents a certificate that is not accepted: {error.verify_message}"
+    return f"has an invalid certificate: {error.verify_message}"
 
 
 def line_problem(error: BaseException) -> str:
     """Return in words why a request got no answer, where TLS is not the reason."""
     name = type(error).__name__  # httpx's, which is slow to import
     if name == "ConnectError":
-        return "no connection could be made"
+        return "could not connect"
     if name.endswith("Timeout"):
-        return "it took too long"
-    return "the connection broke" if name in ("RemoteProtocolError", "ReadError", "WriteError") else name
+        return "timed out"
+    return "the connection was lost" if name in ("RemoteProtocolError", "ReadError", "WriteError") else name
 
 
 def _hung_up(error: BaseException) -> bool:
@@ -170,16 +170,18 @@ def _check_key(connection: Any, pins: frozenset[bytes]) -> None:
     except (ValueError, UnsupportedAlgorithm):
         shown = b""
     if not any(hmac.compare_digest(shown, pin) for pin in pins):
-        raise PinError("the server's key is not a pinned one; nothing was sent to it", noticed=Misconduct.SERVER_KEY)
+        raise PinError(
+            "the server's key is not one of the pinned keys; nothing was sent to it", noticed=Misconduct.SERVER_KEY
+        )
 
 
 def _check_pins(pins: Pins) -> frozenset[bytes]:
     if isinstance(pins, str):
-        raise PinError("pins are a list of digests for each server")
+        raise PinError("pins must be a list of digests for each server")
     try:
         found = frozenset(bytes.fromhex(pin) for pin in pins)
     except ValueError:
         found = frozenset({b""})
     if any(len(pin) != hashlib.sha256().digest_size for pin in found):
-        raise PinError("a pin is the SHA-256 of a server's public key: 64 hexadecimal digits")
+        raise PinError("a pin must be the SHA-256 of a server's public key: 64 hexadecimal digits")
     return found

@@ -58,8 +58,8 @@ class Vocabulary:
         """Return the vocabulary in a task's catalogue, or raise if it has none."""
         if catalogue.ids[: len(SPECIAL)] != SPECIAL:
             raise MisfitError(
-                "the task's catalogue is no vocabulary, which begins with <unknown> and <end>; open the device with a "
-                "task that was made for texts"
+                "the task's catalogue is not a vocabulary, which starts with <unknown> and <end>; use a task "
+                "created for texts"
             )
         return cls(catalogue.ids)
 

@@ -61,12 +61,12 @@ def server_without(name: str, place: Place) -> Path:
 
 
 CASES: dict[str, Case] = {
-    "bench": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
+    "bench": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="choose one of ML100K, ML1M", code=2),
     "backup": Case(
         good=lambda place: (place.new(".tar"), "--config", place.pair.servers[1].folder),
         says="model version",
         bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
-        fix="name another file",
+        fix="choose another file",
     ),
     "check": Case(good=lambda place: (place.server(1),), says="kernel"),
     "config show": Case(
@@ -85,7 +85,7 @@ CASES: dict[str, Case] = {
         good=lambda place: (place.ratings, "--out", place.new()),
         says="train",
         bad=lambda place: (place.ratings, "--out", place.films),
-        fix="not overwritten",
+        fix="not be overwritten",
     ),
     "demo": Case(bad=lambda _: ("--devices", 6, "--cohort", 7), fix="at most the number of devices"),
     "dev": Case(bad=lambda _: ("--model", "svd"), fix="choose one of mf, ncf, fm, deepfm"),
@@ -105,16 +105,16 @@ CASES: dict[str, Case] = {
     ),
     "drain": Case(
         good=lambda place: (*place.both[:4], "--end"),
-        says="takes part",
+        says="taking part",
         bad=lambda place: place.both[:4],
-        fix="give a reason",
+        fix="give --reason",
         code=2,
     ),
     "init": Case(
         good=lambda place: ("--role", 0, "--dir", place.new(), "--host", "zero.example"),
         says="operator token",
         bad=lambda place: ("--role", 0, "--dir", place.resting, "--host", "zero.example"),
-        fix="name another directory or empty it",
+        fix="choose another directory or empty it",
     ),
     "kernel": Case(
         good=lambda _: (), says="kernel: ", bad=lambda _: ("more",), fix="unexpected extra argument", code=2
@@ -123,7 +123,7 @@ CASES: dict[str, Case] = {
         good=lambda place: (place.new(".jsonl"), "--config", place.pair.servers[1].folder),
         says="rows",
         bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
-        fix="name another file",
+        fix="choose another file",
     ),
     "ledger import": Case(
         good=exported,
@@ -132,23 +132,23 @@ CASES: dict[str, Case] = {
         fix="secemb ledger export",
     ),
     "ledger upgrade": Case(
-        good=lambda place: ("--config", place.server(0)), says="this version's schema", bad=nowhere, fix="secemb init"
+        good=lambda place: ("--config", place.server(0)), says="schema is up to date", bad=nowhere, fix="secemb init"
     ),
-    "loadtest": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
+    "loadtest": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="choose one of ML100K, ML1M", code=2),
     "memory": Case(bad=lambda _: ("--items", "many"), fix="separated by commas", code=2),
-    "attack": Case(bad=lambda _: ("--attack", "none such"), fix="there are none, ring extremes", code=2),
-    "pacing": Case(bad=lambda _: ("--devices", "7"), fix="there are 1000, 100000", code=2),
+    "attack": Case(bad=lambda _: ("--attack", "none such"), fix="choose one of none, ring extremes", code=2),
+    "pacing": Case(bad=lambda _: ("--devices", "7"), fix="choose one of 1000, 100000", code=2),
     "model export": Case(
         good=lambda place: (place.new(".safetensors"), "--config", place.pair.servers[1].folder),
         says="digest",
         bad=lambda place: (place.file("mine"), "--config", place.pair.servers[1].folder),
-        fix="name another file",
+        fix="choose another file",
     ),
     "model fetch": Case(
         good=lambda place: ("--config", place.pair.servers[0].folder),
         says="fetched",
         bad=lambda place: ("--config", place.pair.servers[1].folder),
-        fix="give --from",
+        fix="--from",
     ),
     "model import": Case(
         good=weights,
@@ -201,7 +201,7 @@ CASES: dict[str, Case] = {
         good=lambda _: ("--rounds", 10, "--multiplier", 4, "--budget", 8),
         says="rounds within budget",
         bad=lambda _: ("--rounds", 10),
-        fix="give --multiplier, or --budget",
+        fix="give --multiplier, --budget",
     ),
     "privacy show": Case(
         good=lambda place: place.both[:4],
@@ -210,27 +210,27 @@ CASES: dict[str, Case] = {
         fix="http://host:port",
     ),
     "quality": Case(bad=lambda place: ("--data", place.new()), fix="secemb data fetch", code=2),
-    "sequences": Case(bad=lambda place: ("--data", place.new(), "--cases", "none"), fix="choose among", code=2),
+    "sequences": Case(bad=lambda place: ("--data", place.new(), "--cases", "none"), fix="choose from", code=2),
     "relay-key list": Case(
         good=lambda place: ("--config", place.server_with_a_relay_key()),
         says="active",
         bad=lambda place: ("--config", place.resting / "server0"),
-        fix="server 1's",
+        fix="only server 1",
     ),
     "relay-key rotate": Case(
         good=lambda place: ("--config", place.server(1)),
         says="not after",
         bad=lambda place: ("--config", place.resting / "server0"),
-        fix="server 1's",
+        fix="only server 1",
     ),
     "report dp": Case(
         good=lambda p: (
             *("--path", p.films, "--quick", "--cohorts", 10, "--rounds", 2, "--device-by-device"),
             *("--out", p.new(".json")),
         ),
-        says="figures in",
+        says="figures written to",
         bad=lambda place: ("--path", place.films, "--models", "svd"),
-        fix="choose among mf, ncf, fm, deepfm",
+        fix="choose from mf, ncf, fm, deepfm",
         code=2,
         slow=True,
     ),
@@ -244,7 +244,7 @@ CASES: dict[str, Case] = {
     "round close": Case(bad=lambda place: (*place.both[:4], "--reason", "too slow"), fix="wait for 2 more"),
     "run compare": Case(
         good=lambda place: ("one", "two", "--runs", place.runs),
-        says="The same to the last bit.",
+        says="Identical, bit for bit.",
         bad=lambda place: ("one", "three", "--runs", place.runs),
         fix="secemb run list",
     ),
@@ -258,7 +258,7 @@ CASES: dict[str, Case] = {
         good=lambda place: ("one", "--runs", place.runs, "--out", place.new(".safetensors")),
         says="digest",
         bad=lambda place: ("one", "--runs", place.runs, "--out", place.ratings),
-        fix="name another file",
+        fix="choose another file",
     ),
     "run recommend": Case(
         good=lambda place: ("one", "--runs", place.runs, "--user", 3, "-k", 2),
@@ -282,7 +282,7 @@ CASES: dict[str, Case] = {
     ),
     "status": Case(
         good=lambda place: place.both,
-        says="the models are equal",
+        says="the models match",
         bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
         fix="http://host:port",
     ),
@@ -301,7 +301,7 @@ CASES: dict[str, Case] = {
     ),
     "task resume": Case(
         good=lambda place: place.both[4:],
-        says="takes part",
+        says="taking part",
         bad=lambda place: ("--server", "zero", "--token-file", place.file("token")),
         fix="http://host:port",
     ),
@@ -351,7 +351,7 @@ CASES: dict[str, Case] = {
         good=lambda place: ("--config", place.resting / "server0"),
         says="phone-0",
         bad=lambda place: ("--config", place.resting / "server1"),
-        fix="server 0's",
+        fix="only server 0",
     ),
     "token replace": Case(
         good=lambda place: ("phone-0", "--overlap", 0, "--days", 9, "--config", place.server(0)),
@@ -379,9 +379,9 @@ CASES: dict[str, Case] = {
     ),
     "vectors": Case(
         good=lambda place: ("--directory", place.new()),
-        says="vectors in",
+        says="vector files",
         bad=lambda place: ("--directory", place.file("mine")),
         fix="File exists",
     ),
-    "wire": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="there are ML100K, ML1M", code=2),
+    "wire": Case(bad=lambda _: ("--catalogue", "ML2M"), fix="choose one of ML100K, ML1M", code=2),
 }

@@ -37,7 +37,7 @@ def test_a_task_names_its_catalogue_and_both_directories_hold_it(tmp_path: Path)
 @pytest.mark.parametrize(
     ("file", "words", "fix"),
     [
-        ("id,title\n1,x\n2,y\n", ("--items", 3), "lists 2 items; give --items 2, or leave --items out"),
+        ("id,title\n1,x\n2,y\n", ("--items", 3), "lists 2 items; give --items 2, or omit --items"),
         (None, (), "cannot be read"),
         ("row,id,title\n0,a,x\n0,b,y\n", (), "line 3: row 1 is missing; regenerate"),
         ("name,weight\n1,x\n", (), "name its columns in a header"),

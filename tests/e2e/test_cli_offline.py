@@ -153,7 +153,7 @@ def test_a_run_is_kept_shown_listed_and_compared(tmp_path: Path) -> None:
     differing = json_of("run compare", "one", "other", *runs)
     assert differing["same"] is False
     assert differing["differences"] == {"seed": [1, 2]}
-    assert "The same to the last bit." in run("run", "compare", "one", "same", *runs)
+    assert "Identical, bit for bit." in run("run", "compare", "one", "same", *runs)
     assert "bit for bit" in run("run", "show", "one", *runs)
     assert (tmp_path / "one" / "plot.svg").read_text().startswith("<svg")
 
@@ -167,13 +167,13 @@ def test_a_damaged_run_is_named_and_the_others_are_listed(tmp_path: Path) -> Non
     assert done.exit_code == 1
     assert [row["name"] for row in read_json(done.stdout)] == ["good"]
     for name in ("bad", "worse"):
-        assert f"{tmp_path / name} holds no run that this version can read; remove it" in done.stderr
+        assert f"{tmp_path / name} contains no run that this version can read; remove it" in done.stderr
 
 
 def test_a_run_that_cannot_be_is_refused(tmp_path: Path) -> None:
     runs = ("--runs", tmp_path)
-    assert "there is no run" in refused("run", "show", "none", *runs)
-    assert "there is no run" in refused("run", "compare", "none", "nor", *runs)
+    assert "no run found" in refused("run", "show", "none", *runs)
+    assert "no run found" in refused("run", "compare", "none", "nor", *runs)
     run("simulate", *SMALL, *runs, "--name", "one")
     assert "another --name" in refused("simulate", *SMALL, *runs, "--name", "one", "--seed", 3)
     assert "--compare" in refused("simulate", *SMALL, *runs, "--name", "one", "--compare", "plain")
@@ -216,7 +216,7 @@ def test_a_csv_file_is_shown_split_and_simulated(tmp_path: Path) -> None:
     assert json_of("data show", table)["ratings"] == 96
     parts = json_of("data split", table, "--out", tmp_path / "parts", "--how", "leave-last-out")
     assert (parts["train"], parts["test"]) == (88, 8)
-    assert "not overwritten" in refused("data", "split", table, "--out", tmp_path / "parts")
+    assert "not be overwritten" in refused("data", "split", table, "--out", tmp_path / "parts")
     found = json_of("simulate", "--data", table, "--cohort", 4, "--rounds", 3, "--runs", tmp_path / "runs")
     assert found["scenario"]["devices"] == 8
     assert "8 people" in refused("simulate", "--data", table, "--devices", 9, "--runs", tmp_path / "runs")

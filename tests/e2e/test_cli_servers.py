@@ -125,7 +125,7 @@ def test_status_shows_both_servers_and_can_be_watched(
 ) -> None:
     published(pair)
     shown = run("status", *operators)
-    for words in ("server 0", "server 1", "commands", "joined", "the models are equal"):
+    for words in ("server 0", "server 1", "commands", "joined", "the models match"):
         assert words in shown
     found = json_of("status", *operators)
     assert [one["role"] for one in found["servers"]] == [0, 1]
@@ -134,7 +134,7 @@ def test_status_shows_both_servers_and_can_be_watched(
     assert len(lines) == 2
     for line in lines:
         check_shape("status", json.loads(line))
-    assert run("status", *operators, "--watch", "--times", 3, "--every", 0.1).count("the models are equal") == 3
+    assert run("status", *operators, "--watch", "--times", 3, "--every", 0.1).count("the models match") == 3
     file = tmp_path / "token"
     file.write_text(pair.servers[1].operator_token + "\n")
     alone = json_of("status", "--server", pair.servers[1].operator_url, "--token-file", file)
@@ -149,7 +149,7 @@ def test_status_without_the_right_token_or_server_is_refused_with_the_fix(
     monkeypatch.setenv("OPERATOR_TOKEN", "wrong")
     assert "secemb operator list" in refused("status", "--server", pair.servers[0].operator_url)
     nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
-    assert "is the server up" in refused("status", "--server", nobody)
+    assert "the server is running" in refused("status", "--server", nobody)
     assert "http://host:port" in refused("status", "--server", "zero")
     assert "tokens are needed" in refused(
         "status", "--server", pair.servers[0].operator_url, "--server", pair.servers[1].operator_url
@@ -164,12 +164,12 @@ def test_a_server_that_does_not_answer_hides_nothing_of_the_other(pair: Pair, mo
     nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
     shown = run("status", "--server", pair.servers[0].operator_url, "--server", nobody, code=1)
     assert "trained" in shown
-    assert "is the server up" in shown
+    assert "the server is running" in shown
 
 
 def test_only_server_0_rolls_back(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPERATOR_TOKEN", pair.servers[1].operator_token)
-    assert "server 0 decides" in refused("model", "rollback", 0, "--server", pair.servers[1].operator_url, "--yes")
+    assert "server 0 controls" in refused("model", "rollback", 0, "--server", pair.servers[1].operator_url, "--yes")
 
 
 def test_a_device_that_cannot_be_is_refused(pair: Pair, homes: list[Path], tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_device_that_cannot_be_is_refused(pair: Pair, homes: list[Path], tmp_p
     assert "secemb device join" in refused("device", "recommend", tmp_path / "none")
     assert "already" in refused("device", "join", homes[0], *to(pair))
     other = tmp_path / "other"
-    assert "check the task's id" in refused("device", "join", other, *to(pair)[:-1], "0" * 64)
+    assert "check the task id" in refused("device", "join", other, *to(pair)[:-1], "0" * 64)
     assert "64" in refused("device", "join", other, *to(pair)[:-1], "x")
     assert "https://" in refused("device", "join", other, "--server0", "http://a.example", *to(pair)[2:])
     (tmp_path / "bad.csv").write_text("1,5\n2,five\n")

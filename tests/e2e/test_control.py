@@ -69,7 +69,7 @@ async def test_either_operator_pauses_and_both_must_resume_whatever_is_restarted
     wait_for("server 0 has heard of it", lambda: control(servers, 0)["peer"] is not None)
     wait_for("server 0 shows it", lambda: phase(servers.pair[0]) == "peer-paused")
     shown = run("status", *zero)
-    assert "waits for the other server" in shown
+    assert "waiting for the other server" in shown
     assert "server 1: paused since" in " ".join(shown.split())
     assert DATABASE in shown
     turned_away = await knock(servers)
@@ -84,7 +84,7 @@ async def test_either_operator_pauses_and_both_must_resume_whatever_is_restarted
     assert control(servers, 0)["paused"]["reason"] == DISKS
     wait_for("server 0 shows it", lambda: phase(servers.pair[0]) == "paused")
     assert (await knock(servers)).status_code == 202
-    assert "takes part" in run("task", "resume", *zero)
+    assert "taking part" in run("task", "resume", *zero)
     wait_for("devices are let in", lambda: phase(servers.pair[0]) == "waiting")
     log = servers.pair[0].log.read_text()
     assert "operator: pause" in log
@@ -138,14 +138,14 @@ async def test_a_drained_server_finishes_its_round_is_stopped_and_takes_part_aga
     # Each listener gives the same answer for a second.
     wait_for("it is not ready", lambda: server.get("/readyz") == 503)
     wait_for("the status says so", lambda: invoke("status", *zero).exit_code == 1)
-    assert "drained, may be stopped" in " ".join(run("status", *zero, code=1).split())
+    assert "drained, safe to stop" in " ".join(run("status", *zero, code=1).split())
     wait_for("the metric says so", lambda: "secemb_drained 1.0" in metrics(server))
     assert server.stop() == 0
     server.start()
     assert control(servers, 0)["draining"] is None
     later = Device(servers, 0)
     assert await later.join() == number + 1
-    assert "give a reason" in refused("drain", *zero, code=2)
+    assert "give --reason" in refused("drain", *zero, code=2)
     assert json_of("drain", *zero, "--end")["draining"] is None
     for device in (*devices, later):
         await device.close()

@@ -65,11 +65,11 @@ def test_the_demo_shows_every_round_stays_up_and_leaves_nothing_but_its_report(
     assert demo.process.wait(timeout=60) == 0
     kinds = [found[:2] for found in ROUND_LINE.findall(shown)]
     assert kinds == [*((str(number), "train") for number in range(1, 6)), ("6", "evaluate")]
-    for words in ("ratings are made up", "User and item biases", "their device recommends"):
+    for words in ("ratings are made up", "user and item biases", "their device recommends"):
         assert words in " ".join(shown.split())
     for words in ("the same model, bit for bit", "operator token", "a device sends, relayed", "All checks passed"):
         assert words in shown
-    assert "Explanation: " in shown, "what is not measured is said as such"
+    assert "Note: " in shown, "what is not measured is said as such"
     demo.check_that_nothing_is_left()
     assert {path.name for path in tmp_path.iterdir()} == OWN | {"demo.html"}
     page = Page()
@@ -237,8 +237,8 @@ def test_a_server_that_dies_ends_the_demo_with_its_last_words(start: Callable[..
         (("--model", "svd"), 1, "choose one of mf, ncf, fm, deepfm"),
         (("--data", "nowhere"), 1, "secemb data fetch"),
         (("--rounds", 0), 2, "--rounds"),
-        ((*SMALL, "--out", "/dev/null/demo.html"), 1, "name another --out"),
-        ((*SMALL, "--out", "/"), 1, "name a file in it with --out"),
+        ((*SMALL, "--out", "/dev/null/demo.html"), 1, "choose another --out"),
+        ((*SMALL, "--out", "/"), 1, "use --out"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_the_fix(words: tuple[object, ...], code: int, fix: str) -> None:

@@ -103,7 +103,7 @@ def test_one_device_takes_part_in_round_after_round_with_what_is_printed_as_json
 
 def test_the_printed_program_and_the_printed_commands_work_as_they_are(start: Callable[..., Running]) -> None:
     dev = start("--tls")
-    dev.wait_until(lambda one: "Ctrl-C ends both servers" in one.text())
+    dev.wait_until(lambda one: "Press Ctrl-C" in one.text())
     assert (next(dev.folder.iterdir()) / "device.py").read_text() in dev.text()
     printed = dev.run_printed_program()
     assert "complete=True" in printed

@@ -49,14 +49,14 @@ def test_what_the_other_server_sends_is_not_trusted(place: Place) -> None:
     path.unlink()
     try:
         for body, words in (
-            (bytes(4 * task.items * task.row_width), "other numbers"),
-            (bytes(4 * task.items * task.row_width + 1), "did not send"),
-            (b"", "did not send"),
+            (bytes(4 * task.items * task.row_width), "does not match"),
+            (bytes(4 * task.items * task.row_width + 1), "something other than"),
+            (b"", "something other than"),
         ):
             with serving(answer(body)) as other:
                 assert words in refused("model", "fetch", "--from", other.url, "--config", server.folder)
             assert not path.exists()
-        assert "does not send" in refused("model", "fetch", "--from", "http://127.0.0.1:9", "--config", server.folder)
+        assert "could not fetch" in refused("model", "fetch", "--from", "http://127.0.0.1:9", "--config", server.folder)
     finally:
         path.write_bytes(kept)
 

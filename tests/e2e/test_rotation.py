@@ -135,7 +135,7 @@ async def test_operators_name_the_authority_of_a_server(
     place = ("--server", server.operator_url)
     for command in (("status",), ("privacy", "show"), ("model", "rollback", 0, "--yes")):
         said = await asyncio.to_thread(refused, *command, *place)
-        assert f"{server.operator_url} presents a certificate of an unknown authority" in said
+        assert f"{server.operator_url} has a certificate from an unknown authority" in said
     assert "role" in await asyncio.to_thread(run, "status", *place, "--ca", authority.file, "--json")
     said = await asyncio.to_thread(refused, "model", "rollback", 7, "--yes", *place, "--ca", authority.file)
     assert "refuses" in said  # there is no version 7

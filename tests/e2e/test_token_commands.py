@@ -56,7 +56,7 @@ def test_hashes_are_imported_once_and_a_wrong_file_adds_nothing(home: Path, tmp_
         (f"name,sha256\nnew,{HASHES[2]}\n,{HASHES[2]}\n", "'' is not a name"),
         (f"name,sha256\nnew,{HASHES[2]}\nnew,{HASHES[2]}\n", "the name new is given twice"),
         (f"name,sha256\nimport 0,{HASHES[2]}\n", "import 0 has another token; correct the file"),
-        (f"name,sha256\nnew,{HASHES[0]}\n", "new has a hash that another device has"),
+        (f"name,sha256\nnew,{HASHES[0]}\n", "new has the same hash as another device"),
     ):
         file.write_text(text)
         assert words in refused("token", "import", file, "--config", home)

@@ -19,7 +19,7 @@ def test_a_relayed_device_keeps_its_limit_and_each_request_has_a_short_head(tmp_
     words = ["wire", "--sessions", "2", "--catalogue", "ML1M", "--output", str(tmp_path / "figures.json"), "--json"]
     done = invoke(*words)
     assert done.exit_code == 0, done.output
-    assert "figures in" in done.stderr
+    assert "figures written to" in done.stderr
     found = read_json(done.stdout)
     check_shape("wire", found)
     assert found == read_json((tmp_path / "figures.json").read_text())

@@ -125,11 +125,11 @@ def test_someone_who_has_rated_everything_is_told_why_nothing_is_recommended(tmp
     (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
     simulate(data=tmp_path / "own.csv", rounds=2, cohort=3, runs=tmp_path, name="own")
     told = CliRunner().invoke(app, ["run", "recommend", "own", "--user", "3", "--runs", str(tmp_path)])
-    assert "--include-rated shows rated ones" in told.stderr
+    assert "use --include-rated" in told.stderr
 
 
 def test_the_ratings_of_one_person_are_too_few() -> None:
-    with pytest.raises(ScenarioError, match="the ratings of one person"):
+    with pytest.raises(ScenarioError, match="ratings of only one person"):
         simulate(data=pl.DataFrame({"user": [1] * 9, "item": range(9), "rating": [1, 2, 3] * 3}))
 
 
@@ -158,7 +158,7 @@ def test_an_export_has_everything_that_serving_needs(kept: Path, tmp_path: Path)
         metadata = file.metadata()
     assert TaskSpec.decode(metadata["specification"].encode()) == task
     assert json.loads(metadata["run"])["scenario"] == run.scenario.as_json()
-    with pytest.raises(RunError, match="not overwritten"):
+    with pytest.raises(RunError, match="not be overwritten"):
         run.export(path)
 
 
@@ -178,7 +178,7 @@ def test_a_run_says_why_it_ended(tmp_path: Path, capsys: pytest.CaptureFixture[s
     with pytest.raises(KeyboardInterrupt):
         simulate(**SMALL, runs=tmp_path, name="cut", save_every=1, watch=cut)
     simulate(**SMALL, runs=tmp_path, name="whole")
-    for name, why, words in (("cut", "interrupted", "to resume it"), ("whole", "all rounds", "all rounds have")):
+    for name, why, words in (("cut", "interrupted", "to resume it"), ("whole", "all rounds", "all rounds")):
         assert json.loads((tmp_path / name / "run.json").read_bytes())["ended"] == why
         show_run(Run.load(tmp_path / name))
         assert words in capsys.readouterr().out
@@ -320,4 +320,4 @@ def test_a_damaged_file_of_a_run_is_named(file: str, kept: Path, tmp_path: Path)
 
 def test_compare_needs_two_runs_or_one_and_plain(kept: Path) -> None:
     for words in (("f",), ("f", "f", "--plain")):
-        assert "name two runs, or one and --plain" in refused("run", "compare", *words, "--runs", kept.parent)
+        assert "give two runs, or one run and --plain" in refused("run", "compare", *words, "--runs", kept.parent)

@@ -317,7 +317,7 @@ def test_the_report_is_of_any_set_of_ratings(
     assert all(0 <= one["rmse"] <= highest - lowest for one in runs)
     # No round is said to have more devices than there are people.
     assert {one["plan"]["cohort"] for one in runs} == {6 if people == 30 else 100}
-    with pytest.raises(OperationError, match=f"{people:,} people; ask for fewer"):
+    with pytest.raises(OperationError, match=f"{people:,} people; use fewer"):
         dp.run(replace(request, cohorts="20,500"))
 
 

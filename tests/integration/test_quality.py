@@ -206,7 +206,7 @@ def test_a_folder_without_sets_is_refused_with_where_to_get_them(tmp_path: Path)
 def test_a_part_that_is_not_known_is_refused(tmp_path: Path) -> None:
     done = report(tmp_path / "quality.json", "--parts", "ratings,speed")
     assert done.exit_code == 2
-    assert "choose among ratings, models, rankings" in " ".join(done.output.replace("│", " ").split())
+    assert "choose from ratings, models, rankings" in " ".join(done.output.replace("│", " ").split())
 
 
 def two_camps() -> RatingSet:

@@ -169,4 +169,4 @@ def test_sets_that_are_there_are_measured_with_prefixes_of_private_runs(tmp_path
 def test_a_case_that_is_not_known_is_refused(tmp_path: Path) -> None:
     done = report(tmp_path / "sequences.json", "--cases", "ml-1m-mf")
     assert done.exit_code == 2
-    assert "choose among made-up-sasrec" in " ".join(done.output.replace("│", " ").split())
+    assert "choose from made-up-sasrec" in " ".join(done.output.replace("│", " ").split())

@@ -102,7 +102,7 @@ def test_a_damaged_state_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="remove it"):
         simulate(**SMALL, runs=tmp_path)
     (tmp_path / run.name / "run.json").write_text("{}")
-    with pytest.raises(RunError, match="holds no run"):
+    with pytest.raises(RunError, match="contains no run"):
         simulate(**SMALL, runs=tmp_path)
 
 
@@ -125,7 +125,7 @@ def test_a_run_does_not_go_on_with_other_ratings(tmp_path: Path) -> None:
     with pytest.raises(CutOffError):
         simulate(**few, save_every=1, watch=pull_the_plug)
     own_ratings(few["data"], change=1)
-    with pytest.raises(RunError, match="saved with other ratings; restore them"):
+    with pytest.raises(RunError, match="saved with different ratings; restore them"):
         simulate(**few)
     own_ratings(few["data"])
     assert simulate(**few).finished

@@ -103,7 +103,7 @@ async def test_a_policy_that_says_no_lets_nothing_out() -> None:
     async with a_pair() as pair:
         await pair.step()
         phone = a_phone(pair, 0, allowed=lambda: False)
-        assert await phone.contribute() == NotNow(60.0, "the policy does not allow requests now")
+        assert await phone.contribute() == NotNow(60.0, "the policy does not allow requests right now")
         assert phone.seen.requests == []
 
 
@@ -157,7 +157,7 @@ async def test_another_model_than_the_home_was_trained_with_is_an_error() -> Non
         phone = a_phone(pair, 0)
         await contributed(phone)
         phone.model.private_size = 3
-        with pytest.raises(MisfitError, match="another model"):
+        with pytest.raises(MisfitError, match="a different model"):
             await phone.contribute()
 
 
@@ -173,7 +173,7 @@ async def test_a_server_that_shows_another_task_is_not_sent_anything(server: int
             return replace(answer, body=other) if request.server == server else answer
 
         phone = a_phone(pair, 0, alter=alter)
-        with pytest.raises(PinError, match=f"server {server} announces another task"):
+        with pytest.raises(PinError, match=f"server {server} announces a different task"):
             await phone.contribute()
         assert {method for _, method, _ in phone.seen.requests} == {"GET"}
         assert noticed(phone) == {"task"}
@@ -230,7 +230,7 @@ async def test_an_answer_that_makes_no_sense_is_not_now(body: bytes, where: str)
         phone = a_phone(pair, 0, alter=alter, seconds=5.0)
         outcome = await phone.contribute()
         assert isinstance(outcome, NotNow)
-        assert ("server 1 did not confirm that it has the update" in outcome.reason) == (where == "update")
+        assert ("server 1 did not acknowledge the update" in outcome.reason) == (where == "update")
         phone.alter = lambda _, answer: answer
         assert (await contributed(phone)).complete
 
@@ -245,7 +245,7 @@ async def test_a_conflict_drops_the_session_and_says_so() -> None:
         phone.alter = lambda request, answer: Answer(status=409) if request.path.endswith("/update") else answer
         outcome = await phone.contribute()
         assert isinstance(outcome, Dropped)
-        assert "different bytes" in outcome.reason
+        assert "different message" in outcome.reason
         phone.alter = lambda _, answer: answer
         assert (await contributed(phone)).complete
         assert [one.complete for one in phone.open().vault.receipts()] == [False, True]
@@ -393,7 +393,7 @@ async def test_a_silent_server_costs_no_more_time_than_the_policy_gives() -> Non
         phone = a_phone(pair, 0, fault=lambda: "lost", seconds=17.0)
         outcome = await phone.contribute()
         assert isinstance(outcome, NotNow)
-        assert "does not answer" in outcome.reason
+        assert "did not respond" in outcome.reason
         assert pair.clock.now - began <= 17.0
         assert 3 < len(phone.sent_at) < 60
 

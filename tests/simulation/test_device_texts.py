@@ -118,10 +118,10 @@ async def test_a_model_of_items_suggests_no_words_and_one_of_texts_needs_a_vocab
     task = {"row_width": 2, "dense_size": 0, "loss": NEXT}
     async with a_pair(**TASK | task) as pair:
         phone = a_phone(pair, 0, options={"model": Last()})
-        with pytest.raises(MisfitError, match="only a model of texts"):
+        with pytest.raises(MisfitError, match="only a language model"):
             await suggested(phone, "to be")
     items = Catalogue(ids=tuple(map(str, range(len(WORDS)))))
-    for catalogue, words in ((None, "no catalogue"), (items.encode(), "no vocabulary")):
+    for catalogue, words in ((None, "no catalogue"), (items.encode(), "not a vocabulary")):
         async with a_pair(**TASK | {"catalogue": catalogue}) as pair:
             phone = phone_with(pair, ["to be"])
             for steps in (suggested(phone, "to be"), phone.contribute()):

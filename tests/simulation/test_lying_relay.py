@@ -49,7 +49,7 @@ async def test_an_update_that_server_0_does_not_show_to_hold_is_sent_again() -> 
             if request.path.endswith("relayed-update")
             else answer
         )
-        assert await reason_of(phones[0]) == "server 0 did not confirm that it has the update"
+        assert await reason_of(phones[0]) == "server 0 did not acknowledge the update"
         assert noticed(phones[0]) == {"receipt"}
         await comes_back(pair, phones)
 
@@ -58,7 +58,7 @@ KEYS = {
     "no receipt": (without_receipt, "server 0 did not return server 1's receipt for the keys"),
     "no answer": (
         lambda answer: replace(answer, body=answer.body[:-1]),
-        "server 0's answer to the keys cannot be read",
+        "this app cannot read server 0's response to the keys",
     ),
 }
 

@@ -56,7 +56,7 @@ async def test_a_relay_key_that_server_1_has_not_signed_is_not_used(fault: str) 
         text = urlsafe_b64encode(shown).decode() if shown else "é"
 
         phone.alter = showing(text)
-        with pytest.raises(PinError, match="not signed"):
+        with pytest.raises(PinError, match="did not sign"):
             await phone.contribute()
         assert not phone.seen.bodies
         assert noticed(phone) == {"relay-key"}

@@ -45,7 +45,7 @@ def rotate_bodies(replies: list[Reply]) -> list[Reply]:
     return [replace(one, body=ordered[one.place - 1].body) for one in ordered]
 
 
-NO_RECEIPT, NOT_PASSED_ON = "did not return server 1's receipt", "does not forward to server 1 what this device sent"
+NO_RECEIPT, NOT_PASSED_ON = "did not return server 1's receipt", "did not pass this device's message on"
 # What server 0 does to frames and to replies, and what devices that cannot go on say, one by one.
 CASES = {
     "nothing": (keep_frames, keep_replies, []),

@@ -202,7 +202,7 @@ async def test_a_restore_overwrites_nothing_and_takes_nothing_that_was_altered()
             at = whole.index(b'["model_versions"')
             for content, words in (
                 (whole[:at] + b"X" + whole[at + 1 :], "altered"),
-                (whole[: len(whole) // 2], "cut short|truncated|not complete|altered|corrupted"),
+                (whole[: len(whole) // 2], "truncated|incomplete|altered|corrupted"),
                 (b"", "not a backup"),
             ):
                 backup.write_bytes(content)

@@ -52,11 +52,11 @@ async def test_a_device_learns_at_its_next_call_that_its_round_was_published(tas
     async with a_pair(**task) as pair:
         first, second = a_phone(pair, 0), a_phone(pair, 1)
         await publish(pair, first, second)
-        assert [one.fate for one in stored(first)] == ["unknown yet"]
+        assert [one.fate for one in stored(first)] == ["not known yet"]
         outcome = await first.contribute()
         assert isinstance(outcome, Contributed)
         assert [(one.round, one.fate) for one in outcome.settled] == [(0, "published (version 1)")]
-        assert [one.fate for one in stored(first)] == ["published (version 1)", "unknown yet"]
+        assert [one.fate for one in stored(first)] == ["published (version 1)", "not known yet"]
 
 
 @pytest.mark.parametrize("task", [DIRECT, RELAYED])
@@ -146,7 +146,7 @@ async def test_what_cannot_be_read_of_rounds_changes_nothing(rounds: object) -> 
         outcome = await first.contribute()
         assert isinstance(outcome, Contributed)
         assert outcome.settled == ()
-        assert stored(first)[0].fate == "unknown yet"
+        assert stored(first)[0].fate == "not known yet"
 
 
 async def test_a_reason_that_a_server_makes_up_cannot_move_the_cursor() -> None:
@@ -164,7 +164,7 @@ async def test_a_reason_that_a_server_makes_up_cannot_move_the_cursor() -> None:
         phone.alter = spoil
         outcome = await phone.contribute()
         assert outcome is not None
-        assert [one.fate for one in outcome.settled] == ["aborted (for a reason that cannot be shown)"]
+        assert [one.fate for one in outcome.settled] == ["aborted (the reason cannot be displayed)"]
 
 
 async def test_devices_are_told_of_the_newest_aborted_rounds_and_not_what_operators_write(

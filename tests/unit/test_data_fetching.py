@@ -88,7 +88,7 @@ def test_a_set_is_fetched_checked_unpacked_and_described(served: tuple[Path, str
     assert (bar.done, bar.total, bar.closed) == (len(data), len(data), True)
     assert {path.name for path in place.iterdir()} == {"u.data", "u.user", "u.item", "u.occupation"}
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["ml-100k"]
-    with pytest.raises(DatasetError, match="exists; remove it"):
+    with pytest.raises(DatasetError, match="already exists; remove it"):
         fetch("ml-100k", tmp_path / "data")
     assert json_of("data fetch", "ml-100k", "--path", place)["people"] == 12
 
@@ -154,7 +154,7 @@ def test_an_address_that_does_not_answer_is_refused_with_the_way_around(
         fetch("ml-100k", tmp_path / "data", source=f"{url}/none.zip")
     with pytest.raises(DatasetError, match="cannot be reached"):
         fetch("ml-100k", tmp_path / "data", source="http://127.0.0.1:1/none.zip")
-    assert "there are ml-100k, ml-1m" in refused("data", "fetch", "ml-2m")
+    assert "choose one of ml-100k, ml-1m" in refused("data", "fetch", "ml-2m")
 
 
 def test_a_checksum_is_32_digits_and_no_two_are_the_same() -> None:

@@ -197,7 +197,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "many columns without names": ("1,2,3,4,5\n6,7,8,9,0\n", r"5 columns and no header; .*--columns user=1,item=2"),
     "a word as a rating": (
         "user,item,rating\nann,x,good\n",
-        r"line 2: the rating is not a number \('good'\); 1 of 1 lines cannot be used.*: write a number",
+        r"line 2: the rating is not a number \('good'\); 1 of 1 lines are invalid.*: write a number",
     ),
     "NaN as a rating": ("user,item,rating\nann,x,nan\nbob,x,3\n", r"line 2: the rating is not a number \('nan'\)"),
     "infinity as a rating": ("user,item,rating\nann,x,inf\nbob,x,3\n", r"the rating is not a number \('inf'\)"),
@@ -218,7 +218,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "a long line": ("user,item,rating\nann,x,2\nbob,x,3,4\n", "line 3: too many fields.*put quotes around"),
     "a quote that is not closed": (
         'user,item,rating\n"ann",x,2\n"bob,x,3\neve,x,3\n',
-        "line 3: a quote is opened and not closed.*close the quote",
+        "line 3: a quote is not closed.*close the quote",
     ),
     "a quote that swallows the rest": (
         'user,item,rating\n"ann",x,2\n"bob,x,3\n' + "eve,x,3\n" * 20_000,
@@ -226,7 +226,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     ),
     "several reasons": (
         "user,item,rating\n,x,2\nann,x,good\nbob,x,bad\n",
-        r"line 3: the rating is not a number \('good'\); 3 of 3 lines cannot be used.*: write a number",
+        r"line 3: the rating is not a number \('good'\); 3 of 3 lines are invalid.*: write a number",
     ),
     "names in another language": (
         "utilisateur,livre,note\n1,2,3\n4,5,6\n",
@@ -254,11 +254,11 @@ def test_a_bad_file_is_refused_with_its_name_the_line_and_the_fix(
 def test_what_is_not_there_or_not_known_is_refused_with_where_to_get_a_set(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"nothing not found; download a set from .*`secemb data fetch ml-100k`"):
         read_ratings(tmp_path / "nothing")
-    with pytest.raises(DatasetError, match=r"it has no table, and neither u\.data.*grouplens\.org"):
+    with pytest.raises(DatasetError, match=r"it contains no table, and not u\.data.*grouplens\.org"):
         read_ratings(tmp_path)
     for name in ("one.csv", "two.csv"):
         (tmp_path / name).write_text(PLAIN)
-    with pytest.raises(DatasetError, match=r"it has one\.csv, two\.csv, and neither"):
+    with pytest.raises(DatasetError, match=r"it contains one\.csv, two\.csv, and not"):
         read_ratings(tmp_path)
     with pytest.raises(DatasetError, match="no column 'who' for user; its columns are user, item, rating, time"):
         read_ratings(tmp_path / "one.csv", columns={"user": "who", "item": "item"})
@@ -314,7 +314,7 @@ def test_repeated_pairs_are_counted_and_said(tmp_path: Path, capsys: pytest.Capt
     ratings = read_ratings(path)
     assert rows(ratings) == [("ann", "x", 3.0), ("bob", "x", 4.0)]
     assert ratings.report.duplicates == 2
-    assert "2 repeated pairs of user and item: the last one counts" in capsys.readouterr().err
+    assert "2 duplicate pairs of user and item: the last one counts" in capsys.readouterr().err
 
 
 def test_a_line_number_counts_the_lines_inside_quotes(tmp_path: Path) -> None:

@@ -182,9 +182,9 @@ def test_whoever_has_one_rating_trains_on_it(way: str) -> None:
 def test_a_split_that_the_set_cannot_have_is_refused_with_another() -> None:
     with pytest.raises(DatasetError, match="no times; use the split per-user or leave-last-out"):
         split_by_time(RATINGS)
-    with pytest.raises(DatasetError, match="no split of its own; give a folder with train and test files"):
+    with pytest.raises(DatasetError, match="no split of its own; give a directory with train and test files"):
         split_given(RATINGS)
-    with pytest.raises(DatasetError, match="there are random, per-user, leave-last-out, by-time, given"):
+    with pytest.raises(DatasetError, match="choose one of random, per-user, leave-last-out, by-time, given"):
         split_by("sideways", RATINGS)
     with pytest.raises(DatasetError, match="choose one between 0 and 1"):
         split_by("random", RATINGS, test_share=1.0)
@@ -201,5 +201,5 @@ def test_a_split_that_was_written_is_read_again_under_the_same_ids(tmp_path: Pat
     assert again.user_ids == ("ann", "bob")
     assert again.tested is not None
     assert sorted(again.values[again.tested].tolist()) == [2.0, 3.0]
-    with pytest.raises(DatasetError, match="not overwritten"):
+    with pytest.raises(DatasetError, match="not be overwritten"):
         write_split(again, tmp_path / "parts", how="given", seed=1, test_share=0.2)

@@ -33,7 +33,7 @@ def found(settings: Settings, ca: Path | None = None) -> dict[str, Finding]:
 def test_a_certificate_that_leads_to_the_authority_is_in_order(authority: Authority, tmp_path: Path) -> None:
     findings = found(settings_with(tmp_path, authority.issue()), authority.file)
     assert {one.status for one in findings.values()} <= {"ok", "warn"}
-    assert "leads to an authority in" in findings["devices certificate"].text
+    assert "chains to a CA in" in findings["devices certificate"].text
 
 
 def test_a_certificate_of_another_authority_is_found(authority: Authority, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_chain_without_the_authority_in_between_is_found(authority: Authority,
     settings = settings_with(tmp_path, (cert, key))
     finding = found(settings, authority.file)["devices certificate"]
     assert finding.status == "fail"
-    assert "authorities in between" in finding.fix
+    assert "intermediate certificates" in finding.fix
     cert.write_bytes(cert.read_bytes() + between.pem)
     assert found(settings, authority.file)["devices certificate"].status != "fail"
 
@@ -73,5 +73,5 @@ def test_a_listener_that_others_reach_without_tls_is_told(authority: Authority, 
     everywhere = {"SECEMB_OPERATOR__HOST": "0.0.0.0", "SECEMB_METRICS__HOST": "0.0.0.0"}
     findings = found(settings_with(tmp_path, authority.issue(), **everywhere))
     assert "without TLS" in findings["operator TLS"].text
-    assert "let only Prometheus reach this port" in findings["metrics"].fix
+    assert "allow only Prometheus to reach this port" in findings["metrics"].fix
     assert not {"operator TLS", "metrics"} & found(settings_with(tmp_path, authority.issue())).keys()

@@ -254,7 +254,7 @@ def test_frozen_weights_are_the_same_on_every_device() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"adapter_rank": 0}, "at least 1"), ({"base": np.zeros(3, np.float32)}, "give adapter_rank")],
+    [({"adapter_rank": 0}, "at least 1"), ({"base": np.zeros(3, np.float32)}, "set adapter_rank")],
 )
 def test_adapters_that_make_no_sense_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelError, match=words):

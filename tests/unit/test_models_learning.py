@@ -119,7 +119,7 @@ def test_what_is_not_finite_or_overflows_is_refused_by_name_and_without_numbers(
     at = point(model)
     spoilt = at.ratings.values if part == "ratings" else getattr(at, part)
     spoilt.reshape(-1)[1] = value
-    with pytest.raises(NotFiniteLossError, match="upload zeros") as caught:
+    with pytest.raises(NotFiniteLossError, match="check the ratings") as caught:
         learn_at(model, at)
     assert isinstance(caught.value, ModelError)
     assert isinstance(caught.value, SecEmbError)

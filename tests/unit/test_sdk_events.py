@@ -83,14 +83,14 @@ def test_an_event_without_a_time_is_the_newest_though_the_clock_has_jumped(tmp_p
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), "noon", [1]])
 def test_a_time_that_is_no_number_is_refused_and_nothing_is_stored(tmp_path: Path, at: Any) -> None:
     device = device_in(tmp_path)
-    with pytest.raises(RatingError, match="time of an event"):
+    with pytest.raises(RatingError, match="event's time"):
         device.log_events([(1, 5.0), (2, at)])
     assert events_of(device) == []
 
 
 def test_a_rating_with_a_time_is_refused(tmp_path: Path) -> None:
     device = device_in(tmp_path)
-    with pytest.raises(RatingError, match="log both apart"):
+    with pytest.raises(RatingError, match="log them separately"):
         device.log(item=1, rating=3.0, at=5.0)
     assert events_of(device) == []
     assert device.export()["ratings"] == []

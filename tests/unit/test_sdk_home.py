@@ -195,7 +195,7 @@ def test_a_home_that_others_could_enter_is_shut(tmp_path: Path) -> None:
 
 def test_a_home_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
-    with pytest.raises(HomeError, match="cannot be used"):
+    with pytest.raises(HomeError, match="cannot use the home"):
         open_vault(tmp_path / "home")
 
 
@@ -235,7 +235,7 @@ def test_a_full_disk_is_named_and_leaves_what_was_there(tmp_path: Path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
-        with pytest.raises(HomeError, match="No space left on device; make room"):
+        with pytest.raises(HomeError, match="No space left on device; check the disk"):
             vault.log([(2, 5.0)])
     assert vault.ratings() == {1: 5.0}
     vault.log([(3, 5.0)])
@@ -368,7 +368,7 @@ def test_an_export_is_everything_as_plain_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("item", [-1, 2**31, True, 1.0, "1", None])
 def test_what_is_no_item_is_refused_and_not_repeated(tmp_path: Path, item: Any) -> None:
-    with pytest.raises(RatingError, match="whole number from 0"):
+    with pytest.raises(RatingError, match="whole number, 0 or greater"):
         open_vault(tmp_path).log([(item, 5.0)])
 
 

@@ -99,13 +99,13 @@ def test_an_unknown_task_is_a_pin_that_does_not_hold() -> None:
 )
 def test_a_refusal_names_the_server_that_refused_and_who_says_so(server: int, refused_by: object, who: str) -> None:
     error = error_for(server, document("session-conflict", 409, {"refused_by": refused_by}))
-    assert str(error) == f"{who} already has different bytes for this session"
+    assert str(error) == f"{who} already has a different message for this session"
 
 
 @pytest.mark.parametrize("slug", ["relay-box", "relay-altered"])
 def test_what_was_altered_on_the_way_is_the_fault_of_who_carried_it(slug: str) -> None:
     error = error_for(0, document(slug, 400, {"refused_by": 1}))
-    assert str(error) == "server 0 does not forward to server 1 what this device sent"
+    assert str(error) == "server 0 did not pass this device's message on to server 1 unchanged"
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "words"),
     [
-        (KEY, bytes(32), "not the key"),
-        (KEY, KEY[:16], "not the key"),
+        (KEY, bytes(32), "wrong key"),
+        (KEY, KEY[:16], "wrong key"),
         (KEY, None, "is encrypted"),
         (None, KEY, "is not encrypted"),
     ],

@@ -87,7 +87,7 @@ def test_numbers_that_cannot_be_are_refused_before_the_path_is_spent(
 
 def test_a_training_round_has_no_numbers_to_add() -> None:
     session = DeviceSession(round_of(TRAIN), ids(1))
-    with pytest.raises(SpecError, match="adds up 0 numbers"):
+    with pytest.raises(SpecError, match="sums 0 numbers"):
         session.write_sums(np.zeros(0))
     session.write_nothing()
 

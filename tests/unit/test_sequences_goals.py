@@ -145,7 +145,7 @@ def test_both_kinds_of_figures_stand_beside_popularity_and_published_ones() -> N
         ["popularity", "the whole catalogue", "5,000", "0.035", "0.017"],
         ["**SASRec**", "the whole catalogue", "5,000", "0.200", "0.110"],
         ["SASRec, others, not private", "100 strangers", "", "0.820", "0.590"],
-        ["SASRec, the paper", "not said", "", "0.472", "0.268"],
+        ["SASRec, the paper", "not stated", "", "0.472", "0.268"],
     ]
 
 

@@ -34,13 +34,13 @@ class Fault:
 FAULTS = {
     "unknown authority": Fault(lambda _, other: other.issue_both(), "https", "unknown authority"),
     "its own authority": Fault(lambda _, other: self_signed(other), "https", "unknown authority"),
-    "another host": Fault(lambda own, _: own.issue_both("elsewhere.example"), "https", "for another host name"),
-    "another address": Fault(lambda own, _: own.issue_both("127.0.0.2"), "https", "for another host name"),
+    "another host": Fault(lambda own, _: own.issue_both("elsewhere.example"), "https", "for a different host name"),
+    "another address": Fault(lambda own, _: own.issue_both("127.0.0.2"), "https", "for a different host name"),
     "expired": Fault(lambda own, _: own.issue_both(days=(-3, -1)), "https", "an expired certificate"),
     "not valid yet": Fault(lambda own, _: own.issue_both(days=(1, 3)), "https", "is not valid yet"),
     "no authority in between": Fault(lambda own, _: in_between(own).issue_both(), "https", "unknown authority"),
-    "plain HTTP": Fault(lambda *_: None, "https", "does not speak TLS on this port"),
-    "TLS": Fault(lambda own, _: own.issue_both(), "http", "write https:// instead of http://"),
+    "plain HTTP": Fault(lambda *_: None, "https", "does not use TLS on this port"),
+    "TLS": Fault(lambda own, _: own.issue_both(), "http", "use https:// instead of http://"),
 }
 EACH = pytest.mark.parametrize("fault", FAULTS.values(), ids=list(FAULTS))
 
@@ -112,7 +112,7 @@ def test_a_device_that_takes_part_comes_back_later(authority: Authority, tmp_pat
     with faulty(FAULTS["expired"], authority) as zero, faulty(FAULTS["expired"], authority) as one:
         outcome = asyncio.run(contribute((zero.url, one.url)))
     assert isinstance(outcome, NotNow)
-    assert "server 0 presents an expired certificate" in outcome.reason
+    assert "server 0 has an expired certificate" in outcome.reason
 
 
 @BOTH
@@ -128,13 +128,13 @@ def test_a_server_with_a_certificate_of_the_given_authority_is_talked_to(carry: 
 def test_a_connection_that_breaks_is_not_a_matter_of_trust(carry: Carry, authority: Authority) -> None:
     found = carry("https://127.0.0.1:9", GET, ca=authority.file)
     assert isinstance(found, Lost)
-    assert (found.untrusted, found.reason) == (False, "no connection could be made")
+    assert (found.untrusted, found.reason) == (False, "could not connect")
     with OperatorClient("http://127.0.0.1:9", "token") as client, pytest.raises(UnreachableError, match=found.reason):
         client.get("overview")
     with serving(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf", cuts=True) as server:
         cut = carry(server.url, GET)
     assert isinstance(cut, Lost)
-    assert (cut.untrusted, cut.reason) == (False, "the connection broke")
+    assert (cut.untrusted, cut.reason) == (False, "the connection was lost")
 
 
 def test_a_device_remembers_the_authority_it_has_joined_with(authority: Authority, tmp_path: Path) -> None:

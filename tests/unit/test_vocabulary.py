@@ -68,5 +68,5 @@ def test_each_text_begins_after_an_end_and_unknown_words_have_one_row() -> None:
 
 @pytest.mark.parametrize("ids", [(), ("the",), ("<end>", "<unknown>", "the")])
 def test_a_catalogue_of_items_is_no_vocabulary(ids: tuple[str, ...]) -> None:
-    with pytest.raises(MisfitError, match="no vocabulary"):
+    with pytest.raises(MisfitError, match="not a vocabulary"):
         Vocabulary.of(Catalogue(ids=ids))

@@ -53,5 +53,5 @@ def choose(names: Sequence[str]) -> list[PaperCatalogue]:
     """Return the catalogues of these names, or all that one machine can measure."""
     known = {one.name: one for one in (*CATALOGUES, AMAZON)}
     if unknown := set(names) - known.keys():
-        raise OperationError(f"unknown catalogue {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        raise OperationError(f"unknown catalogue {', '.join(sorted(unknown))}; choose one of {', '.join(known)}")
     return [known[name] for name in names] or list(CATALOGUES)

@@ -26,7 +26,7 @@ from secemb_shared.catalogue import Catalogue
 from secemb_shared.messages import TaskSpec
 from secemb_tools.errors import OperationError
 
-_FIX = "write one `item,rating` per line, items as row numbers; or ids of the catalogue under the header `id,rating`"
+_FIX = "write one `item,rating` per line, with row numbers as items, or catalogue ids under the header `id,rating`"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -100,7 +100,7 @@ class NewDevice(TypedDict):
 def join_task(home: Path, membership: Membership, ratings: OwnRatings | None) -> NewDevice:
     """Create the device and return what a round will cost it."""
     if (home / FILE).exists():
-        raise OperationError(f"{home} is already a device; use `secemb device once`, or choose another directory")
+        raise OperationError(f"{home} already contains a device; use `secemb device once`, or choose another directory")
     task = _check_task(home, membership, ratings)
     make_folder(home)
     remembered = {

@@ -130,6 +130,6 @@ def write_figures(console: Console, output: Path, figures: dict[str, Any], *, as
     document = json.dumps(figures, indent=1)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(document + "\n")
-    console.print(f"figures in {output}")
+    console.print(f"figures written to {output}")
     if as_json:
         print(document)

@@ -30,10 +30,10 @@ def _goals(one: Figures, *, quick: bool) -> Iterator[Goal]:
         for role, seen in enumerate(one.seen):
             yield Goal.at_least(f"{name}: rounds discarded by server {role}", seen.get("rounds: discarded", 0), 1)
     if one.kind != WITHIN:
-        yield Goal.at_most(f"{name}: rows that only the attacker has and that changed", one.rows_touched, 0)
+        yield Goal.at_most(f"{name}: changed rows that only the attacker has", one.rows_touched, 0)
     if quick or one.attack == NONE.name:
         return
     if one.latency_ratio is not None:
         yield Goal.at_most(f"{name}: latency of honest devices", one.latency_ratio, LATENCY)
     if one.rmse_beyond is not None and one.kind != WITHIN:
-        yield Goal.at_most(f"{name}: RMSE beyond that of no attack", one.rmse_beyond, RMSE)
+        yield Goal.at_most(f"{name}: RMSE increase over no attack", one.rmse_beyond, RMSE)

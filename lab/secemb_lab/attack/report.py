@@ -82,7 +82,7 @@ def run(output: Path, *, quick: bool, names: Sequence[str], rounds: int | None, 
 
 def _chosen(names: Sequence[str], *, quick: bool) -> list[Attack]:
     if unknown := [one for one in names if one not in ATTACKS]:
-        raise OperationError(f"--attack: there is no {unknown[0]!r}; there are {', '.join(ATTACKS)}")
+        raise OperationError(f"--attack: unknown attack {unknown[0]!r}; choose one of {', '.join(ATTACKS)}")
     chosen = names or (QUICK if quick else tuple(ATTACKS))
     return [NONE, *(ATTACKS[one] for one in chosen if one != NONE.name)]
 
@@ -177,8 +177,11 @@ def page(found: Sequence[Figures], wanted: Sequence[Goal], picture: str) -> str:
         f"`make attack`: {sum(one.reached for one in wanted)} of {len(wanted)} goals reached.",
         "",
         "Latency is the time of an honest device from its first request to its receipt, relative to no attack.",
-        "Rows are those that changed although no honest device has them. RMSE is over ratings that no device has;",
-        "`beyond` is the difference to no attack after as many rounds. MB is the growth of each server.",
+        (
+            "Rows are those that changed although no honest device has them. RMSE is measured on ratings that no "
+            "device has;"
+        ),
+        "`beyond` is its increase over no attack after the same number of rounds. MB is the growth of each server.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "| --- |" + " ---: |" * (len(COLUMNS) - 2) + " --- |",

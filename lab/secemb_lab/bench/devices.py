@@ -63,7 +63,7 @@ def show(console: Console, figures: list[dict[str, Any]]) -> None:
     """Print the figures, and what is missing without torch."""
     table = Table(title="A device's round, one thread", title_justify="left")
     names = ("row", "dense", *(f"{phase} ms" for phase in PHASES), "memory MB", "process MB", "up MB", "down MB")
-    for name in ("catalogue", "model", *names, "whole model MB", "full-matrix sharing up MB", "times less up"):
+    for name in ("catalogue", "model", *names, "whole model MB", "full-matrix sharing up MB", "upload reduction"):
         table.add_column(name, justify="left" if name in ("catalogue", "model") else "right")
     for row in figures:
         table.add_row(

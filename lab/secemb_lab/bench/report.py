@@ -56,11 +56,11 @@ Row = dict[str, Any]
 
 def show_kernel(console: Console, figures: dict[str, list[Row]]) -> None:
     """Print each operation's nanoseconds, and their ratio to the AES limit."""
-    table = Table(title="Kernel, one thread: ns a leaf (keys: ns a slot)", title_justify="left")
+    table = Table(title="Kernel, one thread: ns per leaf (keys: ns per slot)", title_justify="left")
     for name in (
         "backend",
         "shape",
-        "bare loop, ns a block",
+        "bare loop, ns per block",
         *OPERATIONS,
         "tree in blocks",
         "Convert output / bare loop",
@@ -77,7 +77,7 @@ def show_kernel(console: Console, figures: dict[str, list[Row]]) -> None:
         table.add_row(row["backend"], row["shape"], f"{row['block_ns']:.3f}", *cells, *limit)
     console.print(table)
     for row in figures["threads"]:
-        console.print(f"two threads, {row['work']}, {row['shape']}: {row['speedup']:.2f} times one")
+        console.print(f"two threads, {row['work']}, {row['shape']}: {row['speedup']:.2f} times as fast as one")
 
 
 def show_sharing(console: Console, figures: list[Row]) -> None:
@@ -102,7 +102,7 @@ def show_sharing(console: Console, figures: list[Row]) -> None:
 
 def show_catalogues(console: Console, figures: list[Row]) -> None:
     """Print what a device and a server spend for each construction."""
-    table = Table(title="A device and each server, a round (MF, 65 numbers a row)", title_justify="left")
+    table = Table(title="Cost of a round for a device and each server (MF, 65 numbers per row)", title_justify="left")
     names = ("slots", "depth", "place ms", "share ms", "up MB", "down MB", "server answer ms", "server add ms")
     for name in ("catalogue", "construction", *names):
         table.add_column(name, justify="left" if name in ("catalogue", "construction") else "right")
@@ -159,10 +159,10 @@ def _shape_bars(row: Row) -> list[Row]:
     level = ns["key generation"] / row["depth"]
     return [
         _bar(f"Convert output, with tree and sums, of the bare loop ({where})", row["convert_share"], 0.7, more=True),
-        _bar(f"tree, blocks of the bare loop a leaf ({where})", row["tree_blocks"], 3.0, more=False),
-        _bar(f"tree, ns a leaf; libdpf: 6.65 ({where})", ns["tree"], 6.65, more=False),
-        _bar(f"65 numbers a leaf, ns; tri-dpf, 64: 86 ({where})", ns[OPERATIONS[1]], 86, more=False),
-        _bar(f"key pair, ns a level; myl7/fss: 260 for 16 ({where})", level, 260 / 16, more=False),
+        _bar(f"tree, blocks of the bare loop per leaf ({where})", row["tree_blocks"], 3.0, more=False),
+        _bar(f"tree, ns per leaf; libdpf: 6.65 ({where})", ns["tree"], 6.65, more=False),
+        _bar(f"65 numbers per leaf, ns; tri-dpf, 64: 86 ({where})", ns[OPERATIONS[1]], 86, more=False),
+        _bar(f"key pair, ns per level; myl7/fss: 260 for 16 ({where})", level, 260 / 16, more=False),
     ]
 
 

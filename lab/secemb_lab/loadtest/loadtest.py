@@ -143,9 +143,9 @@ def show(console: Console, figures: list[dict[str, Any]]) -> None:
     for run in figures:
         own, routed, least = (run["not_now"][name] for name in ("not_now_ms", "bare_route_ms", "bare_uvicorn_ms"))
         console.print(
-            f"{_name(run)}: to turn a device away costs {own:.2f} ms, {own / least:.2f} times a bare uvicorn (goal: at "
-            f"most {GOAL:g}) and {own / routed:.2f} times a bare FastAPI route, which is {routed / least:.2f} times a "
-            "bare uvicorn itself"
+            f"{_name(run)}: turning a device away costs {own:.2f} ms, {own / least:.2f} times a bare uvicorn "
+            f"(goal: at most {GOAL:g}) and {own / routed:.2f} times a bare FastAPI route, which is "
+            f"{routed / least:.2f} times a bare uvicorn itself"
         )
 
 

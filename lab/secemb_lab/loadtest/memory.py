@@ -103,8 +103,10 @@ def _measure(items: int) -> MemoryRun:
 
 def show(console: Console, found: list[MemoryRun]) -> None:
     """Print what was measured beside what was planned."""
-    memory = Table("items", "server", title="Peak memory of real servers, and the plan's", title_justify="left")
-    stages = Table("items", "stage of a round", title="Seconds of its stages, and the plan's", title_justify="left")
+    memory = Table("items", "server", title="Peak memory of real servers, compared with the plan", title_justify="left")
+    stages = Table(
+        "items", "stage of a round", title="Seconds of its stages, compared with the plan", title_justify="left"
+    )
     for table, unit in ((memory, "MB"), (stages, "s")):
         for name in (f"measured {unit}", f"planned {unit}", "off by"):
             table.add_column(name, justify="right")

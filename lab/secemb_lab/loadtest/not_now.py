@@ -60,7 +60,7 @@ async def _fill(pair: Pair, url: str) -> bytes:
             await send(client, pair, joined, keys_of(joined.session, joined.relay)[0])
         answer = (await client.post(url, json={"session": secrets.token_hex(16)})).raise_for_status()
     if answer.status_code != 202:
-        raise OperationError("a round whose seats are all taken let another device join; see server 0's log")
+        raise OperationError("a full round let another device join; see server 0's log")
     return answer.content
 
 

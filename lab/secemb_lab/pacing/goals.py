@@ -24,7 +24,7 @@ def _goals(one: Figures) -> Iterator[Goal]:
     yield Goal.at_most(f"{name}: finished sessions that did not count", one.in_vain, 0.05)
     yield Goal.at_most(f"{name}: joins a second after Retry-After, p99", one.told_p99, 2 * JOINS_PER_SECOND)
     yield Goal.at_most(f"{name}: joins a second after Retry-After, peak", one.told_peak, 3 * JOINS_PER_SECOND)
-    yield Goal.at_most(f"{name}: unevenness between devices (a lottery: 1)", one.dispersion, _LOTTERY)
+    yield Goal.at_most(f"{name}: unevenness between devices (1: random selection)", one.dispersion, _LOTTERY)
     if one.comeback_seconds is not None:
         yield Goal.at_most(f"{name}: seconds to the next version", one.comeback_seconds, _COMEBACK_SECONDS)
     if one.told_away is not None:  # first calls come at the wanted rate too, whatever the server says

@@ -50,11 +50,11 @@ class UncomputedRound:
 
     async def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
         """Refuse: these devices read no rows."""
-        raise AssertionError("devices of this simulation send no keys")
+        raise AssertionError("devices in this simulation send no keys")
 
     async def accept(self, batch: Sequence[KeysMessage]) -> list[Accepted]:
         """Refuse: these devices read no rows."""
-        raise AssertionError("devices of this simulation send no keys")
+        raise AssertionError("devices in this simulation send no keys")
 
     def sum(self) -> NoSum:
         """Start a sum."""
@@ -112,7 +112,7 @@ class AgreeingPeer:
 
     async def verify(self, round_id: bytes, told: bytes) -> bytes:
         """Refuse: updates of this simulation have no norm bound."""
-        raise AssertionError("devices of this simulation prove nothing")
+        raise AssertionError("devices in this simulation send no proofs")
 
     async def commit(self, round_id: bytes, sessions: list[bytes]) -> bytes:
         """Return the digest of the list."""

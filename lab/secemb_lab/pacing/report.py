@@ -60,7 +60,7 @@ def _chosen(devices: Sequence[int], *, quick: bool) -> list[Scenario]:
     chosen = [one for one in scenarios if not devices or one.devices in devices]
     if not chosen:
         sizes = ", ".join(str(one) for one in sorted({one.devices for one in scenarios}))
-        raise OperationError(f"--devices: no fleet has this size; there are {sizes}")
+        raise OperationError(f"--devices: no fleet has this size; choose one of {sizes}")
     return chosen
 
 
@@ -76,7 +76,7 @@ def _simulated(scenarios: Sequence[Scenario], processes: int) -> list[Figures]:
 
 def table(found: Sequence[Figures]) -> Table:
     """Return a row for each run."""
-    shown = Table("fleet", title=f"Fleets in virtual time; wanted: {JOINS_PER_SECOND:g} joins/s", title_justify="left")
+    shown = Table("fleet", title=f"Fleets in virtual time; target: {JOINS_PER_SECOND:g} joins/s", title_justify="left")
     for name in _COLUMNS:
         shown.add_column(name, justify="right")
     for one in found:

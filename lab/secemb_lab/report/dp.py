@@ -51,9 +51,9 @@ def run(options: DpOptions) -> int:
     wanted = _plans(options, cohorts or list(_COHORTS))
     ratings = read_ratings(options.path)
     if ratings.implicit:
-        raise OperationError(f"{ratings.name} has no ratings; this report is about their error")
+        raise OperationError(f"{ratings.name} contains no ratings, which this report needs")
     if max(cohorts, default=0) > (people := ratings.person_count):
-        raise OperationError(f"--cohorts has {max(cohorts):,}, but the set has {people:,} people; ask for fewer")
+        raise OperationError(f"--cohorts has {max(cohorts):,}, but the set has {people:,} people; use fewer")
     wanted = [plan for plan in wanted if plan.cohort <= people] or _plans(options, [default_cohort(people)])
     source = dp_file.Source(ratings=ratings.label, seed=options.seed, unit=options.unit)
     found = dp_file.read(options.out, source) if options.resume else []
@@ -78,7 +78,7 @@ def run(options: DpOptions) -> int:
         show_json(dp_file.document(source, found, control=control))
     else:
         console.print(table(found, control))
-    console.print(f"figures in {options.out}, table and curves beside it")
+    console.print(f"figures written to {options.out}, table and curves next to it")
     return 0
 
 
@@ -99,7 +99,7 @@ def _plans(options: DpOptions, cohorts: list[int]) -> list[Plan]:
     if options.unit == RECORD and "deepfm" in models:
         raise OperationError("deepfm is too slow to simulate with --unit record; use --models mf,ncf,fm")
     if unknown := set(models) - set(REPORTED):
-        raise OperationError(f"unknown model {min(unknown)!r}; choose among {', '.join(REPORTED)}")
+        raise OperationError(f"unknown model {min(unknown)!r}; choose from {', '.join(REPORTED)}")
     if not _SMALLEST_DELTA <= options.delta < 1:
         raise OperationError(f"--delta must be {_SMALLEST_DELTA:g} or more, and below 1")
     return list(
@@ -118,7 +118,9 @@ def _whole(text: str) -> int:
     with suppress(ValueError):
         if 2 <= (found := int(text)) <= _LARGEST_COHORT:
             return found
-    raise OperationError(f"--cohorts are whole numbers, 2 to {_LARGEST_COHORT:,}, separated by commas: {text!r}")
+    raise OperationError(
+        f"--cohorts must be whole numbers from 2 to {_LARGEST_COHORT:,}, separated by commas: {text!r}"
+    )
 
 
 def _epsilon(text: str) -> float:
@@ -126,7 +128,7 @@ def _epsilon(text: str) -> float:
         if _SMALLEST_EPSILON <= (found := float(text)) <= LARGEST_EPSILON:
             return found
     between = f"{_SMALLEST_EPSILON:g} to {LARGEST_EPSILON:,}"
-    raise OperationError(f"--budgets are values of ε, {between}, separated by commas: {text!r}")
+    raise OperationError(f"--budgets must be values of ε, {between}, separated by commas: {text!r}")
 
 
 def _describe(plan: Plan) -> str:

@@ -50,9 +50,11 @@ def read(out: Path, source: Source) -> list[Outcome]:
         found = [_outcome(one) for one in known["runs"]]
         others = {Source(ratings=known["ratings"], seed=known["seed"], unit=one.plan.unit) for one in found} - {source}
     except (ValueError, KeyError, TypeError) as error:
-        raise OperationError(f"--resume: {out} holds no figures of this report; choose another --out") from error
+        raise OperationError(f"--resume: {out} contains no figures of this report; choose another --out") from error
     if others:
-        raise OperationError(f"--resume: {out} is of other ratings, another seed or unit; choose another --out")
+        raise OperationError(
+            f"--resume: {out} has different ratings, or a different seed or unit; choose another --out"
+        )
     return found
 
 
@@ -84,7 +86,7 @@ def curves(found: Sequence[Outcome], *, control: float) -> dict[str, str]:
     return {
         str(cohort): line_chart(
             _series([one for one in found if one.plan.cohort == cohort and one.plan.budget is not None]),
-            title=f"RMSE over ε, cohort {cohort}: noise of the servers; dotted: of the devices",
+            title=f"RMSE over ε, cohort {cohort}: noise of the servers (dotted: of the devices)",
             across="ε",
             pairs=True,
             doubling=True,

@@ -149,7 +149,7 @@ def _say(found: Found) -> str:
 def jobs_of(options: QualityOptions) -> list[Job]:
     """Return what is to be measured: of each part, the sets that are there."""
     if unknown := set(options.parts) - set(PARTS):
-        raise OperationError(f"unknown part {min(unknown)!r}; choose among {', '.join(PARTS)}")
+        raise OperationError(f"unknown part {min(unknown)!r}; choose from {', '.join(PARTS)}")
     makers: dict[str, Callable[[Path], Iterator[Case]]] = (
         {"ratings": _quick_ratings, "models": _quick_models, "rankings": _quick_rankings}
         if options.quick
@@ -160,8 +160,8 @@ def jobs_of(options: QualityOptions) -> list[Job]:
     if not jobs:
         known = ", ".join([*RATED, *CHOSEN])
         raise OperationError(
-            f"{options.data} has none of the folders {known}; name another folder with --data, or download a set: "
-            "`secemb data fetch ml-100k` puts it into build/data"
+            f"{options.data} contains none of the directories {known}; choose another directory with --data, or "
+            "download a set with `secemb data fetch ml-100k`"
         )
     return jobs
 

@@ -14,14 +14,13 @@ _HIGHEST = 0.1  # above the biases: what is worse is the beginning of a run, and
 _INTRODUCTION = """\
 # Quality
 
-How good the recommendations are that SecEmb trains. Every figure is measured on held-out ratings or
-choices that no run trained on; the baselines beside it are measured on exactly the same ones. n is
-how many there are. Settings are those of the rule: nothing was chosen for a set, except that models
-with a bar run for its rounds. "±" is the standard deviation over seeds, which decide sample, split,
-cohorts and first weights. Intervals hold for other people of the same kind in 95 of 100 cases. A
-private run goes through the protocol's own code; "the same bits" means that its model was equal to
-the plain run's after every round. CPU seconds are of training alone, without measuring.
-docs/evaluation.md defines the figures.
+The quality of the recommendations that SecEmb trains. Every figure is measured on held-out ratings
+or choices that no run trained on, and the baselines on exactly the same ones; n is their number. All
+settings are defaults: none was tuned for a set, except that models with a goal run for the goal's
+rounds. "±" is the standard deviation over seeds, which determine the sample, split, cohorts and
+initial weights. Intervals are 95 % confidence intervals for other people of the same kind. A private
+run uses the protocol's own code; "the same bits" means that its model equalled the plain run's after
+every round. CPU seconds cover training only, not measuring. docs/evaluation.md defines the figures.
 """
 
 

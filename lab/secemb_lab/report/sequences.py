@@ -94,7 +94,7 @@ def _wanted(options: SequenceOptions, names: Sequence[str]) -> list[str]:
     """Return the names of the chosen cases, in the order of the report."""
     if unknown := set(options.cases) - set(names):
         raise OperationError(
-            f"unknown case {min(unknown)!r}, or its set is not in {options.data}; choose among {', '.join(names)}"
+            f"unknown case {min(unknown)!r}, or its set is not in {options.data}; choose from {', '.join(names)}"
         )
     return [name for name in names if not options.cases or name in options.cases]
 

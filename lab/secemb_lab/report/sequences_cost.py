@@ -146,7 +146,7 @@ def encoded_bytes(session: DeviceSession) -> SessionBytes:
     """Return the lengths of a session's messages, each as it is encoded, and of the dense part."""
     round_, task = session.round, session.round.task
     if session.update is None:
-        raise ValueError("the session has not written yet")
+        raise ValueError("the session has no upload yet")
     words = np.zeros((task.geometry.slots, task.row_width + 1), np.uint32)
     answers = [encode_answer(round_, session.session_id, party, words) for party in (0, 1)]
     dense = NUMBER_BYTES * task.dense_size
@@ -162,7 +162,7 @@ def encoded_bytes(session: DeviceSession) -> SessionBytes:
 def _relayed(session: DeviceSession) -> tuple[bytes, bytes]:
     """Return the two messages that the session would send through server 0."""
     if session.update is None:
-        raise ValueError("the session has not written yet")
+        raise ValueError("the session has no upload yet")
     public = X25519PrivateKey.generate().public_key().public_bytes_raw()
     key = RelayKey(public=public, not_before=0, not_after=1)
     keys = box_content(session.round, Kind.KEYS, session.keys[1])

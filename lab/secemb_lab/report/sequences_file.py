@@ -20,10 +20,10 @@ from secemb_tools.charts import line_chart
 _INTRODUCTION = """\
 # Sequences
 
-What comes next, by models that SecEmb trains on events and texts. Everybody's last event is held
-out; it is ranked among 100 strangers, drawn uniformly among items the person has not chosen, and in
-the whole catalogue. The first is easier by a factor of four and more: figures compare only with
-others of the same kind. Settings follow from the rule. docs/sequences.md says more.
+How well models that SecEmb trains on events and texts predict what comes next. Each person's last
+event is held out and ranked among 100 strangers, drawn uniformly from the items that the person has
+not chosen, and in the whole catalogue. The former is at least four times easier, so compare figures
+only with others of the same kind. All settings are defaults. See docs/sequences.md for details.
 """
 _BARELY = (
     "On {dataset} the paper's figures ({paper}) are barely above popularity among 100 strangers "

@@ -43,7 +43,7 @@ def costs_table(runs: Sequence[SequenceRun]) -> str:
     """Return what a round costs a device."""
     heads = (
         *("set", "model", "up / down, direct", "relayed", "on the wire, direct", "relayed", "CPU", "memory", "process"),
-        *("two shares of the whole update", "times less up, direct", "relayed"),
+        *("two shares of the whole update", "upload reduction, direct", "relayed"),
     )
     return markdown(heads, map(_cost_row, runs))
 
@@ -52,7 +52,7 @@ def sizes_table(sizes: Sequence[CatalogueSize]) -> str:
     """Return what a round costs a device whose catalogue is all of Amazon."""
     heads = (
         *("model", "d", "items", "m'", "slots", "up / down, direct", "relayed", "two shares of the whole update"),
-        *("times less up, direct", "relayed", "paper", "CPU of keys", "of the upload"),
+        *("upload reduction, direct", "relayed", "paper", "CPU of keys", "of the upload"),
     )
     return markdown(heads, map(_size_row, sizes))
 
@@ -71,7 +71,7 @@ def _ranking_rows(run: SequenceRun) -> Iterator[Cells]:
             yield run.dataset, what, where, f"{people:,}" if people else "", *map(_share, values)
     for whose, known, where in (
         ("others, not private", SEQUENCE_CENTRAL, "100 strangers"),
-        ("the paper", SEQUENCE_PAPER, "not said"),
+        ("the paper", SEQUENCE_PAPER, "not stated"),
     ):
         if (pair := known.get(run.dataset, {}).get(run.model)) is not None:
             yield run.dataset, f"{title}, {whose}", where, "", *map(_share, pair)

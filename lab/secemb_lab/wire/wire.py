@@ -131,7 +131,7 @@ def keeps(one: dict[str, Any]) -> bool:
 def _bytes_table(found: list[dict[str, Any]]) -> Table:
     table = _table(
         "Bytes of a device in a round, HTTP headers included (up / down)",
-        *("catalogue", "direct", "relayed", "of it HTTP", "limit", "kept", "task and key, once per device"),
+        *("catalogue", "direct", "relayed", "of which HTTP", "limit", "kept", "task and key, once per device"),
     )
     for one in found:
         relayed = one["relayed"]
@@ -154,7 +154,7 @@ def _tls_table(found: list[dict[str, Any]]) -> Table:
 
 def _reads_table(found: list[dict[str, Any]]) -> Table:
     table = _table(
-        "A read and an update (ms), and what a session costs the servers: CPU (ms), bytes between them, TLS included",
+        "Latency of a read and an update (ms); cost of a session for servers: CPU (ms), bytes between them with TLS",
         *("catalogue", "between servers", "transport", "keys p50", "keys p95", "update p50", "update p95"),
         *("CPU 0", "CPU 1", "0 to 1", "1 to 0"),
     )

@@ -11,7 +11,7 @@ from secemb_shared.errors import CatalogueError
 from secemb_shared.messages import TaskSpec
 
 _UNFINISHED = "catalogue.part"
-FOREIGN = "server 0's catalogue is not the one that the task names; tell its operator, or pass titles=False"
+FOREIGN = "the catalogue from server 0 does not match the task's digest; tell its operator, or pass titles=False"
 
 
 class CatalogueFile:
@@ -51,8 +51,8 @@ class CatalogueFile:
             rows = -1
         if rows != self.task.items:
             raise CopyError(
-                "the task's catalogue is not a list of its items; ask the operators for a task that "
-                "`secemb task create --catalogue` made, or pass titles=False"
+                "the task's catalogue does not list its items; ask the operators to create the task with "
+                "`secemb task create --catalogue`, or pass titles=False"
             )
         os.replace(self._part, self._path)
 

@@ -27,7 +27,7 @@ class FileCipher:
 
     def __init__(self, key: bytes | None = None) -> None:
         if key is not None and len(key) not in _KEY_BYTES:
-            raise HomeKeyError("a home's key is 16 or 32 random bytes")
+            raise HomeKeyError("the key of a home must be 16 or 32 random bytes")
         self._cipher = None if key is None else AESGCM(key)
         self._check = "" if key is None else _key_check(key)
 
@@ -56,16 +56,16 @@ class FileCipher:
 
     def _check_plain(self, name: str, digest: str, body: bytes) -> bytes:
         if self._cipher is not None:
-            raise HomeKeyError("this home is not encrypted; open it without a key, or use a new home with one")
+            raise HomeKeyError("this home is not encrypted; open it without a key, or use a key with a new home")
         if hashlib.sha256(body).hexdigest() != digest:
             raise _damaged(name)
         return body
 
     def _decrypt(self, name: str, line: bytes, check: str, body: bytes) -> bytes:
         if self._cipher is None:
-            raise HomeKeyError("this home is encrypted; open it with its key")
+            raise HomeKeyError("this home is encrypted; pass its key")
         if not hmac.compare_digest(check.encode(), self._check.encode()):
-            raise HomeKeyError("this is not the key that the home is encrypted with")
+            raise HomeKeyError("wrong key: this home is encrypted with a different one")
         try:
             return self._cipher.decrypt(body[:_NONCE_BYTES], body[_NONCE_BYTES:], line)
         except (InvalidTag, ValueError):
@@ -82,4 +82,4 @@ def _key_check(key: bytes) -> str:
 
 
 def _damaged(name: str) -> DamagedError:
-    return DamagedError(f"the file {name!r} of the home is corrupted; restore the home, or remove it and start again")
+    return DamagedError(f"the file {name!r} in the home is corrupted; restore the home, or remove it and start again")

@@ -137,7 +137,7 @@ class Home:
             handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise HomeError(
-                f"the home directory cannot be used: {error.strerror}; give one that you can write to"
+                f"cannot use the home directory: {error.strerror}; choose one that you can write to"
             ) from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -151,10 +151,10 @@ class Home:
         """Let one thread at a time touch the files of a home that is open."""
         with self.lock:
             if self._hold is None:
-                raise HomeError("this device is closed; open it again")
+                raise HomeError("the device is closed; open it again")
             try:
                 yield
             except OSError as error:
                 raise HomeError(
-                    f"the home cannot be read or written: {error.strerror}; make room or repair the disk"
+                    f"cannot read or write the home: {error.strerror}; check the disk and its free space"
                 ) from error

@@ -66,7 +66,7 @@ class Receipt:
     def fate(self) -> str:
         """Return what became of the round, in words."""
         if self.published is None:
-            return "unknown yet"
+            return "not known yet"
         if not self.published:
             return f"aborted ({self.reason})"
         return "published" if self.version is None else f"published (version {self.version})"
@@ -109,7 +109,7 @@ class EndedRounds:
 
 
 def _one_line(text: str) -> str:
-    return text if len(text) <= _LONGEST_REASON and text.isprintable() else "for a reason that cannot be shown"
+    return text if len(text) <= _LONGEST_REASON and text.isprintable() else "the reason cannot be displayed"
 
 
 def make_receipt(

@@ -49,7 +49,7 @@ class Record:
         except (ValueError, KeyError, TypeError, RecursionError):
             found = None
         if found is None or start != len(data):
-            raise DamagedError("a record of the home is corrupted; restore the home, or remove it and start again")
+            raise DamagedError("a record in the home is corrupted; restore the home, or remove it and start again")
         return found
 
 
@@ -143,7 +143,7 @@ def decode_texts(record: Record) -> Texts:
 def check_text(text: str) -> str:
     """Return a text, or raise `RatingError`."""
     if not isinstance(text, str):
-        raise RatingError("a text is a string")
+        raise RatingError("a text must be a string")
     return text
 
 
@@ -154,14 +154,14 @@ def check_time(time: float) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise RatingError("the time of an event is a finite number, such as the seconds of time.time()")
+        raise RatingError("an event's time must be a finite number, such as the value of time.time()")
     return number
 
 
 def check_item(item: int) -> int:
     """Return an item, or raise `RatingError`."""
     if type(item) is bool or not hasattr(item, "__index__") or not 0 <= index(item) < _LARGEST_ITEM:
-        raise RatingError("an item is a whole number from 0 up: its row in the catalogue")
+        raise RatingError("an item must be a whole number, 0 or greater: its row in the catalogue")
     return index(item)
 
 
@@ -172,7 +172,7 @@ def check_rating(rating: float) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) <= _LARGEST_RATING:
-        raise RatingError("a rating is a finite number in the range of float32")
+        raise RatingError("a rating must be a finite number in the range of float32")
     return number
 
 

@@ -87,7 +87,7 @@ class Vault:
             elif found.fields.get("task") != task_id.hex():
                 raise PinError("this home belongs to another task; use a separate home for each task")
             elif found.fields.get("servers") != list(servers):
-                raise PinError("this home was opened with other servers; give those, or use a new home")
+                raise PinError("this home belongs to other servers; give their addresses, or use a new home")
 
     @property
     def hold_out_key(self) -> bytes:
@@ -362,5 +362,5 @@ class Vault:
     def _must_have(self, name: str) -> Record:
         found = self._home.read(name)
         if found is None:
-            raise DamagedError(f"the file {name!r} of the home is missing; restore the home, or use a new one")
+            raise DamagedError(f"the file {name!r} is missing from the home; restore the home, or use a new one")
         return found

@@ -90,7 +90,7 @@ class MatrixFactorisation:
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
         """Return the predicted ratings, or what items are ranked by."""
         if rows.shape != (items.size, self.row_width) or private.shape != (self.private_size,) or dense.size:
-            raise PartError("matrix factorisation takes a row for each item, a private part and no dense part")
+            raise PartError("matrix factorisation needs a row for each item, a private part and no dense part")
         # Not a matrix product: how BLAS sums a row depends on how many there are, and here each row stands alone.
         products: Floats = np.einsum("ij,j->i", rows[:, :-1], private[:-1])
         scores: Floats = products + rows[:, -1] + private[-1]

@@ -35,7 +35,7 @@ class Clip:
 
     def __post_init__(self) -> None:
         if self.unit not in (USER, RECORD):
-            raise ModelError("updates are clipped for each user or for each record")
+            raise ModelError("updates must be clipped per user or per record")
 
     @classmethod
     def of(cls, task: TaskSpec) -> "Clip | None":
@@ -181,7 +181,7 @@ def _cut(rows: Numbers, dense: Numbers, clip: Clip) -> tuple[Steps, Steps]:
             (by_row,) = clip_to_steps([rows], limit=clip.limit, fraction_bits=clip.fraction_bits)
             (by_dense,) = clip_to_steps([dense], limit=clip.dense_limit, fraction_bits=clip.fraction_bits)
     except NotFiniteError as error:
-        raise NotFiniteLossError("a gradient is not finite; upload zeros and check ratings and rates") from error
+        raise NotFiniteLossError("a gradient is not finite; check the ratings and learning rates") from error
     return by_row, by_dense
 
 

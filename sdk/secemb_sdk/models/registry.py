@@ -60,7 +60,7 @@ class ModelKind:
             settings["dense_penalty"] = dense_penalty
         if self.needs_features:
             if features is None:
-                raise ModelError(f"the model {self.name!r} needs features of people and items; pass `features`")
+                raise ModelError(f"the model {self.name!r} needs features of users and items; pass `features`")
             settings |= {"user_features": features.person, "item_features": features.items}
         factory = resolve_name(self.factory)
         known = signature(factory).parameters
@@ -86,7 +86,7 @@ _OWN: dict[str, ModelKind] = {}  # by the names of their classes
 def register(kind: ModelKind) -> None:
     """Give a model its name, or raise `ModelError` if another model has it."""
     if _KINDS.setdefault(kind.name, kind) != kind:
-        raise ModelError(f"there is another model with the name {kind.name!r}; choose a different name")
+        raise ModelError(f"a model named {kind.name!r} already exists; choose a different name")
 
 
 def names() -> tuple[str, ...]:
@@ -131,10 +131,10 @@ def _imported(name: str) -> ModelKind:
         kind = resolve_name(name)
     except (ImportError, AttributeError, ValueError) as error:
         raise UnknownModelError(
-            f"{name!r} cannot be imported ({error}); give package.module:Class, with its folder on PYTHONPATH"
+            f"{name!r} cannot be imported ({error}); give package.module:Class, with its directory on PYTHONPATH"
         ) from None
     if not isinstance(kind, type) or not all(hasattr(kind, part) for part in ("gradients", "scores", "first_private")):
-        raise UnknownModelError(f"{name!r} is not a model; docs/sdk.md, Models, says what its class needs")
+        raise UnknownModelError(f"{name!r} is not a model; see Models in docs/sdk.md for what its class needs")
     takes = signature(kind).parameters
     return ModelKind(
         name=name,

@@ -12,7 +12,7 @@ from secemb_shared.messages import TaskSpec
 
 Numbers = npt.NDArray[np.floating]
 
-_NOT_FINITE = "the loss or its gradient is not finite; upload zeros and check ratings and rates"
+_NOT_FINITE = "the loss or its gradient is not finite; check the ratings and learning rates"
 BETAS, EPS = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
 
 
@@ -82,11 +82,11 @@ def fit_bound(values: Numbers, task: TaskSpec) -> tuple[Numbers, bool]:
 
 def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: int) -> None:
     if rows.shape != (ratings.items.size, model.row_width) or ratings.values.shape != ratings.items.shape:
-        raise PartError("learning needs one row and one value for each rated item")
+        raise PartError("training needs one row and one value for each rated item")
     if dense.shape != (model.dense_size,):
-        raise PartError("the dense part does not have the model's size; is this the task's model?")
+        raise PartError("the dense part does not match the model's size; open the device with the task's model")
     if epochs < 1:
-        raise ModelError("learning takes at least one epoch")
+        raise ModelError("training needs at least one epoch")
 
 
 def fit_private(model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings) -> PrivateState:

@@ -54,7 +54,9 @@ def fetch_vocabulary(context: Context, task: TaskSpec) -> Steps[None]:
     if not reads_texts(context.model_for(task)):
         return
     if not task.catalogue:
-        raise MisfitError("a model of texts needs a task whose catalogue is its vocabulary; this task has no catalogue")
+        raise MisfitError(
+            "a language model needs a task with a vocabulary as its catalogue; this task has no catalogue"
+        )
     # An exchange of its own: it happens once, and is no part of a round's traffic.
     yield from fetch_catalogue(Exchange(context), CatalogueFile(context.vault.public_folder, task))
     yield from work(lambda: context.vocabulary(task))  # raises before anything is begun, unless it is one

@@ -44,7 +44,7 @@ def apply_delta(older: Path, delta: Path, newer: Path, shape: CopyShape) -> None
     try:
         numbers, rows = shape.read_delta(np.memmap(delta, dtype=np.uint8, mode="r"))
     except MessageError:
-        raise CopyError("server 0's delta is not for this table; sync again") from None
+        raise CopyError("the delta from server 0 does not match this table; sync again") from None
     with newer.open("wb") as file:
         for block in read_blocks(older):
             file.write(block)
@@ -125,10 +125,10 @@ class Shelf:
         """Apply a delta to the copy in use and return the new file."""
         held = self.table(download.format)
         if held is None or held.version != download.since:
-            raise CopyError("the copy that the delta starts from is gone; sync again")
+            raise CopyError("the delta's base copy is missing; sync again")
         apply_delta(held.path, self._part, self._whole, held.shape)
         if file_digest(self._whole) != download.whole:
-            raise CopyError("the delta does not produce the announced copy; sync again")
+            raise CopyError("applying the delta did not produce the announced copy; sync again")
         return self._whole
 
     def install(self, copy: TableCopy) -> TableCopy:

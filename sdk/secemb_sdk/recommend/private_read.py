@@ -47,7 +47,7 @@ class RowsRead:
     def check(self) -> None:
         """Raise `RowTagError` if an answer was wrong; to be called once everything that would be sent is sent."""
         if self.wrong:
-            raise RowTagError("a server sent wrong rows, and none of them are used; try again, and tell the operators")
+            raise RowTagError("a server sent wrong rows, which were discarded; try again, and tell the operators")
 
 
 class ReadSession:

@@ -163,7 +163,7 @@ def _read_dense(exchange: Exchange, task: TaskSpec, version: int, *, keep: str =
 
 def _agreed(dense: Floats | None) -> Floats:
     if dense is None:
-        raise CopyError("the two servers publish different dense parts; use neither, and tell both operators")
+        raise CopyError("the two servers publish different dense parts, so neither is used; tell both operators")
     return dense
 
 

@@ -44,7 +44,7 @@ def suggest_words(
     task = yield from exchange.noting(find_task(exchange))
     model = context.model_for(task)
     if not reads_texts(model):
-        raise MisfitError("only a model of texts suggests words; this task is about items")
+        raise MisfitError("only a language model can suggest words; this is not a task for texts")
     yield from fetch_vocabulary(context, task)
     found = None if refresh else (yield from copy_here(exchange, task, table))
     copy, dense = found or (yield from newest_copy(exchange, task, table))

@@ -83,7 +83,7 @@ def _download(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> 
             download = same
             yield from work(partial(shelf.begin, same))
         elif same != download:
-            raise CopyError("server 0 has replaced the copy during the download; sync again")
+            raise CopyError("server 0 replaced the copy during the download; sync again")
         yield from work(partial(shelf.append, answer.body))
         have += len(answer.body)
     return download
@@ -107,7 +107,8 @@ def _compare(exchange: Exchange, task: TaskSpec, copy: TableCopy) -> Steps[None]
     (answer,) = yield from exchange.ask(Request(server=1, method="GET", path=path, headers=headers))
     if answer.status != _SAME:
         raise CopyError(
-            "the two servers publish different tables; use neither, and tell both operators", noticed=Misconduct.TABLE
+            "the two servers publish different tables, so neither is used; tell both operators",
+            noticed=Misconduct.TABLE,
         )
 
 
@@ -124,7 +125,8 @@ def check_model(task: TaskSpec, copy: TableCopy, dense: Floats, digest: bytes) -
     )
     if found != digest:
         raise CopyError(
-            "the table and the dense part are not the model that both servers have announced", noticed=Misconduct.TABLE
+            "the table and dense part do not match the model that both servers announced; sync again",
+            noticed=Misconduct.TABLE,
         )
 
 
@@ -148,7 +150,7 @@ def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Do
     shape = shelf.shape(target.format)
     least, most = (COUNT_BYTES, shape.longest_delta) if target.since is not None else (shape.copy_bytes,) * 2
     if not sha256 or not _DIGEST.fullmatch(whole) or not least <= size <= most:
-        raise CopyError("server 0's copy does not have the size or digest of this task's table; sync again")
+        raise CopyError("the copy from server 0 has the wrong size or digest for this task; sync again")
     return Download(
         version=target.version, format=target.format, since=target.since, sha256=sha256, whole=whole, size=size
     )
@@ -161,5 +163,5 @@ def full_size(answer: Answer, first: int) -> int:
         return count  # a proxy may ignore ranges
     found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", "")) if answer.status == 206 else None
     if not count or found is None or (int(found[1]), int(found[2])) != (first, first + count - 1):
-        raise CopyError("server 0 sent a different piece than this device asked for; sync again")
+        raise CopyError("server 0 sent a different part of the file than requested; sync again")
     return int(found[3])

@@ -178,7 +178,7 @@ class Participation:
             yield from self._finish(stage, left)
             if left.complete and isinstance(stage, Written):
                 return Contributed(left, stage.trouble)
-            raise GoneError("the session was given up earlier")
+            raise GoneError("the session was abandoned earlier")
         route = self._routes[stage.ticket.transport]
         if isinstance(stage, Written):
             return (yield from self._send_update(route, stage))

@@ -21,9 +21,9 @@ _LATEST = 1e12  # seconds since 1970 that no deadline reaches
 _MOST = 1 << 16  # bytes of a task with its round, or of a ticket
 _LONGEST_TICKET = 128
 _DOMAIN = b"secemb/1 takes part"
-_UNREADABLE = "a server's answer cannot be read by this app; update the app"
+_UNREADABLE = "this app cannot read a server's response; update the app"
 _PAUSED = "the operators have paused the task"
-_NO_ROUND = {"join": "no round is open to join", "read": "no round has opened yet to read in"}
+_NO_ROUND = {"join": "no round is open to join", "read": "no round has opened yet, so nothing can be read"}
 
 Purpose = Literal["join", "read"]
 
@@ -77,7 +77,7 @@ def find_published(exchange: Exchange) -> Steps[Published]:
     try:
         return Published(number, bytes.fromhex(model_digest))
     except ValueError:
-        raise RefusedError("the servers announce a model that this app cannot read; update the app") from None
+        raise RefusedError("this app cannot read the model that the servers announce; update the app") from None
 
 
 def find_round(exchange: Exchange, task: TaskSpec, seed: bytes, *, server: int) -> Steps[str]:
@@ -131,7 +131,9 @@ def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[N
     if newest is None:  # it may have been this one; the device leaves it out, and knows again from then on
         yield from work(lambda: vault.enter_round(round_.number))
     if newest is None or round_.number <= newest:
-        raise UnavailableError("a device takes part in a round once, and this one may have done so", seconds=_ONCE)
+        raise UnavailableError(
+            "a device takes part in a round at most once, and this one may already have done so", seconds=_ONCE
+        )
     if task.privacy.sampling_rate:
         exchange.tossed = round_.number
     if not takes_part(task, round_.encode(), seed):
@@ -175,7 +177,7 @@ def decode_round(text: str, task: TaskSpec) -> RoundSpec:
     try:
         return RoundSpec.decode(text.encode(), task)
     except SecEmbError as error:
-        raise RefusedError("the servers announce a round that this app cannot read; update the app") from error
+        raise RefusedError("this app cannot read the round that the servers announce; update the app") from error
 
 
 def _ask_task(context: Context, server: int) -> Request:
@@ -195,7 +197,9 @@ def _read_view(context: Context, server: int, answer: Answer) -> dict[str, Any]:
     """Return what a server says about the task, if it is the pinned one."""
     view = _read(server, answer)
     if digest(_text(view, "task").encode()) != context.task_id:
-        reason = f"server {server} announces another task than this device was opened with; nothing was sent"
+        reason = (
+            f"server {server} announces a different task from the one this device was opened with; nothing was sent"
+        )
         raise PinError(reason, noticed=Misconduct.TASK)
     return view
 
@@ -203,7 +207,7 @@ def _read_view(context: Context, server: int, answer: Answer) -> dict[str, Any]:
 def _read(server: int, answer: Answer) -> dict[str, Any]:
     found = json_object(answer.body)
     if not found:
-        raise UnavailableError(f"there is no SecEmb server at the address of server {server}; check the address")
+        raise UnavailableError(f"no SecEmb server found at the address of server {server}; check the address")
     return found
 
 

@@ -58,4 +58,4 @@ def _acknowledges(request: Request, answer: Answer) -> str | None:
     """Return None if a server says that it holds exactly what was sent."""
     if json_object(answer.body).get("sha256") == hashlib.sha256(request.body).hexdigest():
         return None
-    return f"server {request.server} did not confirm that it has the update"
+    return f"server {request.server} did not acknowledge the update"

@@ -69,7 +69,7 @@ class RelayKeys:
             return RelayKey.read(self._task, announcement)
         except MessageError:
             raise PinError(
-                "server 0 returned a relay key that the task's server 1 has not signed; nothing was encrypted to it",
+                "server 0 returned a relay key that server 1 did not sign for this task; nothing was encrypted to it",
                 noticed=Misconduct.RELAY_KEY,
             ) from None
 
@@ -81,10 +81,10 @@ class RelayKeys:
         """Refuse a key that is not valid now, or older than the newest that was seen: it may have been given up."""
         key = self.trust(announcement)
         if not self.is_current(key):
-            raise UnavailableError("server 0 returned an expired relay key of server 1; check this device's clock")
+            raise UnavailableError("server 0 returned an expired relay key for server 1; check this device's clock")
         if not (yield from work(lambda: self._context.vault.see_relay_key(key))):
             raise UnavailableError(
-                "server 0 returned an older relay key of server 1 than before", noticed=Misconduct.RELAY_KEY
+                "server 0 returned an older relay key for server 1 than it did before", noticed=Misconduct.RELAY_KEY
             )
 
 
@@ -125,7 +125,7 @@ class RelayedRoute(Route):
             try:
                 shown = decode_relayed_answer(round_, session_id, answer.body)[1]
             except MessageError:
-                return "server 0's answer to the keys cannot be read"
+                return "this app cannot read server 0's response to the keys"
             return None if same_mark(shown, expected) else _NO_RECEIPT.format("keys")
 
         answer = yield from self._send(ticket, make, shows_receipt)
@@ -145,7 +145,7 @@ class RelayedRoute(Route):
         def acknowledges(_request: Request, answer: Answer) -> str | None:
             found = json_object(answer.body)
             if found.get("sha256") != digest(own).hex():
-                return "server 0 did not confirm that it has the update"
+                return "server 0 did not acknowledge the update"
             shown = str(found.get("receipt", "")).encode("utf-8", "replace")
             return None if same_mark(shown, marks.receipt.hex().encode()) else _NO_RECEIPT.format("update")
 
@@ -163,7 +163,7 @@ class RelayedRoute(Route):
             else:
                 return answer
         raise UnavailableError(
-            "server 1 does not accept the relay key that server 0 returned for it", noticed=Misconduct.RELAY_KEY
+            "server 1 rejected the relay key that server 0 returned for it", noticed=Misconduct.RELAY_KEY
         )
 
     def _first_key(self, ticket: Ticket) -> Steps[RelayKey]:

@@ -51,7 +51,7 @@ class SeededBytes:
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != SESSION_SEED_BYTES:
-            raise ValueError(f"a session's seed has {SESSION_SEED_BYTES} bytes")
+            raise ValueError(f"a session seed must be {SESSION_SEED_BYTES} bytes")
         # The counter may start at zero: every seed is used for one stream only.
         self._stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
 
@@ -116,7 +116,7 @@ class DeviceSession:
     def marks(self) -> Marks:
         """Return what goes with the upload that `write` made."""
         if self.update is None:
-            raise SessionError("there is no upload yet; write first")
+            raise SessionError("there is no upload yet; call write() first")
         place, digests = self.round.label(self.session_id), [digest(message) for message in self.update]
         first, second = (upload_mac(place, hold, one) for hold, one in zip(self.holds, digests, strict=True))
         return Marks((first, second), holds.receipt_of(place, self.holds[1], digests[1]))
@@ -144,7 +144,7 @@ class DeviceSession:
         task = self.round.task
         dense = np.zeros(task.dense_size) if dense is None else dense
         if updates.shape != (items.size, task.row_width) or dense.shape != (task.dense_size,):
-            raise SpecError("updates must be (items, row width) and the dense update as long as the task says")
+            raise SpecError("updates must have the shape (items, row width), and the dense update the task's length")
         # Everything that can fail comes before the path is spent.
         payload = self._placement.arrange(items, task.ring.encode(updates, bound=task.bound))
         encoded = task.ring.encode(dense, bound=task.bound)
@@ -185,7 +185,7 @@ class DeviceSession:
     def write_sums(self, values: npt.NDArray[np.floating]) -> Messages:
         """Return the messages that add `values` to the secure sum of a survey or an evaluation."""
         if not self.round.sum_size or values.shape != (self.round.sum_size,):
-            raise SpecError(f"a round of kind {self.round.kind} adds up {self.round.sum_size} numbers")
+            raise SpecError(f"a round of kind {self.round.kind} sums {self.round.sum_size} numbers")
         encoded = SUM_RING.encode(values, bound=SUM_BOUND)
         self._secret.spend()  # one upload per session, whatever its kind
         # Drawn here and not with the other seeds: a training session needs none.

@@ -155,5 +155,7 @@ def kept_private(context: Context, model: Model) -> PrivateState | None:
     """Return the private part in the home, or raise if it belongs to another model."""
     kept = context.vault.private()
     if kept is not None and kept.values.shape != (model.private_size,):
-        raise MisfitError("the home holds the private part of another model; open it with that model, or call forget()")
+        raise MisfitError(
+            "the home contains the private part of a different model; open it with that model, or call forget()"
+        )
     return kept

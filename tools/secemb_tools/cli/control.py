@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from secemb_tools.operate.control import Control
     from secemb_tools.operate.operator_api import OperatorClient
 
-round_app = typer.Typer(help="The open round: close it early, or end it without a sum.", no_args_is_help=True)
+round_app = typer.Typer(help="Close the open round early, or abort it.", no_args_is_help=True)
 
 ServerAddress = Annotated[str, typer.Option("--server", help="Address of the server's operator API.")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option("--token-file", help="File with its operator token, of role admin; or OPERATOR_TOKEN."),
+    typer.Option(
+        "--token-file", help="File with an operator token (role admin); default: the variable OPERATOR_TOKEN."
+    ),
 ]
-Why = Annotated[str, typer.Option("--reason", help="The reason, for the record and for the other server.")]
-Remark = Annotated[str | None, typer.Option("--reason", help="The reason, for the record.")]
+Why = Annotated[str, typer.Option("--reason", help="The reason; it is recorded and shown to the other server.")]
+Remark = Annotated[str | None, typer.Option("--reason", help="The reason; it is recorded.")]
 Patience = Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait for the outcome.")]
 _HERE = "http://127.0.0.1:8442"
 
@@ -34,9 +36,9 @@ def pause(
     ca: AuthorityFile = None,
     json: AsJson = False,
 ) -> None:
-    """Let no new round begin, until `resume`. A round whose deadlines run goes on to its end.
+    """Stop new rounds from starting until `resume`. A round in progress continues to its end.
 
-    Each operator pauses for their own server, and the task rests while one of them does.
+    Each operator pauses their own server, and the task is paused as long as either server is.
     """
     from secemb_tools.operate.control import steer
 
@@ -51,7 +53,7 @@ def resume(
     ca: AuthorityFile = None,
     json: AsJson = False,
 ) -> None:
-    """Take the pause of this server back; the next round begins at once, unless the other server pauses."""
+    """End this server's pause. The next round starts immediately, unless the other server is paused."""
     from secemb_tools.operate.control import steer
 
     with _server(server, token_file, ca) as client:
@@ -60,21 +62,21 @@ def resume(
 
 def drain(
     reason: Remark = None,
-    end: Annotated[bool, typer.Option("--end", help="Take sessions again.")] = False,
+    end: Annotated[bool, typer.Option("--end", help="Accept sessions again.")] = False,
     server: ServerAddress = _HERE,
     token_file: TokenFile = None,
     ca: AuthorityFile = None,
     wait: Patience = 60.0,
     json: AsJson = False,
 ) -> None:
-    """Prepare a server for a stop: it takes no new session, finishes its round, and says when it is safe to stop.
+    """Prepare a server for shutdown: it takes no new sessions, finishes its round and reports when it is safe to stop.
 
-    Exit code 1 if it is not safe yet after --wait seconds. A restart ends a drain.
+    Exits with code 1 if it is not safe to stop after --wait seconds. A restart ends a drain.
     """
     from secemb_tools.operate.control import steer, wait_until_safe
 
     if not end and not reason:
-        raise typer.BadParameter("give a reason: it is recorded, and shown to the other server", param_hint="--reason")
+        raise typer.BadParameter("give --reason; it is recorded and shown to the other server", param_hint="--reason")
     with _server(server, token_file, ca) as client:
         control = steer(client, "drain/end" if end else "drain", reason)
         if not end:
@@ -94,7 +96,7 @@ def close(
     wait: Patience = 60.0,
     json: AsJson = False,
 ) -> None:
-    """Seal the open round now, at server 0; refused with fewer complete sessions than the smallest cohort."""
+    """Seal the open round now, at server 0. Fails if fewer sessions than the minimum cohort are complete."""
     _end("close", reason, server, token_file, ca, wait, json)
 
 
@@ -107,7 +109,7 @@ def abort(
     wait: Patience = 60.0,
     json: AsJson = False,
 ) -> None:
-    """End the open round without a sum, on both servers. What its devices have sent does not count."""
+    """Abort the open round on both servers. Its uploads are discarded."""
     _end("abort", reason, server, token_file, ca, wait, json)
 
 

@@ -10,7 +10,7 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, CatalogueFile, ColumnNames, JunkShare, refusals
 
-app = typer.Typer(help="Rating sets: download them, inspect them, split them.", no_args_is_help=True)
+app = typer.Typer(help="Download, inspect and split rating sets.", no_args_is_help=True)
 Place = Annotated[Path, typer.Argument(help="A directory, a file, or the name of a downloaded set.")]
 
 
@@ -27,15 +27,15 @@ class How(StrEnum):
 @app.command()
 def fetch(
     name: Annotated[str, typer.Argument(help="ml-100k, ml-1m, ml-10m or ml-25m.")],
-    into: Annotated[Path, typer.Option(help="The set is stored in a directory of its name in here.")] = Path(
+    into: Annotated[Path, typer.Option(help="Where to store the set, in a subdirectory with its name.")] = Path(
         "build/data"
     ),
-    path: Annotated[Path | None, typer.Option(help="Use these files; nothing is downloaded.")] = None,
+    path: Annotated[Path | None, typer.Option(help="Use these files instead of downloading the set.")] = None,
     source: Annotated[str | None, typer.Option("--from", help="Another URL for the same archive.")] = None,
-    md5: Annotated[str | None, typer.Option(help="The archive's MD5, if it is not the published one.")] = None,
+    md5: Annotated[str | None, typer.Option(help="MD5 of the archive, if it differs from the published one.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Download a set from its publisher, verify its checksum and unpack it; shows the licence first."""
+    """Show the licence of a set, then download it from its publisher, verify its checksum and unpack it."""
     from secemb_tools.datasets.download import LICENCE, archive_named, fetch_with_progress
     from secemb_tools.datasets.sources import read_named
     from secemb_tools.datasets.summary import describe
@@ -80,22 +80,25 @@ def show(
 @app.command("split")
 def split_(
     path: Place,
-    out: Annotated[Path, typer.Option(help="A new directory, for train.csv, test.csv and catalogue.csv.")],
+    out: Annotated[Path, typer.Option(help="New directory for train.csv, test.csv and catalogue.csv.")],
     how: Annotated[
         How,
         typer.Option(
-            help="random: a share of all ratings; per-user: the same share of each person's; leave-last-out: each "
-            "person's last; by-time: the newest of all; given: the test file of the set."
+            help="random: a share of all ratings; per-user: the same share of each person's ratings; "
+            "leave-last-out: each person's last rating; by-time: the newest ratings; given: the set's own test "
+            "file."
         ),
     ] = How.PER_USER,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same split.")] = 1,
-    test_share: Annotated[float, typer.Option(min=0.01, max=0.99, help="For random, per-user and by-time.")] = 0.2,
+    test_share: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Share of ratings in test.csv, for random, per-user and by-time.")
+    ] = 0.2,
     columns: ColumnNames = None,
     catalogue: CatalogueFile = None,
     junk: JunkShare = 0.01,
     json: AsJson = False,
 ) -> None:
-    """Split a set into two CSV files with the ids of the set, and write the catalogue of its items."""
+    """Split a set into two CSV files with its original ids, and write the catalogue of its items."""
     from secemb_tools.datasets.sources import read_ratings
     from secemb_tools.datasets.splits import write_split
 

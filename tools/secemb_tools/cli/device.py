@@ -8,11 +8,15 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, AuthorityFile, refusals
 
-app = typer.Typer(help="A device on this machine: join a task, take part, recommend.", no_args_is_help=True)
+app = typer.Typer(
+    help="Run a device on this machine: join a task, take part in rounds, get recommendations.", no_args_is_help=True
+)
 Home = Annotated[Path, typer.Argument(help="The device's directory; `secemb device join` creates it.")]
 RatingsFile = Annotated[
     Path | None,
-    typer.Option("--ratings", help="CSV file with the owner's ratings, to log first: `item,rating` or `id,rating`."),
+    typer.Option(
+        "--ratings", help="CSV file with the owner's ratings to log first; columns `item,rating` or `id,rating`."
+    ),
 ]
 
 
@@ -27,7 +31,7 @@ def join(
     ratings: RatingsFile = None,
     json: AsJson = False,
 ) -> None:
-    """Create a device: check that both servers serve the task, and remember them. Nothing is sent about its owner."""
+    """Create a device after checking that both servers serve the task. Sends nothing about its owner."""
     from secemb_tools.device import Membership, join_task, read_own_ratings
 
     with refusals():
@@ -39,7 +43,7 @@ def join(
 
 @app.command()
 def once(home: Home, ratings: RatingsFile = None, json: AsJson = False) -> None:
-    """Take part in one round; exit code 1 if no round accepted the device."""
+    """Take part in one round. Exits with code 1 if no round accepts the device."""
     from secemb_tools.device import describe_fates, describe_outcome, has_contributed, open_device, read_own_ratings
 
     with refusals(), open_device(home) as device:
@@ -55,28 +59,30 @@ def once(home: Home, ratings: RatingsFile = None, json: AsJson = False) -> None:
 @app.command()
 def loop(
     home: Home,
-    rounds: Annotated[int | None, typer.Option(min=1, help="End after this many rounds; default: never.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Stop after this many rounds; default: run until interrupted.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
-    """Take part in round after round, until Ctrl-C or --rounds; prints one line for each outcome."""
+    """Take part in rounds until Ctrl-C or --rounds, printing one line per outcome."""
     from secemb_tools.device import open_device, take_part
 
     try:
         with refusals(), open_device(home) as device:
             take_part(device, rounds=rounds, as_json=json)
     except KeyboardInterrupt:
-        output.note("Stopped. The next call continues an unfinished round.")
+        output.note("Stopped. The next run will continue an unfinished round.")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()
 def recommend(
     home: Home,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many items.")] = 10,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Number of items.")] = 10,
     include_rated: Annotated[bool, typer.Option("--include-rated", help="Include items already rated.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Rank the catalogue for the owner, on this machine, and print ids and titles if the task has them."""
+    """Rank the catalogue for the owner on this machine; prints ids and titles if the task has them."""
     from secemb_tools.device import open_device
 
     with refusals(), open_device(home) as device:

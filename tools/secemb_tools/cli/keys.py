@@ -10,7 +10,7 @@ from secemb_tools.cli.options import AsJson, ConfigFile, refusals
 
 pair_app = typer.Typer(help="Exchange public keys with the other operator.", no_args_is_help=True)
 relay_key_app = typer.Typer(
-    help="The keys that devices encrypt to when they send through server 0 (server 1).", no_args_is_help=True
+    help="Manage the keys that devices encrypt to in the relayed transport (server 1).", no_args_is_help=True
 )
 
 Directory = Annotated[Path, typer.Argument(help="This server's directory.")]
@@ -40,48 +40,55 @@ def import_pair(
 
     with refusals():
         output.show_facts(fingerprints(import_pair(dir, file, replace=replace)), as_json=json)
-        output.note("Compare these by telephone: a pair file altered on the way would let someone else in.")
+        output.note(
+            "Compare these with the other operator by phone: a pair file altered in transit would let an attacker in."
+        )
 
 
 @pair_app.command("rotate")
 def rotate_keys(
     dir: Directory,
     host: Annotated[
-        str | None, typer.Option(help="Name or address of this server; default: that of its certificate.")
+        str | None, typer.Option(help="Host name or address of this server; default: the one in its certificate.")
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Make the next certificate of the peer channel and, on server 0, the next bearer; then exchange pair files."""
+    """Create the next peer certificate and, on server 0, the next bearer token; then exchange pair files."""
     from secemb_tools.operate.rotation import rotate
 
     with refusals():
         output.show_facts(rotate(dir, host), as_json=json)
-        output.note("Nothing uses them yet. Export the pair file, let the other operator import it, then: pair switch.")
+        output.note(
+            "They are not in use yet. Export the pair file, have the other operator import it, then run secemb "
+            "pair switch."
+        )
 
 
 @pair_app.command("switch")
 def switch_keys(
     dir: Directory,
-    now: Annotated[bool, typer.Option("--now", help="Do not ask server 1 first whether it accepts them.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Skip the check that server 1 accepts them.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Use the next certificate and bearer from now on; a running server does so within seconds."""
+    """Switch to the next certificate and bearer token; a running server follows within seconds."""
     from secemb_tools.operate.rotation import switch
 
     with refusals():
         output.show_facts(switch(dir, now=now), as_json=json)
-        output.note("Export the pair file and let the other operator import it, so that the old keys end.")
+        output.note("Export the pair file and have the other operator import it, so that the old keys stop working.")
 
 
 @relay_key_app.command("rotate")
 def rotate_relay_key(
     config: ConfigFile = Path("secemb.toml"),
     lead: Annotated[int, typer.Option(min=0, help="Seconds until the new key is announced.")] = 0,
-    overlap: Annotated[int, typer.Option(min=0, help="Seconds that the old key is still accepted after that.")] = 3600,
-    days: Annotated[int, typer.Option(min=1, max=3650, help="Days that the new key is valid.")] = 90,
+    overlap: Annotated[
+        int, typer.Option(min=0, help="Seconds for which the old key is still accepted after that.")
+    ] = 3600,
+    days: Annotated[int, typer.Option(min=1, max=3650, help="Days for which the new key is valid.")] = 90,
     json: AsJson = False,
 ) -> None:
-    """Create the next key; a running server starts to use it by itself. With --overlap 0 the old key ends at once."""
+    """Create the next key; a running server picks it up automatically. With --overlap 0 the old key ends at once."""
     from secemb_tools.operate import relay_keys
     from secemb_tools.operate.settings import settings_at
 
@@ -92,7 +99,7 @@ def rotate_relay_key(
 
 @relay_key_app.command("list")
 def list_relay_keys(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
-    """List every key's id, state and dates. Nothing secret is shown."""
+    """List the id, state and dates of every key. No secrets are shown."""
     from secemb_tools.operate import relay_keys
     from secemb_tools.operate.settings import settings_at
 

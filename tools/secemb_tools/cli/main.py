@@ -23,9 +23,9 @@ from secemb_tools.cli.options import AsJson
 
 app = typer.Typer(
     name="secemb",
-    epilog="Exit codes: 0 success; 1 refused, or a check failed; 2 usage error; 130 interrupted by Ctrl-C. "
-    "With --json a command prints only JSON to stdout, in the stable form of docs/reference/cli.schema.json. "
-    "There is no telemetry: nothing is sent except to the servers that you name.",
+    epilog="Exit codes: 0 success; 1 failure, including a failed check; 2 usage error; 130 interrupted by Ctrl-C. "
+    "With --json a command prints only JSON to stdout, in the stable format described by "
+    "docs/reference/cli.schema.json. There is no telemetry: data is sent only to the servers that you name.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_show_locals=False,  # they may be keys

@@ -9,7 +9,7 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, AuthorityFile, ConfigFile, refusals
 
-app = typer.Typer(help="The versions of the model that a server holds.", no_args_is_help=True)
+app = typer.Typer(help="Manage the model versions that a server stores.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -27,11 +27,13 @@ def list_(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> Non
 def export(
     file: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
     version: Annotated[int | None, typer.Option(min=0, help="Default: the latest published version.")] = None,
-    split_bias: Annotated[bool, typer.Option("--split-bias", help="Write the last column as `bias`.")] = False,
+    split_bias: Annotated[
+        bool, typer.Option("--split-bias", help="Write the last column as a separate tensor, `bias`.")
+    ] = False,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Write a published version to a file for serving."""
+    """Export a published version to a file for serving."""
     from secemb_tools.operate import models
     from secemb_tools.operate.settings import settings_at
 
@@ -46,7 +48,7 @@ def import_(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Use a file as version 0, before the first start; do the same on the other server and compare the digests."""
+    """Import a file as version 0, before the first start. Do the same on the other server and compare the digests."""
     from secemb_tools.operate import models
     from secemb_tools.operate.settings import settings_at
 
@@ -60,7 +62,7 @@ def show(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Show the size of a version and the norms of its vectors, not the vectors themselves."""
+    """Show the size of a version and the norms of its vectors, but not the vectors themselves."""
     from secemb_tools.operate import models
     from secemb_tools.operate.settings import settings_at
 
@@ -71,13 +73,14 @@ def show(
 @app.command()
 def fetch(
     source: Annotated[
-        str | None, typer.Option("--from", help="Address that devices use for the other server. Server 1 needs it.")
+        str | None,
+        typer.Option("--from", help="Address at which devices reach the other server; required on server 1."),
     ] = None,
     ca: AuthorityFile = None,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Take the published version from the other server, if its file is missing or wrong here; the digest is checked."""
+    """Fetch the published version from the other server if its file is missing or wrong here; the digest is checked."""
     from secemb_tools.operate.recovery import fetch_models
     from secemb_tools.operate.settings import settings_at
 
@@ -89,7 +92,7 @@ def fetch(
 
 @app.command("reset-optimiser")
 def reset(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
-    """Let the optimiser start over at the published version, where its state is missing or of another version."""
+    """Reset the optimiser at the published version, if its state is missing or belongs to another version."""
     from secemb_tools.operate.recovery import reset_optimiser
     from secemb_tools.operate.settings import settings_at
 
@@ -101,14 +104,16 @@ def reset(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> Non
 def rollback(
     version: Annotated[int, typer.Argument(min=0, help="The version to return to.")],
     server: Annotated[str, typer.Option(help="Address of server 0's operator API.")] = "http://127.0.0.1:8442",
-    token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with an operator token; default: the variable OPERATOR_TOKEN.")
+    ] = None,
     reason: Annotated[str | None, typer.Option(help="The reason; it is recorded with the name of the token.")] = None,
     ca: AuthorityFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     wait: Annotated[float, typer.Option(min=0, help="Seconds to wait for the open round to end.")] = 60.0,
     json: AsJson = False,
 ) -> None:
-    """Publish the weights of an older version again, on both servers, before the next round."""
+    """Publish the weights of an older version again on both servers, before the next round."""
     from secemb_tools.operate.operator_api import OperatorClient, published_version, roll_back, tokens_for
 
     with refusals(), OperatorClient(server, tokens_for(1, [token_file] if token_file else [])[0], ca) as client:

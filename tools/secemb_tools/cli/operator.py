@@ -9,15 +9,15 @@ import typer
 from secemb_tools import output
 from secemb_tools.cli.options import AsJson, ConfigFile, refusals
 
-app = typer.Typer(help="Operator tokens: who may look, change something, or enrol devices.", no_args_is_help=True)
+app = typer.Typer(help="Manage operator tokens: who may view, make changes or enrol devices.", no_args_is_help=True)
 
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(help="Whose token it is; a name is used once.")],
+    name: Annotated[str, typer.Argument(help="Whose token it is; a name can be used only once.")],
     role: Annotated[
         Literal["read-only", "admin", "enrol"],
-        typer.Option(help="read-only: sees everything; admin: may do everything; enrol: for an app's backend."),
+        typer.Option(help="read-only: view everything; admin: do everything; enrol: for an app's backend."),
     ] = "read-only",
     days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; default: never.")] = None,
     config: ConfigFile = Path("secemb.toml"),
@@ -50,7 +50,7 @@ def revoke(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Revoke an operator token and end its logins, at once. This cannot be undone."""
+    """Revoke an operator token and end its logins immediately. This cannot be undone."""
     from secemb_tools.operate import operator_tokens
     from secemb_tools.operate.settings import settings_at
 
@@ -60,11 +60,11 @@ def revoke(
 
 @app.command()
 def actions(
-    limit: Annotated[int, typer.Option(min=1, help="How many, the newest first.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Number of actions, newest first.")] = 50,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """List what operators changed: who, what, when and why."""
+    """List the changes that operators made: who, what, when and why."""
     from secemb_tools.operate import operator_tokens
     from secemb_tools.operate.settings import settings_at
 

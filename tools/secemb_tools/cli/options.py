@@ -17,11 +17,14 @@ INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 ConfigFile = Annotated[Path, typer.Option("--config", help="The settings file, or the directory that contains it.")]
 AuthorityFile = Annotated[
-    Path | None, typer.Option("--ca", help="PEM file with the authorities to trust; default: those of the system.")
+    Path | None, typer.Option("--ca", help="PEM file with the CA certificates to trust; default: the system's.")
 ]
 TransportOption = Annotated[
     Transport,
-    typer.Option("--transport", help="relayed: devices call server 0 only, half the bytes; direct: both servers."),
+    typer.Option(
+        "--transport",
+        help="relayed: devices call server 0 only, with about half the traffic; direct: they call both servers.",
+    ),
 ]
 
 # The words of a task's training.
@@ -29,7 +32,7 @@ Loss = Literal["squared", "bpr", "softmax", "next"]
 Optimiser = Literal["adam", "momentum", "sgd"]
 Schedule = Literal["constant", "cosine"]
 
-RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of kept runs.")]
+RunsFolder = Annotated[Path, typer.Option("--runs", help="The directory of saved runs.")]
 RUNS = Path("build/runs")
 # How a rating set is read.
 ColumnNames = Annotated[
@@ -40,7 +43,8 @@ ColumnNames = Annotated[
 ]
 CatalogueFile = Annotated[Path | None, typer.Option("--catalogue", help="A file with the ids and titles of items.")]
 JunkShare = Annotated[
-    float, typer.Option("--junk", min=0, max=1, help="Share of invalid lines to skip; with more the file is refused.")
+    float,
+    typer.Option("--junk", min=0, max=1, help="Largest share of invalid lines to skip; a file with more is rejected."),
 ]
 
 

@@ -9,7 +9,7 @@ from secemb_tools import output
 from secemb_tools.cli.options import AsJson, AuthorityFile, refusals
 from secemb_tools.errors import OperationError
 
-app = typer.Typer(help="The privacy budget: what rounds cost, and what is left.", no_args_is_help=True)
+app = typer.Typer(help="Show the privacy budget: what rounds cost and what is left.", no_args_is_help=True)
 
 _COLUMNS = (
     *("kind", "shares", "epsilon", "epsilon_known", "delta", "budget"),
@@ -20,14 +20,16 @@ _COLUMNS = (
 @app.command()
 def show(
     server: Annotated[str, typer.Option(help="Address of a server's operator API.")] = "http://127.0.0.1:8442",
-    token_file: Annotated[Path | None, typer.Option(help="File with its operator token; or OPERATOR_TOKEN.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with an operator token; default: the variable OPERATOR_TOKEN.")
+    ] = None,
     ca: AuthorityFile = None,
     json: AsJson = False,
 ) -> None:
     """Show how much of its privacy budget a server's task has spent, and what is left.
 
     With a sampling rate, epsilon and budget hold against anyone who does not know which devices took part;
-    epsilon_known also holds against server 0, which knows it if devices use enrolment tokens.
+    epsilon_known also holds against server 0, which knows this if devices use enrolment tokens.
     """
     from secemb_tools.operate.operator_api import OperatorClient, tokens_for
 
@@ -35,8 +37,8 @@ def show(
         found = client.get("privacy")
         if not found and not json:
             output.note(
-                "this task adds no noise: its sums are exact; to create one that adds noise: "
-                "secemb task create --privacy"
+                "this task adds no noise, so its sums are exact; to add noise, create a task with secemb task "
+                "create --privacy"
             )
             return
         output.show_rows(_COLUMNS, found, as_json=json)
@@ -45,25 +47,27 @@ def show(
 @app.command()
 def project(
     rounds: Annotated[int, typer.Option(min=1, help="Number of rounds.")],
-    multiplier: Annotated[float | None, typer.Option(help="Noise of each server in units of the clip, σ/Δ.")] = None,
-    budget: Annotated[float | None, typer.Option(help="Largest ε; without --multiplier, solve for the noise.")] = None,
-    delta: Annotated[float, typer.Option(help="δ; well below one over the number of people.")] = 1e-6,
+    multiplier: Annotated[float | None, typer.Option(help="Each server's noise in units of the clip, σ/Δ.")] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="Largest ε; without --multiplier, the noise is computed from it.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="δ; it should be well below 1 / number of people.")] = 1e-6,
     sampling_rate: Annotated[
         float | None,
         typer.Option(help="Probability that a device takes part in a round, if no server knows which do."),
     ] = None,
     json: AsJson = False,
 ) -> None:
-    """Compute the privacy that rounds with noise give against each single server, or the noise that a budget needs.
+    """Compute the privacy that rounds with noise give against either server alone, or the noise that a budget needs.
 
     With a sampling rate, epsilon holds against anyone who does not know which devices took part; epsilon_known
-    also holds against server 0, which knows it if devices use enrolment tokens.
+    also holds against server 0, which knows this if devices use enrolment tokens.
     """
     from secemb_tools.operate.privacy import PrivacyInput, project_costs
 
     with refusals(), output.busy("accounting"):
         if multiplier is None and budget is None:
-            raise OperationError("give --multiplier, or --budget to solve for it, or both")
+            raise OperationError("give --multiplier, --budget to compute it from, or both")
         given = PrivacyInput(
             rounds=rounds, multiplier=multiplier, budget=budget, delta=delta, sampling_rate=sampling_rate
         )

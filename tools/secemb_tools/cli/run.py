@@ -12,14 +12,14 @@ from secemb_tools.errors import RunError
 if TYPE_CHECKING:
     from secemb_tools.simulation.run import Run
 
-app = typer.Typer(help="Kept runs of `secemb simulate`.", no_args_is_help=True)
+app = typer.Typer(help="Manage the saved runs of `secemb simulate`.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The run's name.")]
 _FIGURES = ("rmse", "biases", "ndcg", "popularity", "coverage")
 
 
 @app.command("list")
 def list_(runs: RunsFolder = RUNS, json: AsJson = False) -> None:
-    """List the kept runs; exit code 1 if one of them cannot be read."""
+    """List saved runs. Exits with code 1 if any of them cannot be read."""
     from secemb_tools.simulation.comparison import COLUMNS, list_runs
 
     with refusals():
@@ -44,12 +44,12 @@ def compare_(
     first: Annotated[str, typer.Argument(help="A run's name.")],
     second: Annotated[str | None, typer.Argument(help="Another run's name.")] = None,
     plain: Annotated[
-        bool, typer.Option("--plain", help="Compare with the same rounds, run now without any protection.")
+        bool, typer.Option("--plain", help="Compare with the same rounds without protection, which are run now.")
     ] = False,
     runs: RunsFolder = RUNS,
     json: AsJson = False,
 ) -> None:
-    """Show two runs side by side, and whether they are bit-identical; exit code 1 if a plain run differs."""
+    """Show two runs side by side and whether they are bit-identical. Exits with code 1 if a plain run differs."""
     from secemb_tools.simulation.comparison import compare_runs, compare_with_plain
     from secemb_tools.simulation.continuation import add_plain
     from secemb_tools.simulation.run import Run
@@ -57,7 +57,7 @@ def compare_(
 
     with refusals():
         if (second is None) != plain:
-            raise RunError("name two runs, or one and --plain")
+            raise RunError("give two runs, or one run and --plain")
         run = Run.load(runs / first)
         if second is not None:
             comparison = compare_runs(run, Run.load(runs / second))
@@ -75,12 +75,12 @@ def compare_(
 @app.command("continue")
 def continue_(
     name: Name,
-    rounds: Annotated[str, typer.Option(help="+60: 60 more rounds; 90: until there are 90.")],
+    rounds: Annotated[str, typer.Option(help="+60: 60 more rounds; 90: up to 90 rounds in total.")],
     runs: RunsFolder = RUNS,
     save_every: Annotated[int, typer.Option(min=1, help="Save the state every this many rounds.")] = 10,
     json: AsJson = False,
 ) -> None:
-    """Continue a run for more rounds, with its model, optimiser and private parts as they were left."""
+    """Train a run for more rounds, starting from its model, optimiser and private parts."""
     from secemb_tools.simulation.continuation import continue_run, rounds_asked
     from secemb_tools.simulation.run import Run
     from secemb_tools.simulation.view import RunProgress
@@ -102,7 +102,7 @@ def export(
     runs: RunsFolder = RUNS,
     json: AsJson = False,
 ) -> None:
-    """Write the model of a run: rows and dense part, with task and settings, and the catalogue of its items."""
+    """Export the model of a run (rows and dense part, with task and settings) and the catalogue of its items."""
     from secemb_tools.simulation.run import Run
 
     with refusals():
@@ -112,14 +112,16 @@ def export(
 @app.command()
 def recommend(
     name: Name,
-    user: Annotated[str | None, typer.Option(help="A user of the set, by id.")] = None,
-    likes: Annotated[str | None, typer.Option(help="Instead: ids of liked items, separated by commas.")] = None,
-    k: Annotated[int, typer.Option("--k", "-k", min=1, help="How many items.")] = 10,
+    user: Annotated[str | None, typer.Option(help="The id of a user in the set.")] = None,
+    likes: Annotated[
+        str | None, typer.Option(help="Instead of a user: ids of liked items, separated by commas.")
+    ] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Number of items.")] = 10,
     include_rated: Annotated[bool, typer.Option("--include-rated", help="Include items already rated.")] = False,
     runs: RunsFolder = RUNS,
     json: AsJson = False,
 ) -> None:
-    """Recommend items of a run's set, with ids and titles, to one of its users or to someone who likes some of them."""
+    """Recommend items of a run's set, with ids and titles, to one of its users or to someone who likes given items."""
     from secemb_tools.simulation.run import Run
 
     with refusals():
@@ -127,7 +129,9 @@ def recommend(
         found = Run.load(runs / name).recommend(user=user, likes=liked, k=k, include_rated=include_rated)
         output.show_items(found, as_json=json)
         if not found:
-            output.note("nothing is left to recommend: all items are rated or liked; --include-rated shows rated ones")
+            output.note(
+                "nothing left to recommend: all items are rated or liked; use --include-rated to include rated items"
+            )
 
 
 def _in_words(row: dict[str, Any]) -> dict[str, Any]:

@@ -16,17 +16,19 @@ from secemb_tools.cli.options import INTERRUPTED, REFUSED, AsJson, AuthorityFile
 config_app = typer.Typer(help="The settings of a server.", no_args_is_help=True)
 ledger_app = typer.Typer(help="The database of a server.", no_args_is_help=True)
 
-Host = Annotated[str, typer.Option(help="Name or address by which the other server reaches this one.")]
+Host = Annotated[str, typer.Option(help="Host name or address at which the other server reaches this one.")]
 Servers = Annotated[list[str], typer.Option("--server", help="Address of a server's operator API; repeat it for both.")]
 TokenFiles = Annotated[
     list[Path] | None,
-    typer.Option("--token-file", help="File with the operator token, one for each --server; or OPERATOR_TOKEN."),
+    typer.Option(
+        "--token-file", help="File with an operator token, one per --server; default: the variable OPERATOR_TOKEN."
+    ),
 ]
 
 
 def init(
     role: Annotated[int, typer.Option(min=0, max=1, help="0 leads the rounds, 1 responds.")],
-    dir: Annotated[Path, typer.Option(help="The server's directory; it must be empty or not exist.")],
+    dir: Annotated[Path, typer.Option(help="The server's directory; it must be empty or not exist yet.")],
     host: Host,
     bind: Annotated[str, typer.Option(help="Address on which to listen for devices.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port on which to listen for devices.")] = 8440,
@@ -36,7 +38,7 @@ def init(
     metrics_port: Annotated[int, typer.Option(min=1, max=65535, help="Port for Prometheus.")] = 8443,
     json: AsJson = False,
 ) -> None:
-    """Create a server's directory: settings, a key and certificate for the peer channel, an operator token."""
+    """Create a server's directory with settings, a key and certificate for the peer channel, and an operator token."""
     from secemb_tools.operate.directory import Addresses, install
 
     with refusals():
@@ -50,7 +52,7 @@ def init(
             metrics_port=metrics_port,
         )
         output.show_facts(asdict(install(dir, role, at)), as_json=json)
-        output.note("The operator token, named first, is not shown again; keep it in a password store.")
+        output.note("The operator token (named 'first') is not shown again; keep it in a password manager.")
 
 
 def check(
@@ -60,7 +62,7 @@ def check(
     ca: AuthorityFile = None,
     json: AsJson = False,
 ) -> None:
-    """Find what would keep this server from running, and how to fix it; exit code 1 if there is anything."""
+    """Report what would keep this server from running, and how to fix it. Exits with code 1 if anything would."""
     from secemb_tools.operate.check import report
 
     with refusals():
@@ -74,7 +76,7 @@ def serve(
         bool, typer.Option("--migrate", help="Upgrade the ledger, even if [ledger] has migrate = false.")
     ] = False,
 ) -> None:
-    """Run the server until SIGTERM or SIGINT; requests in progress are answered first."""
+    """Run the server until SIGTERM or SIGINT; it answers requests in progress before it stops."""
     from secemb_tools.operate import settings
 
     with refusals():
@@ -108,7 +110,7 @@ def ledger_group() -> None:
 
 @ledger_app.command()
 def upgrade(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> None:
-    """Create the tables, or upgrade them to this version's schema. There is no way back: make a backup first."""
+    """Create the tables, or upgrade them to this version's schema. This cannot be undone, so make a backup first."""
     from secemb_tools.operate.backup import upgrade_ledger
     from secemb_tools.operate.settings import settings_at
 
@@ -116,7 +118,7 @@ def upgrade(config: ConfigFile = Path("secemb.toml"), json: AsJson = False) -> N
         asyncio.run(upgrade_ledger(settings_at(config)))
     if json:
         output.show_json({"upgraded": True})
-    output.note("The ledger has this version's schema.")
+    output.note("The ledger's schema is up to date.")
 
 
 @ledger_app.command()
@@ -125,7 +127,7 @@ def export(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Write every row of the ledger to a file, as of one moment; the server may run."""
+    """Export a consistent snapshot of the ledger to a file; the server may be running."""
     from secemb_tools.operate.backup import export_ledger
     from secemb_tools.operate.settings import settings_at
 
@@ -140,7 +142,7 @@ def import_(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Fill an empty ledger, SQLite or PostgreSQL, with an exported one. The old database must not be used again."""
+    """Import an exported ledger into an empty one, SQLite or PostgreSQL. Do not use the old database again."""
     from secemb_tools.operate.backup import import_ledger
     from secemb_tools.operate.settings import settings_at
 
@@ -154,7 +156,7 @@ def backup(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Write the ledger, without what devices sent, and the model to a file, as of one moment; the server may run."""
+    """Back up the ledger (without uploads) and the model to a file, as a snapshot; the server may be running."""
     from secemb_tools.operate.backup import back_up
     from secemb_tools.operate.settings import settings_at
 
@@ -162,7 +164,7 @@ def backup(
         with output.busy("writing the backup"):
             facts = asyncio.run(back_up(settings_at(config), file))
         output.show_facts(facts, as_json=json)
-        output.note(f"Keep {facts['not_included']} of the server's directory separately: they hold its keys.")
+        output.note(f"Keep {facts['not_included']} from the server's directory separately: they contain its keys.")
 
 
 def restore(
@@ -170,7 +172,7 @@ def restore(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Put a backup into a server without a ledger; a round that was open then is aborted."""
+    """Restore a backup to a server without a ledger; a round that was open at the time is aborted."""
     from secemb_tools.operate.backup import restore as restore_backup
     from secemb_tools.operate.settings import settings_at
 
@@ -178,19 +180,19 @@ def restore(
         with output.busy("reading the backup"):
             facts = asyncio.run(restore_backup(settings_at(config), file))
         output.show_facts(facts, as_json=json)
-        output.note("Run secemb check before you start the server: it says whether the other server is ahead.")
+        output.note("Run secemb check before you start the server: it shows whether the other server is ahead.")
 
 
 def status(
     server: Servers = ["http://127.0.0.1:8442"],  # noqa: B006 (Typer copies it)
     token_file: TokenFiles = None,
     ca: AuthorityFile = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Keep watching until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until Ctrl-C.")] = False,
     every: Annotated[float, typer.Option(min=0.1, help="With --watch: seconds between updates.")] = 2.0,
-    times: Annotated[int | None, typer.Option(min=1, help="With --watch: end after this many updates.")] = None,
+    times: Annotated[int | None, typer.Option(min=1, help="With --watch: stop after this many updates.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Show the state of one server or both: round, model, and whether they agree; exit code 1 if something is wrong."""
+    """Show the state of one or both servers: round, model, and whether they agree. Exits with code 1 on a problem."""
     from secemb_tools.operate.operator_api import OperatorClient, tokens_for
     from secemb_tools.operate.status import is_healthy, picture, read_status, watch_status
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm, sasrec, caser, lm; all but mf need torch.")]
 Data = Annotated[
     Path | None,
-    typer.Option(help="A directory, a file or a downloaded set's name: ratings, events or texts; default: made up."),
+    typer.Option(
+        help="Ratings, events or texts: a directory, a file or the name of a downloaded set; default: made-up data."
+    ),
 ]
 Devices = Annotated[
     int | None, typer.Option(min=2, help="Total number of devices; default: 200, or everyone in --data.")
@@ -39,9 +41,9 @@ Cohort = Annotated[
     typer.Option(min=2, help="Devices in a round; default: 100, a fifth of a small fleet, or 1/60 of a large one."),
 ]
 Rounds = Annotated[
-    int | None, typer.Option(min=1, help="Training rounds; default: about five for each device, at least 100.")
+    int | None, typer.Option(min=1, help="Training rounds; default: about five per device, at least 100.")
 ]
-Items = Annotated[int, typer.Option(min=10, help="Items in the made-up catalogue, or words.")]
+Items = Annotated[int, typer.Option(min=10, help="Number of items or words in the made-up catalogue.")]
 Seed = Annotated[int, typer.Option(min=0, help="On one machine, the same seed gives the same model, bit for bit.")]
 
 Unit = Literal["user", "record"]
@@ -66,7 +68,7 @@ def demo(
     seed: Seed = 1,
     transport: TransportOption = Transport.RELAYED,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep serving a device of yours afterwards, until Ctrl-C.")
+        bool, typer.Option("--keep", help="Keep the servers running afterwards for a device of your own, until Ctrl-C.")
     ] = False,
     out: Annotated[Path, typer.Option(help="The report to write.")] = Path("build/demo.html"),
     json: AsJson = False,
@@ -92,19 +94,23 @@ def dev(
     columns: ColumnNames = None,
     catalogue: CatalogueFile = None,
     junk: JunkShare = 0.01,
-    cohort: Annotated[int, typer.Option(min=2, help="Devices in a round: yours and its helpers.")] = 5,
-    warm_up: Annotated[int, typer.Option(min=0, help="Rounds that helpers run alone at the start.")] = 20,
+    cohort: Annotated[int, typer.Option(min=2, help="Devices in a round: yours and the helpers.")] = 5,
+    warm_up: Annotated[int, typer.Option(min=0, help="Rounds that the helpers run on their own at the start.")] = 20,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65529, help="Port of server 0; the next six are used too; default: free ports."),
+        typer.Option(
+            min=1, max=65529, help="Port of server 0; the next six are used as well. Default: any free ports."
+        ),
     ] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Serve devices over HTTPS, with a certificate to trust.")] = False,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Serve devices over HTTPS, and print the certificate to trust.")
+    ] = False,
     seed: Seed = 1,
     json: AsJson = False,
 ) -> None:
-    """For app developers: run both servers, with helper devices that let one real device finish a round.
+    """For app developers: run both servers with helper devices, so that a single real device can complete a round.
 
-    Prints the addresses, the task's id, a token and a program that uses them. Ends at Ctrl-C, with exit code 0.
+    Prints the addresses, the task's id, a token and a program that uses them. Ctrl-C stops it with exit code 0.
     """
     from secemb_tools.dev.dev import DevOptions, run
     from secemb_tools.simulation.scenario import make_world
@@ -129,22 +135,26 @@ def simulate(
     rounds: Rounds = None,
     cohort: Cohort = None,
     capacity: Annotated[
-        int | None, typer.Option(min=4, help="Maximum number of items of a device in a round (m').")
+        int | None, typer.Option(min=4, help="Maximum number of items per device in a round (m').")
     ] = None,
     loss: Annotated[
         Loss | None, typer.Option(help="squared for ratings; bpr or softmax for choices; next for events.")
     ] = None,
     dimension: Annotated[int | None, typer.Option(min=0, help="Length of an item's vector; 0: biases only.")] = None,
-    optimiser: Annotated[Optimiser | None, typer.Option(help="How the sum updates the model.")] = None,
+    optimiser: Annotated[
+        Optimiser | None, typer.Option(help="The optimiser that applies the sum to the model.")
+    ] = None,
     guard: Annotated[
         float | None,
-        typer.Option(min=0, help="Longest mean gradient of a row, in multiples of what is usual for it; 0: no limit."),
+        typer.Option(
+            min=0, help="Limit on the mean gradient of a row, as a multiple of its usual length; 0: no limit."
+        ),
     ] = None,
     schedule: Annotated[Schedule | None, typer.Option(help="How the learning rates change over the rounds.")] = None,
     rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = None,
     bias_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the biases in rows.")] = None,
     dense_rate: Annotated[float | None, typer.Option(min=0, help="Learning rate of the dense part.")] = None,
-    scale: Annotated[float | None, typer.Option(min=0, help="Standard deviation of the first weights.")] = None,
+    scale: Annotated[float | None, typer.Option(min=0, help="Standard deviation of the initial weights.")] = None,
     penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on vectors, per rating.")] = None,
     person_penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on a person's vector.")] = None,
     bias_penalty: Annotated[float | None, typer.Option(min=0, help="Penalty on a person's bias.")] = None,
@@ -157,39 +167,41 @@ def simulate(
     highest: Annotated[
         float | None, typer.Option(help="Highest possible rating; default: the highest in the data.")
     ] = None,
-    centre: Annotated[float | None, typer.Option(help="Mean rating; default: by a survey.")] = None,
+    centre: Annotated[float | None, typer.Option(help="Mean rating; default: found by a survey.")] = None,
     spread: Annotated[
-        float | None, typer.Option(min=0, help="Standard deviation of ratings; default: by a survey.")
+        float | None, typer.Option(min=0, help="Standard deviation of ratings; default: found by a survey.")
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, help="Steps per round for a private part that is not solved.")
+        int | None,
+        typer.Option(min=1, help="Gradient steps per round for a private part without a closed-form solution."),
     ] = None,
     min_count: Annotated[
-        int | None, typer.Option(min=1, help="Of texts: a word that is rarer in training is <unknown>; default: 2.")
+        int | None,
+        typer.Option(min=1, help="For texts: words that occur less often in training become <unknown>; default: 2."),
     ] = None,
     evaluate_every: Annotated[int, typer.Option(min=2, help="Evaluate every this many rounds.")] = 6,
     patience: Annotated[
         int,
-        typer.Option(min=0, help="Stop if the best five evaluations are this many evaluations old; 0: never."),
+        typer.Option(min=0, help="Stop if the best window of five evaluations is this many evaluations old; 0: never."),
     ] = 4,
     epsilon: Annotated[float | None, typer.Option(help="Privacy budget of the whole run; default: no noise.")] = None,
     delta: Annotated[float | None, typer.Option(help="The δ of that budget; default: 0.0001.")] = None,
     unit: Annotated[Unit | None, typer.Option(help="What the budget protects; default: user.")] = None,
     clip: Annotated[float | None, typer.Option(help="Largest norm of a user's update, or of a record's.")] = None,
     privacy: Annotated[
-        Path | None, typer.Option(help="Instead of these four: a privacy file, as of `secemb task create`.")
+        Path | None, typer.Option(help="Instead of these four: a privacy file, as for `secemb task create`.")
     ] = None,
     compare: Annotated[
-        Comparison | None, typer.Option(help="Also run without any protection, from the same seeds, and compare.")
+        Comparison | None, typer.Option(help="Also run without protection from the same seeds, and compare.")
     ] = None,
     runs: RunsFolder = RUNS,
-    name: Annotated[str | None, typer.Option(help="The run's name; default: one made from its settings.")] = None,
+    name: Annotated[str | None, typer.Option(help="The run's name; default: derived from its settings.")] = None,
     save_every: Annotated[int, typer.Option(min=1, help="Save the state every this many rounds.")] = 10,
     json: AsJson = False,
 ) -> None:
-    """Run the protocol without HTTP, for thousands of devices; repeat the command to resume an unfinished run.
+    """Run the protocol without HTTP for thousands of devices. Repeat the command to resume an unfinished run.
 
-    Settings that are not given follow from the data by a rule, and are recorded in the run.
+    Defaults are derived from the data and recorded in the run.
     """
     from secemb_tools.simulation.noise import noise_wanted
     from secemb_tools.simulation.scenario import make_world

@@ -9,48 +9,54 @@ from secemb_tools import output
 from secemb_tools.cli.options import AsJson, Loss, Optimiser, Schedule, refusals
 from secemb_tools.errors import OperationError
 
-app = typer.Typer(help="The task: what is trained, in a file that both servers hold.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create and control the task: what is trained, in a file that both servers share.", no_args_is_help=True
+)
 
 
 @app.command()
 def create(
-    out: Annotated[Path, typer.Option(help="Receives server0/ and server1/, one for each operator.")],
-    width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")],
-    capacity: Annotated[int, typer.Option(min=1, help="Maximum number of items of a device in a round (m').")],
+    out: Annotated[Path, typer.Option(help="Where to create server0/ and server1/, one for each operator.")],
+    width: Annotated[int, typer.Option(min=1, help="Numbers per row, including biases.")],
+    capacity: Annotated[int, typer.Option(min=1, help="Maximum number of items per device in a round (m').")],
     cohort: Annotated[int, typer.Option(min=1, help="Maximum number of sessions in a round.")],
     min_cohort: Annotated[int, typer.Option(min=1, help="Minimum number of sessions in a sum.")],
-    clip: Annotated[float, typer.Option(help="Largest absolute number in a device's update.")],
+    clip: Annotated[float, typer.Option(help="Largest absolute value in a device's update.")],
     items: Annotated[
-        int | None, typer.Option(min=1, help="Rows of the table; default: as many as --catalogue.")
+        int | None, typer.Option(min=1, help="Number of rows in the table; default: as many as in --catalogue.")
     ] = None,
     catalogue: Annotated[
         Path | None,
-        typer.Option(help="Ids and titles of the items, which devices show: catalogue.csv, or any item file."),
+        typer.Option(help="Ids and titles of the items, for devices to show: catalogue.csv or any item file."),
     ] = None,
     norm_bound: Annotated[
         float | None,
         typer.Option(
-            help="Length of a whole update that devices prove not to exceed; default: by rule. 0: no proof.", min=0
+            help="Maximum length of a whole update, which devices prove; default: computed. 0: no proof.", min=0
         ),
     ] = None,
-    name: Annotated[str, typer.Option(help="A name to recognise the task by.")] = "task",
+    name: Annotated[str, typer.Option(help="A descriptive name for the task.")] = "task",
     layout: Annotated[str, typer.Option(help="binned, or direct as in the paper.")] = "binned",
     placement_loss: Annotated[
-        float, typer.Option(help="Binned: the probability that a device with m' items must leave one out.")
+        float, typer.Option(help="Binned: the probability that a device with m' items has to leave one out.")
     ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
     fraction_bits: Annotated[int, typer.Option(min=0, help="Bits after the binary point.")] = 16,
     people: Annotated[
-        int | None, typer.Option(min=1, help="People expected in the fleet; decays and rounds follow from it.")
+        int | None,
+        typer.Option(min=1, help="Expected number of people in the fleet; sets the default decays and rounds."),
     ] = None,
     ratings: Annotated[
         int | None,
-        typer.Option(min=1, help="Ratings expected in the fleet: --people times the items that a survey finds."),
+        typer.Option(
+            min=1,
+            help="Expected number of ratings in the fleet: --people times the items per device that a survey finds.",
+        ),
     ] = None,
     rounds: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Training rounds; default: five sessions for each of --people, at least 100; without it 100."
+            min=1, help="Training rounds; default: enough for five sessions per person in --people, at least 100."
         ),
     ] = None,
     join_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts new sessions.")] = 60,
@@ -58,10 +64,12 @@ def create(
     loss: Annotated[
         Loss, typer.Option(help="squared for ratings; bpr or softmax for choices; next for events.")
     ] = "squared",
-    optimiser: Annotated[Optimiser, typer.Option(help="How the sum updates the model.")] = "adam",
+    optimiser: Annotated[Optimiser, typer.Option(help="The optimiser that applies the sum to the model.")] = "adam",
     guard: Annotated[
         float,
-        typer.Option(min=0, help="Longest mean gradient of a row, in multiples of what is usual for it; 0: no limit."),
+        typer.Option(
+            min=0, help="Limit on the mean gradient of a row, as a multiple of its usual length; 0: no limit."
+        ),
     ] = 8,
     schedule: Annotated[Schedule, typer.Option(help="How the learning rates change over the rounds.")] = "cosine",
     row_rate: Annotated[float, typer.Option(min=0, help="Learning rate of the vectors in rows.")] = 0.02,
@@ -74,28 +82,28 @@ def create(
         float | None,
         typer.Option(
             min=0,
-            help="Decay of the vectors in rows; default: by --people and --ratings, 40 / --people for choices, or 0.",
+            help="Decay of the vectors in rows; default: from --people and --ratings, 40 / --people for choices, or 0.",
         ),
     ] = None,
     bias_decay: Annotated[
         float | None,
         typer.Option(min=0, help="Decay of the biases; default: 7 / --people, or 0."),
     ] = None,
-    dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
+    dense_size: Annotated[int, typer.Option(min=0, help="Number of parameters outside the table.")] = 0,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the initial weights; not secret.")] = 0,
     initial_scale: Annotated[float, typer.Option(min=0, help="Standard deviation of the initial weights.")] = 0.05,
     lowest: Annotated[
-        float | None, typer.Option(help="Lowest possible rating; predictions are cut to the scale.")
+        float | None, typer.Option(help="Lowest possible rating; predictions are clipped to the scale.")
     ] = None,
     highest: Annotated[float | None, typer.Option(help="Highest possible rating.")] = None,
     centre: Annotated[
         float | None,
-        typer.Option(help="Mean rating, as a survey finds it; default: the middle of the scale, or 0."),
+        typer.Option(help="Mean rating, as found by a survey; default: the middle of the scale, or 0."),
     ] = None,
     spread: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Standard deviation of ratings, as a survey finds it; default: a quarter of the scale, or 1."
+            min=0, help="Standard deviation of ratings, as found by a survey; default: a quarter of the scale, or 1."
         ),
     ] = None,
     server1: Annotated[
@@ -171,34 +179,36 @@ def show(file: Annotated[Path, typer.Argument(help="A task.json.")], json: AsJso
 
 
 def plan(
-    items: Annotated[int | None, typer.Option(min=1, help="Rows of the table.")] = None,
+    items: Annotated[int | None, typer.Option(min=1, help="Number of rows in the table.")] = None,
     capacity: Annotated[
-        int | None, typer.Option(min=1, help="Maximum number of items of a device in a round (m').")
+        int | None, typer.Option(min=1, help="Maximum number of items per device in a round (m').")
     ] = None,
     catalogue: Annotated[
-        str | None, typer.Option(help="Instead of both: ML100K, ML1M, ML10M, ML25M, Yelp or Amazon.")
+        str | None, typer.Option(help="Instead of --items and --capacity: ML100K, ML1M, ML10M, ML25M, Yelp or Amazon.")
     ] = None,
-    width: Annotated[int, typer.Option(min=1, help="Numbers in a row, biases included.")] = 65,
-    dense_size: Annotated[int, typer.Option(min=0, help="Parameters outside the table.")] = 0,
+    width: Annotated[int, typer.Option(min=1, help="Numbers per row, including biases.")] = 65,
+    dense_size: Annotated[int, typer.Option(min=0, help="Number of parameters outside the table.")] = 0,
     cohort: Annotated[int, typer.Option(min=2, help="Devices in a round.")] = 100,
     fleet: Annotated[int, typer.Option(min=2, help="Total number of devices.")] = 10_000,
     placement_loss: Annotated[
-        float, typer.Option(help="The probability that a device with m' items must leave one out.")
+        float, typer.Option(help="The probability that a device with m' items has to leave one out.")
     ] = 1e-6,
     ring_bits: Annotated[int, typer.Option(help="32 or 64.")] = 32,
     fraction_bits: Annotated[int, typer.Option(min=0, help="Bits after the binary point.")] = 16,
-    clip: Annotated[float, typer.Option(help="Largest absolute number in a device's update.")] = 2.0,
+    clip: Annotated[float, typer.Option(help="Largest absolute value in a device's update.")] = 2.0,
     upload_seconds: Annotated[int, typer.Option(min=1, help="How long a round accepts updates.")] = 600,
     memory: Annotated[
-        float | None, typer.Option(min=0.1, help="GB of memory of each server; default: this machine's.")
+        float | None, typer.Option(min=0.1, help="Memory of each server in GB; default: this machine's.")
     ] = None,
-    link: Annotated[float, typer.Option(min=0.1, help="Mbit/s between the two servers.")] = 1000.0,
-    seconds: Annotated[float, typer.Option(min=0.05, help="How long to measure this machine's kernel.")] = 1.0,
+    link: Annotated[float, typer.Option(min=0.1, help="Bandwidth between the two servers in Mbit/s.")] = 1000.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.05, help="Seconds to spend on measuring this machine's kernel.")
+    ] = 1.0,
     json: AsJson = False,
 ) -> None:
-    """Estimate what a catalogue and a fleet cost, and say which limit stands in the way if one does.
+    """Estimate the cost of a catalogue and a fleet, and report any limit that they exceed.
 
-    Bytes of a device, seconds of each stage of a round, memory, disk, and traffic between the servers.
+    Covers bytes per device, seconds of each stage of a round, memory, disk, and traffic between the servers.
     """
     from secemb_tools.plan import PlanInput, cost, describe
 

@@ -14,19 +14,21 @@ from secemb_tools import output
 from secemb_tools.cli.options import AsJson, ConfigFile, refusals
 from secemb_tools.errors import OperationError
 
-app = typer.Typer(help="Enrolment tokens: which devices may take part (server 0).", no_args_is_help=True)
+app = typer.Typer(help="Manage enrolment tokens: which devices may take part (server 0).", no_args_is_help=True)
 
 Days = Annotated[int | None, typer.Option(min=1, max=3650, help="Days until it expires; default: never.")]
 
 
 @app.command()
 def create(
-    names: Annotated[list[str] | None, typer.Argument(help="A name for each token; a name is used once.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="A name for each token; a name can be used only once.")
+    ] = None,
     names_from: Annotated[
         Path | None, typer.Option(help="A file with one name on each line, or - for stdin; prints CSV.")
     ] = None,
     days: Days = None,
-    skip_existing: Annotated[bool, typer.Option("--skip-existing", help="Leave out names that are in use.")] = False,
+    skip_existing: Annotated[bool, typer.Option("--skip-existing", help="Skip names that are already in use.")] = False,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
@@ -61,7 +63,7 @@ def import_(
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Add tokens that were drawn elsewhere, by the SHA-256 of each; the same again changes nothing."""
+    """Add tokens that were generated elsewhere, by their SHA-256 hashes. Adding the same tokens again has no effect."""
     from secemb_tools.operate import tokens
     from secemb_tools.operate.settings import settings_at
 
@@ -76,11 +78,11 @@ def import_(
 @app.command("list")
 def list_(
     after: Annotated[str, typer.Option(help="Start after this name.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 1000,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of tokens to list.")] = 1000,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """List tokens in the order of names, with hashes, states, what became of their sessions, and dates."""
+    """List tokens by name, with their hashes, states, session counts and dates."""
     from secemb_tools.operate import tokens
     from secemb_tools.operate.settings import settings_at
 
@@ -95,12 +97,12 @@ def list_(
 @app.command()
 def replace(
     name: Annotated[str, typer.Argument(help="The device's name.")],
-    overlap: Annotated[int, typer.Option(min=0, help="Hours that the old token is still valid.")] = 168,
+    overlap: Annotated[int, typer.Option(min=0, help="Hours for which the old token stays valid.")] = 168,
     days: Days = None,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Create a device's next token and print it. The device opens the same home with it, and stays the same device."""
+    """Create a device's next token and print it. The device opens the same home with it and remains the same device."""
     from secemb_tools.operate import tokens
     from secemb_tools.operate.settings import settings_at
 
@@ -126,11 +128,11 @@ def revoke(
 @app.command()
 def suspend(
     name: Annotated[str, typer.Argument(help="The device's name, or at least the first 8 digits of a token's hash.")],
-    reason: Annotated[str | None, typer.Option(help="Why; `secemb operator actions` lists it.")] = None,
+    reason: Annotated[str | None, typer.Option(help="The reason, as listed by `secemb operator actions`.")] = None,
     config: ConfigFile = Path("secemb.toml"),
     json: AsJson = False,
 ) -> None:
-    """Let a device neither join nor read until `token resume`. A running server heeds it at once."""
+    """Stop a device from joining and reading until `token resume`. A running server applies this at once."""
     from secemb_tools.operate import tokens
     from secemb_tools.operate.settings import settings_at
 

@@ -20,7 +20,7 @@ def read_catalogue(path: Path) -> Catalogue:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return Catalogue.read(file, str(path))
     except OSError:
-        raise DatasetError(f"{path} cannot be read; give a catalogue that `secemb data` wrote") from None
+        raise DatasetError(f"{path} cannot be read; give a catalogue written by `secemb data`") from None
 
 
 def catalogue_from(path: Path) -> Catalogue:

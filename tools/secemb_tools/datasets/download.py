@@ -20,9 +20,9 @@ _SECONDS = 60.0  # without a byte
 _CHUNK = 1 << 20
 
 LICENCE = """\
-MovieLens is GroupLens Research's, University of Minnesota. It may be used for research; the use must be acknowledged in
-publications and must not imply that the University endorses anything. It may not be redistributed without permission,
-nor used for commercial or revenue-bearing purposes without permission of a faculty member of GroupLens
+MovieLens belongs to GroupLens Research at the University of Minnesota. It may be used for research; the use must be
+acknowledged in publications and must not imply that the University endorses anything. It may not be redistributed,
+or used for commercial or revenue-bearing purposes, without permission of a faculty member of GroupLens
 (grouplens-info@umn.edu). The README in the archive has the full terms.
 Cite: F. Maxwell Harper and Joseph A. Konstan. 2015. The MovieLens Datasets: History and Context.
 ACM Transactions on Interactive Intelligent Systems 5, 4: 19:1-19:19. https://doi.org/10.1145/2827872"""
@@ -62,7 +62,7 @@ class ProgressBar(Protocol):
 def archive_named(name: str) -> Archive:
     """Return the archive of a name, or refuse the name."""
     if name not in ARCHIVES:
-        raise DatasetError(f"unknown set {name!r}; there are {', '.join(ARCHIVES)}")
+        raise DatasetError(f"unknown set {name!r}; choose one of {', '.join(ARCHIVES)}")
     return ARCHIVES[name]
 
 
@@ -72,7 +72,7 @@ def fetch(
     """Download a set into a directory of its name in `folder`, and return it. An existing one is left alone."""
     archive, target = archive_named(name), folder / name
     if target.exists():
-        raise DatasetError(f"{target} exists; remove it to download the set again")
+        raise DatasetError(f"{target} already exists; remove it to download the set again")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as unfinished:
         _retrieve(source or f"{PUBLISHER}/{name}.zip", md5 or archive.md5, Path(unfinished), progress)

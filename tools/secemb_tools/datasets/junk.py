@@ -85,15 +85,15 @@ class ReadReport:
         """Return the report as sentences."""
         found = [f"skipped {fault.count:,}, first {fault}" for fault in self.faults]
         if self.duplicates:
-            found.append(f"{self.duplicates:,} repeated pairs of user and item: the last one counts")
+            found.append(f"{self.duplicates:,} duplicate pairs of user and item: the last one counts")
         if self.unlisted_items:
-            found.append(f"{self.unlisted_items:,} items are not in the list of items: kept, title unknown")
+            found.append(f"{self.unlisted_items:,} items are not in the list of items: kept without a title")
         if self.unlisted_people:
-            found.append(f"{self.unlisted_people:,} people are not in the list of people: kept, features unknown")
+            found.append(f"{self.unlisted_people:,} people are not in the list of people: kept without features")
         for fault in self.far:
             found.append(
-                f"kept {fault.count:,}, first {fault}. If it is a mistake, correct or remove it: the model's scale "
-                "reaches up to it, and errors count squared"
+                f"kept {fault.count:,}, first {fault}. If this is a mistake, correct or remove it: it stretches "
+                "the model's scale, and its squared error dominates"
             )
         return found
 
@@ -130,8 +130,8 @@ def find_faults(source: str, checked: "pl.DataFrame", fixes: Mapping[str, str], 
         worst = max(faults, key=lambda fault: fault.count)  # of equal ones the first
         allow = f", or allow more with --junk {_rounded_up(part):g}" if bad.height < checked.height else ""
         raise DatasetError(
-            f"{worst}; {bad.height:,} of {checked.height:,} lines cannot be used, and at most {share:.3g} of them may "
-            f"be skipped: {fixes.get(worst.reason, 'correct them')}{allow}"
+            f"{worst}; {bad.height:,} of {checked.height:,} lines are invalid, and at most {share:.3g} of them "
+            f"may be skipped: {fixes.get(worst.reason, 'correct them')}{allow}"
         )
     return faults
 

@@ -62,8 +62,8 @@ def read_movielens(path: Path) -> RatingSet:
 
     if movielens.layout_of(path) is None:
         raise DatasetError(
-            f"{path} has neither u.data nor ratings.dat nor ratings.csv with movies.csv; download a set from "
-            "grouplens.org with `secemb data fetch ml-100k`, or give the directory of an unpacked one"
+            f"{path} contains neither u.data nor ratings.dat nor ratings.csv with movies.csv; download a set "
+            "from grouplens.org with `secemb data fetch ml-100k`, or give the directory of an unpacked one"
         )
     return read_ratings(path)
 
@@ -98,8 +98,8 @@ def _read_directory(path: Path, columns: Mapping[str, str] | None, items: Path |
     if chosen is None:
         there = ", ".join(file.name for file in rest[:5]) or "no table"
         raise DatasetError(
-            f"{path} is not a known rating set: it has {there}, and neither u.data nor ratings.dat nor ratings.csv "
-            f"nor train and test files; {_FETCH}"
+            f"{path} is not a known rating set: it contains {there}, and not u.data, ratings.dat, ratings.csv "
+            f"or train and test files; {_FETCH}"
         )
     return _read_files([chosen], name, columns, items, junk_share)
 

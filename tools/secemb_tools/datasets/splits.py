@@ -77,7 +77,7 @@ def split_given(ratings: RatingSet) -> Split:
     """Return the publisher's own split."""
     if ratings.tested is None:
         raise DatasetError(
-            f"{ratings.name} has no split of its own; give a folder with train and test files, or use another split"
+            f"{ratings.name} has no split of its own; give a directory with train and test files, or use another split"
         )
     return _set_aside(ratings, np.flatnonzero(ratings.tested))
 
@@ -109,7 +109,7 @@ class SplitSummary(TypedDict):
 def split_by(how: str, ratings: RatingSet, *, seed: int = 1, test_share: float = TEST_SHARE) -> Split:
     """Return the split of this name."""
     if how not in WAYS:
-        raise DatasetError(f"unknown split {how!r}; there are {', '.join(WAYS)}")
+        raise DatasetError(f"unknown split {how!r}; choose one of {', '.join(WAYS)}")
     if not 0 < test_share < 1:
         raise DatasetError(f"a test share of {test_share:g} leaves one part empty; choose one between 0 and 1")
     return WAYS[how](ratings, seed, test_share)
@@ -118,7 +118,7 @@ def split_by(how: str, ratings: RatingSet, *, seed: int = 1, test_share: float =
 def write_split(ratings: RatingSet, out: Path, *, how: str, seed: int, test_share: float) -> SplitSummary:
     """Write train.csv, test.csv and the catalogue, and return the number of ratings in each part."""
     if out.exists():
-        raise DatasetError(f"{out} exists and is not overwritten; name another --out")
+        raise DatasetError(f"{out} already exists and will not be overwritten; choose another --out")
     parts = split_by(how, ratings, seed=seed, test_share=test_share)
     out.mkdir(parents=True)
     for name, part in (("train", parts.train), ("test", parts.test)):

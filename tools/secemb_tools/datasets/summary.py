@@ -136,7 +136,7 @@ def draw(ratings: RatingSet) -> str:
         bar_chart(_percent(activity_counts(ratings)), title=f"{ratings.name}: people by number of ratings", unit="%"),
         line_chart(
             {"interactions kept": [(float(m), 100 * kept_share(ratings, m)) for m in _steps(ratings)]},
-            title="Interactions of a round kept, in percent",
+            title="Interactions kept in a round, in percent",
             across="capacity m'",
             doubling=True,
             level=("90 %", 90.0),

@@ -16,7 +16,7 @@ from secemb_tools.errors import DatasetError
 
 SEPARATORS = ("::", "\t", ";", "|", ",", " ")
 LISTS = "lists"  # one line per user: `user item item …`
-SHORT, LONG, OPEN = "too few fields", "too many fields", "a quote is opened and not closed"
+SHORT, LONG, OPEN = "too few fields", "too many fields", "a quote is not closed"
 _SAMPLE = 1000  # lines that decide the layout of a file
 _AGREEMENT = 0.7  # share of lines that must have the same number of fields
 
@@ -182,7 +182,7 @@ def _quoted_fields(source: str, lines: pl.DataFrame, separator: str, names: Sequ
         return pl.DataFrame(list(rows()), schema=schema, orient="row")
     except csv.Error as error:
         raise DatasetError(
-            f"{source}, line {lines['line'][begin]}: not CSV ({error}); close the quote that is opened there"
+            f"{source}, line {lines['line'][begin]}: not CSV ({error}); close the quote that starts there"
         ) from None
 
 

@@ -70,7 +70,7 @@ def _file_in(folder: Path) -> Path:
     """Return the only file with texts in a folder."""
     found = [path for path in sorted(folder.iterdir()) if path.suffix.lower() in _FILES]
     if len(found) != 1:
-        raise DatasetError(f"{folder} has {len(found)} files with texts; name the one to read")
+        raise DatasetError(f"{folder} has {len(found)} files with texts; give the path of the one to read")
     return found[0]
 
 
@@ -83,7 +83,9 @@ def set_of(
     counts = Counter(word for author in devices for text in author.texts for word in text)
     common = sorted((word for word, count in counts.items() if count >= least), key=lambda one: (-counts[one], one))
     if not common:
-        raise DatasetError(f"{name} has no word that occurs {least} times; give more text, or a smaller --min-count")
+        raise DatasetError(
+            f"{name} has no word that occurs at least {least} times; give more text, or lower --min-count"
+        )
     vocabulary = Vocabulary((*SPECIAL, *common))
     rows = [vocabulary.encode(author.texts) for author in devices]
     items = np.concatenate(rows)
@@ -170,7 +172,7 @@ def _columns(table: Table, given: Mapping[str, str] | None) -> _Columns:
         text = next((name for name in table.names if name.lower() in _TEXT), None)
     if text is None or (given and "user" in given and "user" not in known):
         raise DatasetError(
-            f"{table.source} has no column recognised as text, or none as the given user; its columns are "
+            f"{table.source} has no column recognised as text, or lacks the given user column; its columns are "
             f"{', '.join(table.names)}; select them with --columns user=NAME,item=NAME"
         )
     return _Columns(known.get("user"), text, known.get("time"))

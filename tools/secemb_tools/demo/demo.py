@@ -46,7 +46,7 @@ def run(options: DemoOptions) -> int:
     try:
         result = asyncio.run(stopped_by_signals(_demonstrate(console, options)))
     except asyncio.CancelledError:
-        console.print("Stopped. Both servers have ended and all files are removed.")
+        console.print("Stopped. Both servers have shut down, and all files have been removed.")
         return INTERRUPTED
     return 0 if result.good else 1
 
@@ -58,9 +58,9 @@ def _check_writable(out: Path) -> None:
         with tempfile.TemporaryFile(dir=out.parent):
             pass
     except OSError as error:
-        raise OperationError(f"cannot write to {out.parent} ({error.strerror}); name another --out") from None
+        raise OperationError(f"cannot write to {out.parent} ({error.strerror}); choose another --out") from None
     if out.is_dir():
-        raise OperationError(f"{out} is a directory; name a file in it with --out")
+        raise OperationError(f"{out} is a directory; use --out with a file in it")
 
 
 async def _demonstrate(console: Console, options: DemoOptions) -> DemoResult:
@@ -92,12 +92,12 @@ async def _run(console: Console, running: DemoRun, folder: Path, started: float)
         _show_addresses(console, running.pair)
         view.say("devices take part")
         await running.run(view, folder / "devices")
-        view.say("the same without protection")
+        view.say("the same rounds without protection")
         return await running.finish(started)
 
 
 _TRANSPORTS = {
-    Transport.RELAYED: "Devices call server 0 only; their messages to server 1 are encrypted inside.",
+    Transport.RELAYED: "Devices call server 0 only; it forwards their encrypted messages to server 1.",
     Transport.DIRECT: "Devices call both servers.",
 }
 
@@ -133,7 +133,7 @@ async def _stay_up(console: Console, running: DemoRun, folder: Path) -> None:
     world, pair = running.world, running.pair
     connection = Connection(world=world, pair=pair, folder=folder)
     connection.write_files()
-    console.print("\n[bold]The task has rounds to go, for a device of yours.[/bold]")
+    console.print("\n[bold]The task has rounds left for a device of your own.[/bold]")
     connection.show(console)
     cohort = world.task.cohort
     console.print(

@@ -71,7 +71,7 @@ def _traffic_chart(result: DemoResult) -> str:
         "with SecEmb": (traffic.sent + traffic.received) / 1e3,
         "the whole table, secret-shared": (traffic.full_sent + traffic.full_received) / 1e3,
     }
-    return bar_chart(bars, title="kilobytes in both directions, all servers together", unit="kB")
+    return bar_chart(bars, title="kilobytes in both directions, both servers combined", unit="kB")
 
 
 def _seconds_chart(result: DemoResult) -> str:

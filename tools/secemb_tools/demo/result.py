@@ -29,8 +29,8 @@ WHAT = (
 )
 # What no measurement can show is labelled as such.
 EXPLANATION = (
-    "Explanation: bytes that look random are an indication, not a proof. The argument that either server could have "
-    "simulated all of its messages without knowing a single rating is in docs/reference/protocol.md, section 16."
+    "Note: bytes that look random are an indication, not a proof. Section 16 of docs/reference/protocol.md "
+    "argues that either server could have simulated all of its messages without knowing a single rating."
 )
 
 
@@ -145,12 +145,12 @@ def quality_words(result: DemoResult) -> str:
     """Return the fleet's error beside those of the baselines, on the same ratings."""
     baselines, rmse = result.baselines, result.run.rmse
     if baselines is None or rmse is None:
-        return "No round has measured the fleet's error."
+        return "No round measured the fleet's error."
     low, high = _interval(result) or (rmse, rmse)
     return (
         f"On {baselines.ratings:,} ratings that no device trained on, the model's error (RMSE) is {rmse:.3f} (between "
-        f"{low:.3f} and {high:.3f} in 95 of 100 such fleets). User and item biases, fitted to all ratings in one place,"
-        f" have {baselines.biases:.3f}, and the mean rating {baselines.global_mean:.3f}. "
+        f"{low:.3f} and {high:.3f} in 95 of 100 such fleets). The error is {baselines.biases:.3f} for user and "
+        f"item biases fitted to all ratings in one place, and {baselines.global_mean:.3f} for the mean rating. "
         + _verdict(low, high, min(baselines.biases, baselines.global_mean))
     )
 
@@ -198,8 +198,8 @@ def server_views(result: DemoResult) -> list[tuple[str, str, str]]:
     lines: list[tuple[str, Callable[[ServerView], str]]] = [
         ("sessions received", lambda one: f"{one.sessions:,}"),
         ("messages still stored", lambda one: f"{one.messages:,}"),
-        ("keys of a session", lambda one: _size(one.keys_bytes)),
-        ("update of a session", lambda one: _size(one.update_bytes)),
+        ("keys per session", lambda one: _size(one.keys_bytes)),
+        ("update per session", lambda one: _size(one.update_bytes)),
         (f"different lengths ({fewest} to {most} ratings per device)", lambda one: str(one.lengths)),
         ("messages stored twice", lambda one: str(one.repeated)),
         ("messages after zlib", lambda one: _share(one.compressed)),
@@ -218,14 +218,14 @@ def opened_sum(result: DemoResult) -> str:
         return words
     zeros, left = result.total.zeros, result.total.compressed
     return (
-        f"{words} In the last sum {zeros:.0%} of the numbers are zero, and zlib shrinks it to {left:.0%}: neither "
-        "share shows that."
+        f"{words} In the last sum {zeros:.0%} of the numbers are zero, and zlib shrinks it to {left:.0%}. Neither "
+        "share shows this on its own."
     )
 
 
 def _bytes(name: str, mine: int, whole: int) -> tuple[str, str, str, str]:
     factor = whole / max(mine, 1)
-    words = f"{factor:.1f} times less" if factor > 1 else "a table this small is better sent whole"
+    words = f"{factor:.1f} times less" if factor > 1 else "a table this small is cheaper to send whole"
     return name, _size(mine), _size(whole), words
 
 

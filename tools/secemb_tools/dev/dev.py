@@ -40,7 +40,7 @@ def run(options: DevOptions) -> int:
     try:
         asyncio.run(stopped_by_signals(_serve(console, options)))
     except asyncio.CancelledError:
-        console.print("Stopped. Both servers have ended and all files are removed.")
+        console.print("Stopped. Both servers have shut down, and all files have been removed.")
     return 0
 
 
@@ -81,7 +81,7 @@ def _introduce(console: Console, connection: Connection, options: DevOptions) ->
         f"helpers with {whose} join as soon as yours has joined.\n",
     )
     connection.show(console)
-    console.print("\nEach round prints a line. Ctrl-C ends both servers and removes all files.")
+    console.print("\nOne line is printed per round. Press Ctrl-C to stop both servers and remove all files.")
     if options.as_json:
         output.show_json(connection.facts())
 
@@ -99,5 +99,7 @@ def _ports(first: int | None) -> Sequence[int]:
     ports = range(first, first + PORTS)
     for port in ports:
         if not is_free(port):
-            raise OperationError(f"port {port} is in use; choose another --port, with the {PORTS - 1} after it free")
+            raise OperationError(
+                f"port {port} is in use; choose another --port; the {PORTS - 1} ports after it must be free too"
+            )
     return ports

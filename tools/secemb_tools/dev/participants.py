@@ -81,7 +81,7 @@ class Helpers:
         try:
             record = await watcher.until_ended(number)
         except RoundError as error:
-            return f"{error}; a device that has joined must also upload, within {_UPLOAD_SECONDS} s of the opening"
+            return f"{error}; a device that has joined must upload within {_UPLOAD_SECONDS} s of the round's opening"
         return _line(record, helpers=len(part.receipts))
 
     @asynccontextmanager

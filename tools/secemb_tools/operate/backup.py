@@ -90,7 +90,7 @@ async def write_backup(ledger: Ledger, origin: Origin, path: Path) -> Backup:
             if held is not None:
                 return await asyncio.to_thread(_write, path, origin, *held)
         if time.monotonic() > end:
-            raise OperationError("rounds keep being added or published; try again in a minute")
+            raise OperationError("a round ended while the backup was being made; try again in a minute")
         await asyncio.sleep(_PAUSE)
 
 
@@ -111,7 +111,7 @@ async def _gather(
             files[name] = stack.enter_context((origin.data_dir / name).open("rb"))
     except FileNotFoundError as error:
         if named == await read_named(ledger, origin.task.task_id, shares):
-            raise OperationError(f"{error.filename} is missing; run secemb check, which names the fix") from None
+            raise OperationError(f"{error.filename} is missing; run secemb check for the fix") from None
         return None
     # The ledger only goes forward: it was the same before and after, so all of this is of one moment.
     return (named, files) if named == await read_named(ledger, origin.task.task_id, shares) else None
@@ -185,19 +185,19 @@ async def read_backup(ledger: Ledger, origin: Origin, path: Path) -> Backup:
                 await asyncio.to_thread(_put, members[name], origin.data_dir / name)
             await ledger.restore_archive(members[_LEDGER], time.time())
     except tarfile.TarError:
-        raise OperationError(f"{path} is not a backup, or was cut short; use another one") from None
+        raise OperationError(f"{path} is not a backup, or is truncated; use another one") from None
     return _describe(path, manifest)
 
 
 def _read_manifest(tar: tarfile.TarFile, origin: Origin) -> dict[str, Any]:
     first = tar.next()
     if first is None or first.name != _MANIFEST or first.size > _LARGEST_MANIFEST:
-        raise OperationError("this is not a backup of a server; name a file that secemb backup wrote")
+        raise OperationError("this is not a backup of a server; give a file written by secemb backup")
     manifest: dict[str, Any] = json.loads(_open(tar, first).read())
     if manifest["format"] != FORMAT or manifest["role"] != origin.role:
-        raise OperationError(f"this is a backup of server {manifest['role']}, or of another version of secemb")
+        raise OperationError(f"this is a backup of server {manifest['role']}, or was made by another version of secemb")
     if manifest["task"] != origin.task.task_id.hex():
-        raise OperationError("this is a backup of another task; put its task/ back first")
+        raise OperationError("this is a backup of another task; restore its task/ directory first")
     return manifest
 
 
@@ -205,14 +205,14 @@ def _check_files(tar: tarfile.TarFile, listed: dict[str, Any]) -> dict[str, Bina
     """Return the files of a backup by name, if each is what the manifest says and none has another place."""
     found = {member.name: member for member in tar.getmembers()[1:]}
     if found.keys() != listed.keys() or _LEDGER not in found:
-        raise OperationError("the backup is not complete; use another one")
+        raise OperationError("the backup is incomplete; use another one")
     files = {}
     for name, member in found.items():
         if not member.isreg() or not (name == _LEDGER or _NAME.fullmatch(name)):
-            raise OperationError("the backup contains files that no backup has; nothing was restored")
+            raise OperationError("the backup contains unexpected files; nothing was restored")
         files[name] = _open(tar, member)
         if _sha256(files[name]) != listed[name]["sha256"]:
-            raise OperationError(f"{name} in the backup was altered; use another one")
+            raise OperationError(f"{name} in the backup has been altered; use another backup")
         files[name].seek(0)
     return files
 
@@ -220,7 +220,7 @@ def _check_files(tar: tarfile.TarFile, listed: dict[str, Any]) -> dict[str, Bina
 def _open(tar: tarfile.TarFile, member: tarfile.TarInfo) -> BinaryIO:
     file = tar.extractfile(member)
     if file is None:
-        raise OperationError("the backup contains files that no backup has; nothing was restored")
+        raise OperationError("the backup contains unexpected files; nothing was restored")
     return file  # type: ignore[return-value]
 
 
@@ -233,7 +233,7 @@ def _refuse_foreign_files(origin: Origin, listed: dict[str, Any]) -> None:
             with path.open("rb") as file:
                 if name not in listed or _sha256(file) != listed[name]["sha256"]:
                     raise OperationError(
-                        f"{path} is in use and is not overwritten; restore into an empty data directory"
+                        f"{path} is in use and will not be overwritten; restore into an empty data directory"
                     )
 
 
@@ -280,7 +280,7 @@ async def open_or_create(settings: Settings) -> Ledger:
 def refuse_to_overwrite(path: Path) -> None:
     """Refuse a path at which there is something already."""
     if path.exists():
-        raise OperationError(f"{path} exists and is not overwritten; name another file")
+        raise OperationError(f"{path} already exists and will not be overwritten; choose another file")
 
 
 def _described(path: Path, tables: dict[str, int]) -> LedgerFile:

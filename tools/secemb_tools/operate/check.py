@@ -80,7 +80,7 @@ async def check_all(path: Path, *, offline: bool, ca: Path | None) -> AsyncItera
         for line in str(error).splitlines():
             yield fail("settings", line, "correct the settings file")
         return
-    yield ok("settings", f"role {settings.role}; every file they name exists, and secrets are not readable by others")
+    yield ok("settings", f"role {settings.role}; all files exist, and secrets are not readable by others")
     for part in (_check_task, _check_hashes, _check_operators, _check_certificates, _check_data):
         for finding in part(settings):
             yield finding
@@ -103,7 +103,7 @@ def _check_privacy(task: TaskSpec) -> Iterator[Finding]:
     try:
         check_budgets(task)
     except AccountantMissingError as error:
-        yield fail("privacy", "the cost of this task's privacy cannot be computed here", str(error))
+        yield fail("privacy", "the privacy cost of this task cannot be computed on this machine", str(error))
     except (AccountingError, OperationError) as error:
         yield fail("privacy", str(error), "create the task again: secemb task create --privacy")
     else:
@@ -147,7 +147,7 @@ def _check_catalogue(settings: Settings, task: TaskSpec) -> Iterator[Finding]:
 def _check_hashes(settings: Settings) -> Iterator[Finding]:
     file = settings.peer.token_hash_file
     if file is not None and not all(_HASH.fullmatch(line) for line in file.text().split()):
-        fix = "it must have 64 hexadecimal digits, as secemb writes them"
+        fix = "it must be 64 hexadecimal digits, as written by secemb"
         yield fail("peer.token_hash_file", "not the hash of a token", fix)
 
 
@@ -162,10 +162,10 @@ def _check_operators(settings: Settings) -> Iterator[Finding]:
     active = [one for one in operators.all() if one.active(now)]
     admins = [one for one in active if one.role is OperatorRole.ADMIN]
     if any(one.expires_at is None or one.expires_at - now > SOON.total_seconds() for one in admins):
-        yield ok("operators", f"active tokens: {len(active)}, with the role admin: {len(admins)}")
+        yield ok("operators", f"active tokens: {len(active)}, of which admin: {len(admins)}")
     else:
         fix = "secemb operator add NAME --role admin"
-        yield warn("operators", f"no token with the role admin is valid for {SOON.days} days more", fix)
+        yield warn("operators", f"no admin token is valid for another {SOON.days} days", fix)
 
 
 def _check_certificates(settings: Settings) -> Iterator[Finding]:
@@ -173,8 +173,8 @@ def _check_certificates(settings: Settings) -> Iterator[Finding]:
     yield check_dates(mine, settings.peer.cert, "run secemb pair rotate, then exchange pair files again")
     yield check_dates(theirs, settings.peer.peer_ca, "ask the other operator for a new pair file")
     if settings.peer.cert.with_suffix(".next.crt").exists():
-        fix = "once the other server has imported this one's pair file: secemb pair switch"
-        yield warn("next certificate", "made by secemb pair rotate, and not in use yet", fix)
+        fix = "run secemb pair switch once the other server has imported this server's pair file"
+        yield warn("next certificate", "created by secemb pair rotate, not in use yet", fix)
     try:
         held = public_bytes(read_certificate(settings.peer.cert.read_bytes()))
         key = load_pem_private_key(settings.peer.key.content, password=None)
@@ -197,7 +197,9 @@ def _check_data(settings: Settings) -> Iterator[Finding]:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        yield fail("data", f"{folder}: {error.strerror}", f"give it to the service's user: chown -R secemb {folder}")
+        yield fail(
+            "data", f"{folder}: {error.strerror}", f"make the service's user its owner: chown -R secemb {folder}"
+        )
         return
     if folder.stat().st_mode & 0o007:
         yield warn("data", f"{folder} is readable by other users", f"chmod 700 {folder}")
@@ -219,7 +221,7 @@ async def _check_ledger(settings: Settings) -> Finding:
         return fail("ledger", str(error), "secemb ledger upgrade")
     except LedgerError as error:
         return fail("ledger", f"{place}: {error}", "check [ledger] url and password_file; is the database running?")
-    return ok("ledger", f"{place}: reachable, and its schema is this version's")
+    return ok("ledger", f"{place}: reachable, schema up to date")
 
 
 async def _check_contents(settings: Settings) -> AsyncIterator[Finding]:
@@ -235,7 +237,7 @@ async def _check_contents(settings: Settings) -> AsyncIterator[Finding]:
     for fault in faults:
         yield fail(fault.check, fault.text, fault.fix)
     if not faults:
-        yield ok("contents", "models, shares and optimiser are those that the ledger names")
+        yield ok("contents", "models, shares and optimiser match the ledger")
 
 
 def _check_kernel() -> Finding:

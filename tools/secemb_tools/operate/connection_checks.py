@@ -78,36 +78,40 @@ def check_listeners(settings: Settings, ca: Path | None) -> Iterator[Finding]:
             yield warn(
                 f"{name} TLS",
                 f"{at.host}:{at.port} is served without TLS",
-                f"set tls_cert and tls_key in [{name}], or let only a proxy that terminates TLS reach this port",
+                f"set tls_cert and tls_key in [{name}], or allow only a proxy that terminates TLS to reach this port",
             )
     if not is_loopback(settings.metrics.host):
         yield warn(
             "metrics",
-            f"anyone who reaches {settings.metrics.host}:{settings.metrics.port} can read them",
-            "let only Prometheus reach this port",
+            f"anyone who can reach {settings.metrics.host}:{settings.metrics.port} can read them",
+            "allow only Prometheus to reach this port",
         )
     if settings.devices.open_enrolment:
-        yield warn("enrolment", "open: anyone can fill a cohort", "set open_enrolment = false, use secemb token create")
+        yield warn(
+            "enrolment", "open: anyone can fill a cohort", "set open_enrolment = false and run secemb token create"
+        )
     yield from _check_ports(settings)
 
 
 def _check_chain(name: str, cert: Path, key: Path, ca: Path | None) -> Finding:
-    found = check_dates(name, cert, "renew it with its issuer; the server reads the new files by itself")
+    found = check_dates(name, cert, "renew it with its issuer; the server loads the new files automatically")
     if found.status == "fail":
         return found
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         server.load_cert_chain(cert, key)
     except (OSError, ValueError):
-        return fail(name, "the key does not belong to the certificate", f"copy both from their issuer: {cert}, {key}")
+        return fail(
+            name, "the key does not belong to the certificate", f"copy both again from their issuer: {cert}, {key}"
+        )
     if ca is None:
         return found
     try:
         _shake_hands(server, make_context("https://", ca=ca))
     except ssl.SSLError:
-        fix = "append the certificates of the authorities in between to the file, leaf first; or give another --ca"
-        return fail(name, f"{cert} does not lead to an authority in {ca}", fix)
-    return replace(found, text=f"{found.text}; leads to an authority in {ca}")
+        fix = "append the intermediate certificates to the file, leaf first, or use another --ca"
+        return fail(name, f"{cert} does not chain to a CA in {ca}", fix)
+    return replace(found, text=f"{found.text}; chains to a CA in {ca}")
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
@@ -137,7 +141,10 @@ def _check_port(name: str, host: str, port: int) -> Finding:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((host, port))
     except OSError as error:
-        fix = "nothing, if this server is running already; otherwise stop the other program or choose another port"
+        fix = (
+            "no action needed if this server is already running; otherwise stop the other program or choose "
+            "another port"
+        )
         return (
             warn(name, f"{host}:{port}: {error.strerror}", fix)
             if _answers(host, port)
@@ -177,7 +184,7 @@ def check_dates(name: str, path: Path, fix: str) -> Finding:
 async def check_peer(settings: Settings) -> AsyncIterator[Finding]:
     """Call server 1 as server 0 will, and compare its answer with this server's settings."""
     if settings.role == 1:
-        yield ok("peer", "server 0 calls this server: its operator's secemb check tests the connection")
+        yield ok("peer", "server 0 calls this server; its operator can test the connection with secemb check")
         return
     host = urlsplit(settings.peer.url or "").hostname or ""
     names = hosts(read_certificate(settings.peer.peer_ca.read_bytes()))
@@ -214,7 +221,9 @@ def _judge(settings: Settings, answer: httpx.Response) -> list[Finding]:
         found.append(ok("same task", "server 1 has the same task"))
     else:
         found.append(
-            fail("same task", "server 1 has another task", "give both servers the files of one secemb task create")
+            fail(
+                "same task", "server 1 has another task", "give both servers the files from the same secemb task create"
+            )
         )
     return [*found, *_clock(answer)]
 
@@ -233,7 +242,7 @@ async def _same_model(settings: Settings, standing: StandingMessage) -> Finding 
     older = "this server's" if standing.version > newest else "server 1's"
     text = f"server 1 has published version {standing.version}, the newest here is {newest}: {older} ledger is older"
     if standing.version in here:
-        text = f"the two servers have different models as version {standing.version}"
+        text = f"the two servers have different models for version {standing.version}"
     return fail("same model", text, "see Backups in docs/operating.md: a ledger was restored, or a file replaced")
 
 

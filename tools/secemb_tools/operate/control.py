@@ -69,7 +69,7 @@ def end_round(client: OperatorClient, how: str, reason: str, *, wait: float) -> 
     """Close or abort the open round, and return what became of it, or where it is after a while."""
     current = client.get("overview")["round"]
     if current is None:
-        raise OperationError("no round is open; there is nothing to end (`secemb status` shows the state)")
+        raise OperationError("no round is open; there is nothing to close (`secemb status` shows the state)")
     number = int(current["number"])
     client.post(f"rounds/{number}/{how}", reason=reason)
     end, found = time.monotonic() + wait, client.get(f"rounds/{number}")
@@ -90,17 +90,17 @@ def describe(control: Control, role: int) -> dict[str, str]:
 def _words(control: Control) -> str:
     given: tuple[tuple[str, Instruction | None], ...] = (
         ("paused", control["paused"]),
-        ("drain ordered", control["draining"]),
-        ("the round is to be closed", control["closing"]),
-        ("the round is to be aborted", control["aborting"]),
+        ("draining", control["draining"]),
+        ("closing the round, requested", control["closing"]),
+        ("aborting the round, requested", control["aborting"]),
     )
     said = [f"{what} by {one['by']} since {when(one['at'])}: {one['reason']}" for what, one in given if one]
-    return "; ".join(said) or "takes part"
+    return "; ".join(said) or "taking part"
 
 
 def _peer_words(found: PeerPause | None) -> str:
     if found is None:
-        return "takes part, as far as this server knows"
+        return "taking part, as far as this server knows"
     what = "draining" if found["what"] == "drain" else "paused"
     return f"{what} since {when(found['since'])}: {found['reason']}"
 
@@ -109,8 +109,8 @@ def in_short(control: Control) -> str:
     """Return the state of a server's task for a table."""
     states: tuple[tuple[str, Callable[[], bool]], ...] = (
         ("paused", lambda: control["paused"] is not None),
-        ("drained, may be stopped", lambda: control["safe_to_stop"]),
+        ("drained, safe to stop", lambda: control["safe_to_stop"]),
         ("draining", lambda: control["draining"] is not None and not control["safe_to_stop"]),
-        ("waits for the other server", lambda: control["peer"] is not None),
+        ("waiting for the other server", lambda: control["peer"] is not None),
     )
     return ", ".join(name for name, holds in states if holds()) or "-"

@@ -244,7 +244,7 @@ def write_new(path: Path, content: bytes, *, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:
-        raise OperationError(f"{path} exists and is not overwritten; move it first") from None
+        raise OperationError(f"{path} already exists and will not be overwritten; move it first") from None
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, mode)  # whatever the umask
         file.write(content)
@@ -266,7 +266,7 @@ def install(folder: Path, role: int, addresses: Addresses) -> Installed:
     """Create a server's directory; one that is not empty is refused."""
     home = ServerDirectory(folder)
     if folder.exists() and any(folder.iterdir()):
-        raise OperationError(f"{folder} is not empty and nothing is overwritten; name another directory or empty it")
+        raise OperationError(f"{folder} is not empty; choose another directory or empty it")
     identity = make_identity(addresses.host)
     home.make_folders()
     write_new(home.key, identity.key, mode=SECRET)

@@ -107,7 +107,9 @@ async def import_first(settings: Settings, path: Path) -> ImportedVersion:
     """Use the weights in a file as version 0, before the server's first start."""
     task = read_task(settings.task.file)
     if await _recorded(settings, task):
-        raise OperationError("this task has begun; import weights before the first start, or create a new task")
+        raise OperationError(
+            "this task has already started; import weights before the first start, or create a new task"
+        )
     model = import_weights(model_store(settings, task), task.task_id, Shape.of(task), path)
     return {"version": model.version, "digest": model.digest.hex()}
 

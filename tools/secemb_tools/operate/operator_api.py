@@ -27,7 +27,7 @@ class OperatorClient:
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
-            raise OperationError(f"{self.url} is not an address; write http://host:port or https://host")
+            raise OperationError(f"{self.url} is not a valid address; use http://host:port or https://host")
         headers = {"authorization": f"Bearer {self.token}"}
         verify = make_context(self.url, ca=self.ca)
         self._client = httpx.Client(
@@ -63,11 +63,11 @@ class OperatorClient:
             raise self._away(error) from None
         if answer.status_code == 401:
             raise OperationError(
-                f"{self.url} does not accept this token; put an active one of that server in --token-file or "
-                f"{VARIABLE} (`secemb operator list` lists them, `secemb operator add` makes one)"
+                f"{self.url} rejected this token; put an active token of that server in --token-file or "
+                f"{VARIABLE} (`secemb operator list` lists them, `secemb operator add` creates one)"
             )
         if answer.status_code == 503:
-            raise UnreachableError(f"{self.url} cannot answer now: {self._hindrance()}")
+            raise UnreachableError(f"{self.url} is not available now: {self._hindrance()}")
         if answer.is_error:
             raise OperationError(f"{self.url} refuses: {_detail(answer)}")
         return answer.json()
@@ -81,7 +81,8 @@ class OperatorClient:
         if (problem := tls_problem(error, self.url)) is not None:
             return OperationError(f"{self.url} {problem}")  # it will not answer a little later either
         return UnreachableError(
-            f"{self.url} does not answer: {line_problem(error)}; is the server up, and is --server right?"
+            f"{self.url} did not respond: {line_problem(error)}; check that the server is running and that "
+            "--server is right"
         )
 
 
@@ -97,8 +98,7 @@ def tokens_for(count: int, files: list[Path]) -> list[str]:
         )
     if not all(token.isascii() and token.isprintable() for token in found):
         raise OperationError(
-            "a token contains characters that tokens never have; copy it again, as it was printed, to "
-            f"--token-file or {VARIABLE}"
+            f"the token contains invalid characters; copy it again, exactly as printed, to --token-file or {VARIABLE}"
         )
     return found
 
@@ -127,7 +127,7 @@ def published_version(client: OperatorClient) -> int:
     """Return the version that devices read now."""
     overview = client.get("overview")
     if overview["role"] != 0:
-        raise OperationError("server 0 decides about the model; give its address and its operator token")
+        raise OperationError("server 0 controls the model; give its address and its operator token")
     if overview["model_version"] is None:
         raise OperationError("no version is published yet; start both servers first")
     return int(overview["model_version"])

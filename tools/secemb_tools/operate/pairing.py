@@ -66,7 +66,7 @@ class PairFile(BaseModel):
     @model_validator(mode="after")
     def _belongs_to_its_role(self) -> Self:
         if (self.role == 1) != (self.peer_url is not None) or (self.role == 0) != (self.token_sha256 is not None):
-            raise ValueError("server 1 gives its address, server 0 the hash of its bearer token")
+            raise ValueError("server 1 must give its address, and server 0 the hash of its bearer token")
         if self.role == 0 and self.relay_key is not None:
             raise ValueError("only server 1 has a relay identity")
         return self
@@ -103,7 +103,7 @@ def import_pair(folder: Path, path: Path, *, replace: bool) -> PairFile:
     """Store the other server's keys and addresses; those stored before must be the same unless `replace`."""
     home, settings, pair = ServerDirectory(folder), _settings(folder), read_pair(path)
     if pair.role == settings["role"]:
-        raise OperationError(f"{path} comes from a server {pair.role} like this one: exchange the files")
+        raise OperationError(f"{path} comes from a server {pair.role} like this one; import the other server's file")
     _check(pair)
     put = _replace if replace else _keep_or_write
     # While the other server changes its keys, the present and the next ones are accepted.
@@ -226,7 +226,7 @@ def _keep_or_write(path: Path, content: bytes, mode: int) -> None:
     if not path.exists():
         write_new(path, content, mode=mode)
     elif path.read_bytes().strip() != content.strip():
-        raise OperationError(f"{path} has other content; if the other server has changed it on purpose, add --replace")
+        raise OperationError(f"{path} has different content; if the other server changed it on purpose, add --replace")
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:
@@ -236,5 +236,7 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
 def _write_url(path: Path, url: str) -> None:
     text = path.read_text()
     if len(_URL_LINE.findall(text)) != 1:
-        raise OperationError(f'{path} has been rearranged; write url = "{url}" in [peer] by hand')
+        raise OperationError(
+            f'{path} was edited and cannot be updated automatically; set url = "{url}" in [peer] by hand'
+        )
     write_file(path, _URL_LINE.sub(f'url = "{url}"', text).encode(), mode=SECRET)

@@ -66,14 +66,14 @@ async def fetch_models(settings: Settings, source: str | None, ca: Path | None) 
 async def reset_optimiser(settings: Settings) -> ResetOptimiser:
     """Let the optimiser start over at the newest version, if its state does not fit; the ledger records it."""
     if settings.role != 0:
-        raise OperationError("server 0 has the optimiser; use its settings file")
+        raise OperationError("only only server 0 has the optimiser; use its settings file")
     task = read_task(settings.task.file)
     async with await Ledger.open(settings.ledger_url(), migrate=False) as ledger:
         faults = {fault.check: fault.text for fault in await data_faults(settings, task, ledger)}
         if MODEL in faults:
             raise OperationError(f"{faults[MODEL]}; run secemb model fetch first")
         if OPTIMISER not in faults:
-            raise OperationError("the optimiser's state fits the model; there is nothing to reset")
+            raise OperationError("the optimiser's state matches the model; there is nothing to reset")
         newest = (await ledger.versions(task.task_id))[0].version
         model_store(settings, task).save_state(fresh_state(task, newest))
         reset: ResetOptimiser = {"version": newest, "reason": faults[OPTIMISER]}
@@ -103,7 +103,9 @@ def _client(settings: Settings, source: str | None, ca: Path | None) -> httpx.As
         url = check_address(source)
         return httpx.AsyncClient(base_url=url, verify=make_context(url, ca=ca), timeout=_SECONDS, trust_env=False)
     if settings.role == 1:
-        raise OperationError("server 1 does not call server 0 by itself; give --from, the address devices use for it")
+        raise OperationError(
+            "server 1 does not know the address of server 0; give the one that devices use with --from"
+        )
     return peer_client(settings)
 
 
@@ -115,7 +117,7 @@ async def _fetch(client: httpx.AsyncClient, task: TaskSpec, wanted: ModelVersion
     model = Model.decode(task.task_id, wanted.version, shape, rows + dense)
     if model.digest != wanted.digest:
         raise OperationError(
-            f"the other server has other numbers as version {wanted.version} than this ledger; nothing was stored."
+            f"version {wanted.version} on the other server does not match this ledger; nothing was stored."
             " Compare secemb model list on both servers, and restore a backup"
         )
     return model
@@ -126,7 +128,7 @@ async def _read(client: httpx.AsyncClient, path: str, size: int) -> bytes:
     try:
         async with client.stream("GET", path) as answer:
             if answer.status_code == 404:
-                raise OperationError("the other server does not have this version, or has another task")
+                raise OperationError("the other server does not have this version, or serves another task")
             answer.raise_for_status()
             async for piece in answer.aiter_bytes():
                 found += piece
@@ -134,8 +136,11 @@ async def _read(client: httpx.AsyncClient, path: str, size: int) -> bytes:
                     break
     except (httpx.HTTPError, OSError) as error:
         raise UnreachableError(
-            f"the other server does not send the model ({type(error).__name__}); run secemb check, or check --from"
+            f"could not fetch the model from the other server ({type(error).__name__}); run secemb check, or "
+            "check --from"
         ) from None
     if len(found) != size:
-        raise OperationError(f"the other server did not send the {size:,} bytes of a model of this task")
+        raise OperationError(
+            f"the other server sent something other than a model of this task, which has {size:,} bytes"
+        )
     return bytes(found)

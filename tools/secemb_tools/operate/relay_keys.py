@@ -47,10 +47,12 @@ def list_all(settings: Settings) -> list[RelayKeyRow]:
 
 def _keys(settings: Settings) -> RelayKeys:
     if settings.role != 1:
-        raise OperationError("relay keys are server 1's; run this in its directory")
+        raise OperationError("only server 1 has relay keys; run this in its directory")
     found = relay_keys(settings, TaskSpec.decode(settings.task.file.read_bytes().strip()))
     if found is None:
-        raise OperationError("this task has no relay; create one that has with secemb task create --server1")
+        raise OperationError(
+            "this task has no relayed transport; create one that has it with secemb task create --server1"
+        )
     return found
 
 
@@ -109,7 +111,7 @@ def judge_shown(task: TaskSpec, announcement: bytes, now: float) -> Finding:
     if not key.has_left(now, _PARTS):
         fix = "ask server 1's operator to run secemb relay-key rotate"
         return warn(_NAME, f"server 1's key expires on {_day(key.not_after)}", fix)
-    return ok(_NAME, f"server 1 announces one with the right signature, valid until {_day(key.not_after)}")
+    return ok(_NAME, f"server 1 announces a correctly signed key, valid until {_day(key.not_after)}")
 
 
 def _check_own(settings: Settings, task: TaskSpec) -> Finding:

@@ -54,13 +54,13 @@ def switch(folder: Path, *, now: bool) -> Rotation:
     """Use the next keys from now on; server 0 first asks server 1 whether it accepts them, unless `now`."""
     home = ServerDirectory(folder)
     if not home.next_certificate.exists() or not home.next_key.exists():
-        raise OperationError(f"there are no next keys in {folder}; run secemb pair rotate")
+        raise OperationError(f"no next keys found in {folder}; run secemb pair rotate")
     if home.token.exists() and not now:
         refusal = asyncio.run(next_refusal(settings_at(folder), home))
         if refusal is not None:
             raise OperationError(
-                f"{refusal}; first ask its operator to import this server's new pair file, or add --now if the present "
-                "keys must not be used again"
+                f"{refusal}; first ask its operator to import this server's new pair file, or add --now if the "
+                "current keys must not be used again"
             )
     # The key first: until its certificate follows, a running server keeps what it has.
     home.next_key.replace(home.key)
@@ -84,4 +84,4 @@ async def next_refusal(settings: Settings, home: ServerDirectory) -> str | None:
             answer = await client.get("/peer/v1/standing", timeout=_SECONDS)
     except httpx.HTTPError as error:
         return f"server 1 does not accept the next certificate, or cannot be reached ({type(error).__name__})"
-    return None if answer.status_code == 200 else "server 1 does not accept the next bearer"
+    return None if answer.status_code == 200 else "server 1 does not accept the next bearer token token"

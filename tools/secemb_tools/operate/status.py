@@ -133,8 +133,8 @@ def _open_round(found: dict[str, Any] | None) -> OpenRound | None:
 
 
 _NO_SERVER: Status = {"servers": [], "away": [], "same_task": None, "digests_equal": None}
-_EQUAL = "the models are equal"
-_DIFFERENT = "the models differ: a version may be being published now; if it lasts, see /readyz of server 0"
+_EQUAL = "the models match"
+_DIFFERENT = "the models differ: a version may be being published right now; if this persists, see /readyz of server 0"
 
 
 def is_healthy(status: Status) -> bool:

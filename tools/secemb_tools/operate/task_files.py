@@ -17,7 +17,7 @@ def write_task(task: TaskSpec, out: Path, catalogue: bytes | None = None) -> Non
     """Write `server0` and `server1` under `out`: each secret is in one file only."""
     folders = [out / "server0", out / "server1"]
     if taken := [folder for folder in folders if folder.exists() and any(folder.iterdir())]:
-        raise OperationError(f"{taken[0]} is not empty and nothing is overwritten; name another --out")
+        raise OperationError(f"{taken[0]} is not empty; choose another --out")
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -33,7 +33,7 @@ def read_items_file(path: Path, items: int | None) -> tuple[int, bytes]:
     """Return how many items a file names, and the catalogue of them; `items` must be as many if it is given."""
     found = catalogue_from(path)
     if items not in (None, len(found)) or not len(found):
-        raise OperationError(f"{path} lists {len(found):,} items; give --items {len(found)}, or leave --items out")
+        raise OperationError(f"{path} lists {len(found):,} items; give --items {len(found)}, or omit --items")
     return len(found), found.encode()
 
 

@@ -7,7 +7,7 @@ from secemb_party.budget import lines_of
 from secemb_shared.layout import loss_bound
 from secemb_shared.messages import Sizes, TaskSpec
 
-BYTES_ARE = "messages of a round, without HTTP headers, which are below 1,024 bytes per request in each direction"
+BYTES_ARE = "messages of one round, without HTTP headers (less than 1,024 bytes per request in each direction)"
 
 
 class TaskSummary(TypedDict):
@@ -93,7 +93,7 @@ def describe_task(task: TaskSpec) -> TaskSummary:
         "seed": task.seed,
         "initial_scale": task.initial_scale,
         "ratings": _describe_scale(task),
-        "catalogue": task.catalogue or "none: created without --catalogue; devices recommend rows",
+        "catalogue": task.catalogue or "none: created without --catalogue; devices recommend row numbers",
         "privacy": _describe_privacy(task),
         "privacy_known": _describe_known(task),
     }
@@ -136,7 +136,7 @@ def warning_of(task: TaskSpec) -> str | None:
 def _describe_norm_bound(task: TaskSpec) -> str:
     if not task.norm_bound:
         return "none: a device can write any number into its rows"
-    return f"{task.norm_bound / 2**task.fraction_bits:g}: what is much longer is rejected"
+    return f"{task.norm_bound / 2**task.fraction_bits:g}: much longer updates are rejected"
 
 
 def _describe_transport(task: TaskSpec) -> str:

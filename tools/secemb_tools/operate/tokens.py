@@ -175,16 +175,18 @@ async def _refuse_used(enrolment: Enrolment, names: Sequence[str]) -> None:
     for batch in _batches(names):
         if used := await enrolment.find(batch):
             raise OperationError(
-                f"a token exists for {used[0].name}, and a name is used once, even after it is revoked; nothing was "
-                "added. --skip-existing leaves out such names; `secemb token replace` gives a device its next token"
+                f"a token exists for {used[0].name}, and names cannot be reused, even after revocation; nothing "
+                "was added. --skip-existing skips such names; `secemb token replace` gives a device its next "
+                "token"
             )
 
 
 def _count(counts: ImportedTokens, one: Enrolled) -> None:
     if one.outcome not in (Added.ADDED, Added.SAME):
-        words = "has another token" if one.outcome is Added.NAME_TAKEN else "has a hash that another device has"
+        words = "has another token" if one.outcome is Added.NAME_TAKEN else "has the same hash as another device"
         raise OperationError(
-            f"{one.name} {words}; correct the file and run the command again: what was added is then skipped"
+            f"{one.name} {words}; correct the file and run the command again; tokens that were already added "
+            "are skipped"
         )
     counts["added" if one.outcome is Added.ADDED else "unchanged"] += 1
 
@@ -206,7 +208,7 @@ async def _enrolment(settings: Settings) -> AsyncIterator[Enrolment]:
 @asynccontextmanager
 async def _ledger(settings: Settings) -> AsyncIterator[Ledger]:
     if settings.role != 0:
-        raise OperationError("enrolment tokens are server 0's; use its settings file")
+        raise OperationError("only server 0 has enrolment tokens; use its settings file")
     async with await open_ledger(settings) as ledger:
         yield ledger
 

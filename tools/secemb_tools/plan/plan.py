@@ -184,13 +184,13 @@ def _exceeded(given: PlanInput, task: TaskSpec, stages: Stages) -> Iterator[str]
     """Yield each limit that makes this impossible, with what would help."""
     needed, there = costs.memory_of_server0(task), given.memory_bytes
     if needed > there:
-        yield f"memory: server 0 needs {_bytes(needed)}, and has {_bytes(there)}; see --memory"
+        yield f"memory: server 0 needs {_bytes(needed)} but has {_bytes(there)}; see --memory"
     if (body := costs.largest_body(task)) > _LARGEST_BODY:
-        yield f"body size: a share or model of {_bytes(body)} is one message over TLS, which carries less than 2 GiB"
+        yield f"body size: a share or model of {_bytes(body)} is sent as one TLS message, which is limited to 2 GiB"
     answering, cores = given.cohort * (stages.answer + _REQUESTS), os.cpu_count() or 1
     if answering > given.upload_seconds * cores:
         yield (
-            f"time: {_seconds(answering / cores)} on {cores} cores to take in {given.cohort:,} sessions, and a round "
+            f"time: {cores} cores need {_seconds(answering / cores)} to process {given.cohort:,} sessions, but a round "
             f"is open for {_seconds(given.upload_seconds)}; use more cores, fewer sessions or a longer --upload-seconds"
         )
     try:
@@ -198,37 +198,37 @@ def _exceeded(given: PlanInput, task: TaskSpec, stages: Stages) -> Iterator[str]
     except OverflowBudgetError:
         yield (
             f"ring overflow: {given.cohort:,} sessions of up to {given.clip:g} with {given.fraction_bits} fraction "
-            f"bits can reach 2^{given.ring_bits - 1}; lower --cohort, --clip or --fraction-bits, or take --ring-bits 64"
+            f"bits can reach 2^{given.ring_bits - 1}; lower --cohort, --clip or --fraction-bits, or use --ring-bits 64"
         )
 
 
 def describe(found: Cost) -> dict[str, str]:
-    """Return a plan for people: in the units they think in."""
+    """Return a plan for people, in familiar units."""
     reads, writes = found["bytes_down_per_device"], found["bytes_up_per_device"]
     return {
-        "catalogue": f"{found['items']:,} items, at most {found['capacity']:,} on a device",
+        "catalogue": f"{found['items']:,} items, at most {found['capacity']:,} per device",
         "layout": f"{found['layout']}; {found['slots']:,} slots",
         "loss bound": f"{found['loss_bound']:.1e}",
         "a device sends": f"{_bytes(writes)}, relayed {_bytes(found['bytes_up_relayed'])}; "
         f"the whole table would be {_bytes(found['bytes_up_whole_table'])}",
         "and receives": f"{_bytes(reads)}, relayed {_bytes(found['bytes_down_relayed'])}; "
         f"the whole table would be {_bytes(found['bytes_down_whole_table'])}",
-        "bytes are": found["bytes_are"],
-        "sessions a second": f"{found['sessions_per_second']:,.0f} on one core of each server",
+        "bytes counted": found["bytes_are"],
+        "sessions per second": f"{found['sessions_per_second']:,.0f} on one core of each server",
         "before a round": f"{_seconds(found['seconds_to_prepare'])} to tag the table",
-        "while it is open": f"{_seconds(found['seconds_to_answer'])} of a core to answer a full round",
+        "while it is open": f"{_seconds(found['seconds_to_answer'])} of one core to answer a full round",
         "after the seal": f"{_seconds(found['seconds_from_seal_to_publish'])}: "
         f"{_seconds(found['seconds_to_add'])} to add the sessions on each server, one after the other, "
         f"{_seconds(2 * found['seconds_to_share'] + found['seconds_to_send_share'])} to store and send the shares, "
         f"{_seconds(found['seconds_to_step'])} for the optimiser's step, "
         f"{_seconds(found['seconds_to_send_model'] + found['seconds_to_publish'])} to send and publish the model",
-        "the whole fleet": f"{found['rounds_until_everybody_took_part']:,} rounds until everybody took part, "
-        f"{_seconds(found['kernel_seconds_until_everybody_took_part'])} of a core on each server",
+        "the whole fleet": f"{found['rounds_until_everybody_took_part']:,} rounds until everyone has taken part, "
+        f"{_seconds(found['kernel_seconds_until_everybody_took_part'])} of one core on each server",
         "memory": f"{_bytes(found['memory_bytes_server0'])} on server 0, "
-        f"{_bytes(found['memory_bytes_server1'])} on server 1, at the peak",
-        "disk": f"{_bytes(found['disk_bytes'])}, of it {_bytes(found['stored_bytes_per_round'])} for each round kept; "
-        f"{_bytes(found['stored_bytes_per_version'])} for each version kept beyond the third",
-        "between the servers": f"{_bytes(found['peer_bytes_per_round'])} a round, "
+        f"{_bytes(found['memory_bytes_server1'])} on server 1, at peak",
+        "disk": f"{_bytes(found['disk_bytes'])}, with {_bytes(found['stored_bytes_per_round'])} per round kept; "
+        f"{_bytes(found['stored_bytes_per_version'])} per version kept beyond the third",
+        "between the servers": f"{_bytes(found['peer_bytes_per_round'])} per round, "
         f"relayed {_bytes(found['peer_bytes_per_round_relayed'])}",
         "kernel": found["kernel"],
         "verdict": "; ".join(f"cannot: {one}" for one in found["cannot"]) or "possible",

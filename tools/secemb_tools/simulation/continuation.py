@@ -17,7 +17,7 @@ def rounds_asked(text: str, run: Run) -> int:
     """Return how many rounds of a run shall train: `+60` for more than have trained, `90` for the number in all."""
     digits = text.removeprefix("+")
     if not (digits.isascii() and digits.isdecimal()):
-        raise RunError("--rounds is +N for N more rounds, or the number of rounds in all, such as +60 or 90")
+        raise RunError("--rounds must be +N for N more rounds, or the total number of rounds, such as +60 or 90")
     rounds = int(digits) + (run.trained if text.startswith("+") else 0)
     if rounds <= run.trained:
         raise RunError(f"{run.name} has trained for {run.trained:,} rounds; ask for more, such as --rounds +60")

@@ -32,7 +32,7 @@ class NoiseOptions:
 
     def __post_init__(self) -> None:
         if self.unit not in CLIPS:
-            raise ScenarioError(f"the unit of privacy is {' or '.join(CLIPS)}")
+            raise ScenarioError(f"the unit of privacy must be {' or '.join(CLIPS)}")
         for name, value in (("epsilon", self.epsilon), ("delta", self.delta), ("clip", self.clip)):
             if value is not None:
                 number(name, value)
@@ -61,7 +61,7 @@ def noise_wanted(
         raise ScenarioError("a privacy file has epsilon, delta, unit and clip; give the file or these, not both")
     file = read_file(Path(privacy))
     if fixed := [name for name in ("multiplier", "rounds", "dense_clip") if getattr(file.train, name) is not None]:
-        raise ScenarioError(f"{privacy}: a simulation finds the noise for its own rounds; leave out train.{fixed[0]}")
+        raise ScenarioError(f"{privacy}: a simulation computes the noise for its own rounds; omit train.{fixed[0]}")
     return NoiseOptions(epsilon=file.train.epsilon, delta=file.delta, unit=file.unit, clip=file.train.clip)
 
 

@@ -109,7 +109,7 @@ class _Worker:
         try:
             self._connection.send((world if world is not self._world else None, part))
         except OSError:
-            raise WorkerError("a process of the simulation has ended; run the same command again") from None
+            raise WorkerError("a simulation process ended unexpectedly; run the same command again") from None
         self._world = world
 
     def end(self) -> Outcome:
@@ -117,7 +117,7 @@ class _Worker:
         try:
             found = self._connection.recv()
         except (EOFError, OSError):
-            raise WorkerError("a process of the simulation has ended; run the same command again") from None
+            raise WorkerError("a simulation process ended unexpectedly; run the same command again") from None
         if isinstance(found, Outcome):
             return found
         raise WorkerError(found)

@@ -104,7 +104,7 @@ class Recipe:
         events = registry.find(model).has_events
         loss = given.setdefault("loss", NEXT if events else BPR if ratings.implicit else SQUARED)
         if (loss == NEXT) != events:
-            raise ScenarioError(f"the loss {loss} does not fit the model {model}; leave --loss out, and it will")
+            raise ScenarioError(f"the loss {loss} does not fit the model {model}; omit --loss to use the model's own")
         people = ratings.person_count
         ranks = loss != SQUARED
         cohort = given.get("cohort") or min(default_cohort(people), _EVENT_COHORT if events else people)

@@ -76,7 +76,7 @@ class Recommender:
         highest = float(self.world.ratings.values.max())
         liked = {self.catalogue.row_of(name): highest for name in likes}
         if not liked or max(liked) >= self.world.task.items:
-            raise RunError(f"name liked items by their ids in the set, which has {self.world.task.items:,} items")
+            raise RunError(f"give liked items by their ids in the set, which has {self.world.task.items:,} items")
         squared = self.world.task.loss == SQUARED
         return self._best(
             self._rate(liked) if squared else self._scores(_ANYBODY, self._fit(_ANYBODY, liked)), k, liked
@@ -85,7 +85,7 @@ class Recommender:
     def export(self, path: Path, facts: Mapping[str, object]) -> Exported:
         """Write rows and dense part with the task and these facts, and the catalogue beside them."""
         if path.exists():
-            raise RunError(f"{path} exists and is not overwritten; name another file")
+            raise RunError(f"{path} already exists and will not be overwritten; choose another file")
         path.parent.mkdir(parents=True, exist_ok=True)
         model, task = self.model, self.world.task
         arrays = {"rows": model.rows} | ({"dense": model.dense} if model.dense.size else {})

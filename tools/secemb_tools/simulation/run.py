@@ -134,7 +134,7 @@ class Run:
         """Return the engines where the run stands; those of a kept run are read from its directory."""
         if not self.engines:
             if self.folder is None or not (self.folder / STATE).exists():
-                raise RunError(f"{self.name} has no model; run it with `secemb simulate`, which keeps one in the run")
+                raise RunError(f"{self.name} has no model; run it with `secemb simulate`, which saves the model")
             world = world_of(self.scenario, read_kept(self.folder))
             engines = [Engine(world, way=way) for way in self.ways]
             restore_state(self.folder / STATE, engines)
@@ -261,10 +261,10 @@ class Run:
         except UnknownModelError as error:  # its class may be elsewhere: the run itself is whole
             raise RunError(f"{path}: the run's model {error}") from None
         except FileNotFoundError:
-            raise RunError(f"there is no run in {path}; `secemb run list` prints those that exist") from None
+            raise RunError(f"no run found in {path}; `secemb run list` lists the saved runs") from None
         except (ValueError, KeyError, TypeError):
             raise RunError(
-                f"{path} holds no run that this version can read; remove it, or use the version that wrote it"
+                f"{path} contains no run that this version can read; remove it, or use the version that wrote it"
             ) from None
 
 

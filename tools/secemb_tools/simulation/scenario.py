@@ -47,13 +47,13 @@ class Scenario:
     def __post_init__(self) -> None:
         registry.find(self.recipe.model)
         if self.devices < 2:
-            raise ScenarioError(f"{self.data} has the ratings of one person; training takes those of two or more")
+            raise ScenarioError(f"{self.data} has ratings of only one person; training needs at least two people")
         if not 2 <= self.recipe.cohort <= self.devices:
             raise ScenarioError("the cohort must be at least 2 and at most the number of devices")
         if self.recipe.rounds < 1 or self.recipe.capacity < 4 or (self.recipe.dimension or 0) < 0:
-            raise ScenarioError("rounds must be at least 1, capacity 4, and the dimension 0")
+            raise ScenarioError("rounds must be at least 1, capacity at least 4 and dimension at least 0")
         if self.evaluate_every < 2 or self.seed < 0 or self.patience < 0:
-            raise ScenarioError("evaluate_every must be at least 2, and the seed and the patience 0")
+            raise ScenarioError("evaluate_every must be at least 2, and seed and patience at least 0")
 
     @property
     def model(self) -> str:

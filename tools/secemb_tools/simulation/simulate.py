@@ -160,11 +160,11 @@ def default_name(world: ScenarioWorld, way: str) -> str:
 def _begin(world: ScenarioWorld, way: str, name: str, runs: Path | None) -> Run:
     run = Run(name=name, scenario=world.scenario, way=way, task_id=world.task.task_id.hex())
     if Path(name).name != name or name in (".", ".."):
-        raise RunError("a run's name is the name of a directory, without a path")
+        raise RunError("a run's name must be a directory name, without a path")
     if runs is None or not (runs / name / RUN_FILE).exists():
         return run
     before = Run.load(runs / name)
     if (before.scenario, before.way) != (run.scenario, way):
-        raise RunError(f"{runs / name} holds a run with other settings; choose another --name, or remove it")
+        raise RunError(f"{runs / name} contains a run with different settings; choose another --name, or remove it")
     run.seconds = before.seconds
     return run

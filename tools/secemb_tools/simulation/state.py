@@ -58,9 +58,9 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
         if facts["task"] != engines[0].world.task.task_id.hex():
             raise RunError(f"{path} belongs to another task; choose another --name, or remove it")
         if facts["ratings"] != engines[0].world.ratings.digest:
-            raise RunError(f"{path} was saved with other ratings; restore them, choose another --name, or remove it")
+            raise RunError(f"{path} was saved with different ratings; restore them or choose another --name")
         if len(facts["versions"]) != len(engines):
-            raise RunError(f"{path} was saved with another --compare; use the same one, or choose another --name")
+            raise RunError(f"{path} was saved with a different --compare; use the same one, or choose another --name")
         for engine, version in zip(engines, facts["versions"], strict=True):
             engine.rounds = facts["rounds"]
             _restore(engine, version, _named(tensors, f"{engine.way} "))

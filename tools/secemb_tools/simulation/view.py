@@ -71,13 +71,13 @@ class RunProgress:
 
 INTERRUPTED = 130
 _ENDED = {
-    ALL_ROUNDS: "all rounds have trained",
-    EARLY: "stopped early: the last evaluations were worse than one before",
+    ALL_ROUNDS: "all rounds completed",
+    EARLY: "stopped early: the last evaluations were worse than an earlier one",
     CUT: "interrupted, or still running: run the same `secemb simulate` again to resume it",
 }
 
 
-_LEFT_OUT = "left out: devices measured that the biases alone do better (--dimension 0 trains those, for fewer bytes)"
+_LEFT_OUT = "dropped: the biases alone did better in evaluations (--dimension 0 trains only those, with less traffic)"
 
 
 def run_with_progress(
@@ -121,8 +121,8 @@ def show_run(run: Run) -> None:
     }
     if run.returns:
         facts["continued"] = "; ".join(
-            f"from v{back.version}, the best version, in round {back.round}: v{back.version + 1} to v{back.last} of "
-            "earlier rounds were dropped, and numbers go on from there"
+            f"from v{back.version}, the best version, in round {back.round}: v{back.version + 1} to "
+            f"v{back.last} of earlier rounds were dropped, and numbering continues from there"
             for back in run.returns
         )
     if (noise := run.scenario.noise) is not None and noise.epsilon is not None:
@@ -130,7 +130,7 @@ def show_run(run: Run) -> None:
         facts["holds against"] = "those who do not know who took part (docs/privacy.md)"  # rounds are sampled
         facts["against others"] = _known(run.scenario)
         survey = "the scale of the ratings, and " if run.scenario.recipe.loss == SQUARED else ""
-        facts["not covered"] = f"{survey}the figures below: no noise is on them"
+        facts["not covered"] = f"{survey}the figures below, to which no noise was added"
     if run.same_as_plain is not None:
         facts["plain run"] = "the same model, bit for bit" if run.same_as_plain else "a DIFFERENT model"
     output.show_facts(facts, as_json=False)
@@ -143,7 +143,7 @@ def show_run(run: Run) -> None:
             figures = (_error(row.figures.get(name)) for name in names)
             table.add_row(str(row.round), *figures, f"v{row.version}", row.digest[:16])
     if run.scenario.recipe.loss != SQUARED:
-        table.caption = "rankings among sampled strangers, as the fleet measures them"
+        table.caption = "rankings among sampled strangers, as measured by the fleet"
     if table.row_count and not _is_of_texts(run.final):  # one word of each device, among rare ones, says little
         Console(highlight=False).print(table)
 
@@ -186,7 +186,7 @@ def show_final(final: dict[str, Any], *, advice: str) -> None:
         shares = ", ".join(
             f"{name} {found['coverage']:.1%}" for name, found in final.items() if found["coverage"] is not None
         )
-        console.print(f"coverage, the share of the catalogue that is recommended to anyone: {shares}", soft_wrap=True)
+        console.print(f"coverage (share of the catalogue recommended to at least one person): {shares}", soft_wrap=True)
     decisive = "rmse" if "rmse" in names else "ndcg"
     best = min(_value(found, decisive) for found in _alike(final, figures)[1:])
     if _value(figures, decisive) > best:
@@ -241,7 +241,7 @@ def show_comparison(comparison: dict[str, Any]) -> None:
     console.print(table)
     for name, (mine, other) in comparison["differences"].items():
         console.print(f"{name}: {mine} and {other}")
-    console.print("The same to the last bit." if comparison["same"] else "These are different runs.")
+    console.print("Identical, bit for bit." if comparison["same"] else "These are different runs.")
 
 
 def _error(value: float | None) -> str:

@@ -142,6 +142,6 @@ def tensor(values: Floats | Indices) -> Tensor:
 def cut(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
     """Return a vector cut into named tensors."""
     if flat.numel() != size_of(shapes):
-        raise PartError("a part does not have the model's size; is this the task's model?")
+        raise PartError("this part does not match the model's size; open the device with the task's model")
     pieces = torch.split(flat, [prod(shape) for shape in shapes.values()])
     return {name: piece.view(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}

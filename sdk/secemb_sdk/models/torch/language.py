@@ -67,7 +67,7 @@ class LanguageModel(TorchSequenceModel):
         self._dimension, self._room, self._dropout = dimension, room, dropout
         self._base = _base(whole, base) if adapter_rank is not None else None
         if base is not None and adapter_rank is None:
-            raise ModelError("weights are frozen only beside adapters; give adapter_rank as well")
+            raise ModelError("weights can be frozen only if the model has adapters; set adapter_rank as well")
         # A layer without weights of its own: `functional_call` gives it those of the dense part.
         self._layer = torch.nn.GRU(dimension, dimension, device="meta")
 
@@ -159,7 +159,7 @@ def _shapes(dimension: int) -> Shapes:
 def _adapted(whole: Shapes, rank: int) -> Mapping[str, tuple[int, ...]]:
     """Return what is learned beside frozen weights: two thin matrices for each large one, and all that is small."""
     if rank < 1:
-        raise ModelError("adapter_rank is at least 1; leave it out to learn the whole dense part")
+        raise ModelError("adapter_rank must be at least 1; omit it to train the whole dense part")
     found: dict[str, tuple[int, ...]] = {}
     for name, shape in whole.items():
         if _is_matrix(name, shape):

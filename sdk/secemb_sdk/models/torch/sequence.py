@@ -32,7 +32,7 @@ class Places:
         """Return the places of a window."""
         window = ratings.window
         if window is None:
-            raise PartError("a model of events needs them in time order; ratings alone are not enough")
+            raise PartError("a model of events needs events in time order; ratings are not enough")
         places = tensor(window.events), tensor(window.strangers)
         return cls(*places, window.seed, tensor(ratings.items), tensor(ratings.values))
 
