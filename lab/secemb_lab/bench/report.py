@@ -83,7 +83,8 @@ def show_kernel(console: Console, figures: dict[str, list[Row]]) -> None:
 def show_sharing(console: Console, figures: list[Row]) -> None:
     """Print the device's cryptography on its own."""
     table = Table(
-        title="Placement, keys and correction words against full-matrix sharing, µs of a device", title_justify="left"
+        title="Placement, keys and correction words compared with full-matrix sharing, µs on a device",
+        title_justify="left",
     )
     for name in ("catalogue", "backend", "placement alone", "all", "full matrix", "times", "AES blocks, times"):
         table.add_column(name, justify="left" if name in ("catalogue", "backend") else "right")

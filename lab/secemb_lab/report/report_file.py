@@ -65,7 +65,7 @@ class ReportFile(Generic[Found]):
         try:
             return TypeAdapter(self.kind).validate_json(out.read_bytes())
         except ValidationError:
-            raise OperationError(f"{out} does not hold figures of this report; choose another --out") from None
+            raise OperationError(f"{out} contains no figures of this report; choose another --out") from None
 
     def show(self, out: Path, found: Found, *, as_json: bool) -> int:
         """Print what was written; return 1 if a goal was missed."""
