@@ -74,7 +74,7 @@ class ReportFile(Generic[Found]):
             output.show_json(self.document(found))
         else:
             print(page.read_text(encoding="utf-8"), end="")
-        output.note(f"figures in {out}, this page in {page}, plots beside it")
+        output.note(f"figures written to {out}, this page to {page}, plots next to it")
         return 1 if self.missed(found) else 0
 
     def missed(self, found: Found) -> list[Goal]:
