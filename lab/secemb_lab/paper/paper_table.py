@@ -17,6 +17,10 @@ MODULES: tuple[str, ...] = (
     "secemb_lab.paper.protocols.communication",
     "secemb_lab.paper.compression.utility",
     "secemb_lab.paper.compression.sequence_table",
+    "secemb_lab.paper.statistics.parameters",
+    "secemb_lab.paper.statistics.rated_items",
+    "secemb_lab.paper.statistics.held_numbers",
+    "secemb_lab.paper.statistics.noise_cost",
 )
 
 

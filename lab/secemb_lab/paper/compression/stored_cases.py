@@ -14,6 +14,7 @@ from secemb_sdk.home.files import write_file
 
 Figures = dict[str, float]
 FOLDER = "cases"
+_WORTH = 60.0  # seconds of training that pay for processes, which take seconds to start
 
 
 class Case(Protocol):
@@ -36,7 +37,8 @@ def finish(cases: Sequence[Case], folder: Path, progress: Progress, *, processes
     known = {case.name: read(case, folder) for case in cases}
     missing = [case for case in cases if known[case.name] is None]
     whole, done = sum(case.weight for case in missing), 0.0
-    for number, (case, found) in enumerate(_measured(missing, processes or _cores()), start=1):
+    processes = processes or (_cores() if whole > _WORTH else 1)
+    for number, (case, found) in enumerate(_measured(missing, processes), start=1):
         write(case, found, folder)
         known[case.name] = found
         done += case.weight
