@@ -8,7 +8,7 @@ import pytest
 
 from secemb_lab.bench.report import describe_machine
 from secemb_lab.paper import cell_text, markdown, page, stored_tables
-from secemb_lab.paper.paper_table import Cell, Plot, Table, Verdict, unexplained
+from secemb_lab.paper.paper_table import Cell, Plot, Table, Verdict, all_tables, unexplained
 from secemb_lab.paper.stored_tables import Measured, merged
 from secemb_tools.errors import OperationError
 
@@ -104,3 +104,11 @@ def test_figures_have_three_digits() -> None:
         "-",
         "yes",
     ]
+
+
+def test_the_document_says_how_long_each_table_takes_in_full() -> None:
+    shown = " ".join(markdown.render([MEASURED]).split())
+    assert "On two idle cores a full run takes about" in shown
+    for name, one in all_tables().items():
+        told = "under a minute" if one.night_seconds < 60 else r"[\d.]+ (min|h)"
+        assert re.search(rf"[:,] {name} {told}[,.]", shown), name

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from secemb_lab.paper import cell_text
 from secemb_lab.paper.errata import ERRATA
-from secemb_lab.paper.paper_table import Table, Verdict
+from secemb_lab.paper.paper_table import Table, Verdict, all_tables
 from secemb_lab.paper.stored_tables import Measured
 
-_WIDTH = 100
+_WIDTH, _MINUTE = 100, 60
 _INTRODUCTION = """\
 Each table and figure of the SecEmb paper, measured with this software. `make paper` measures them and writes
 `build/paper/index.html`, a page with plots; `TABLES=upload,ablation` chooses, `QUICK=1` takes less than a minute
@@ -29,6 +29,7 @@ def render(found: Sequence[Measured]) -> str:
         _wrapped(_INTRODUCTION),
         _wrapped(_LEGEND.format(marks=_marks())),
         _totals(found),
+        _night(),
         *(_section(one) for one in found),
         "## Errors in the paper",
         _wrapped("Found while building this software, each with its evidence in this repository."),
@@ -51,6 +52,20 @@ def _totals(found: Sequence[Measured]) -> str:
         lines.append(f"| {link} | {len(one.table.cells)} | {one.table.seconds:.0f} | {machine} |")
     whole = sum(one.seconds for one in tables)
     return "\n".join([_wrapped(f"Of all cells: {told}. All tables took {whole:.0f} s."), "", *lines])
+
+
+def _night() -> str:
+    """Return how long each table takes in full, measured here or not."""
+    times = {name: one.night_seconds for name, one in all_tables().items()}
+    told = ", ".join(f"{name} {_duration(seconds)}" for name, seconds in times.items())
+    return _wrapped(f"On two idle cores a full run takes about {_duration(sum(times.values()))}: {told}.")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < _MINUTE:
+        return "under a minute"
+    minutes = round(seconds / _MINUTE)
+    return f"{minutes} min" if minutes < 2 * _MINUTE else f"{minutes / _MINUTE:.1f} h"
 
 
 def _anchor(title: str) -> str:
