@@ -291,7 +291,7 @@ async def test_quality_is_drawn_from_its_table_and_can_be_zoomed(visit: Visit, s
     assert await page.locator("#results tbody tr").count() == 60
     for words in ("rounds 55, 56, 57, 58, 59", "Of 4,000 held-out ratings", "its biases alone", "the mean rating"):
         await see(page, words)
-    for words in ("By 500 devices", "among 20 strangers", "NDCG at 10", "By popularity", "95 % interval"):
+    for words in ("From 500 devices", "among 20 items", "NDCG at 10", "By popularity", "95 % interval"):
         await see(page, words)
     before = await page.locator("#charts .chart").first.screenshot()
     await page.get_by_role("button", name="Zoom in").click()

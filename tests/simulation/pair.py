@@ -31,7 +31,7 @@ from secemb_party.control import Control
 from secemb_party.errors import ControlRefusedError, PeerUnavailableError
 from secemb_party.http.request_body import Patience
 from secemb_party.ledger import Added, Ledger, NewToken
-from secemb_party.operators import Order
+from secemb_party.operators import Operators, Order
 from secemb_party.parts import Parts
 from secemb_party.service import Party
 from secemb_party.storage import Shape
@@ -111,6 +111,7 @@ class Pair:
     seat_rules: SeatRules = field(default_factory=SeatRules)
     catalogue: Path | None = None
     panel: Panel | None = None
+    operators: Operators | None = None
     keep_versions: int = 3
     fuses: list[Fuse] = field(default_factory=lambda: [Fuse(), Fuse()])
     parties: dict[int, Party] = field(default_factory=dict)
@@ -133,6 +134,7 @@ class Pair:
                 party,
                 lambda: [token_hash],
                 patience=self.patience,
+                operators=self.operators,
                 relay_keys=keys if self.task.relays else None,
             )
             return
@@ -148,6 +150,7 @@ class Pair:
             TICKET_KEY,
             open_enrolment=self.open_enrolment,
             patience=self.patience,
+            operators=self.operators,
             choose_kind=self.choose_kind,
             relay_line=HttpRelayLine(client, party.metrics, party.peer_clock),
             relay_limits=self.relay_limits,
@@ -324,11 +327,15 @@ async def a_pair(
     seat_rules: SeatRules | None = None,
     catalogue: bytes | None = None,
     panel: Panel | None = None,
+    operators: bytes | None = None,
     keep_versions: int = 3,
     **task: object,
 ) -> AsyncIterator[Pair]:
     """Run a pair of servers in a folder of their own."""
     folder = new_folder()
+    listed = folder / "operators.json"
+    if operators is not None:
+        listed.write_bytes(operators)
     if catalogue is not None:
         (folder / FILE).write_bytes(catalogue)
         task["catalogue"] = digest_of(catalogue)
@@ -342,6 +349,7 @@ async def a_pair(
         seat_rules=seat_rules or SeatRules(),
         catalogue=folder / FILE if catalogue is not None else None,
         panel=panel,
+        operators=Operators(listed) if operators is not None else None,
         keep_versions=keep_versions,
     )
     try:

@@ -1,6 +1,5 @@
 """Both servers of a simulated pair, and an operator's browser at each, without a network."""
 
-import hashlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,11 +7,9 @@ from typing import Any
 
 import httpx
 from tests.devices.scripted import a_device
-from tests.simulation.pair import PEER_TOKEN, TICKET_KEY, Pair, a_pair
+from tests.simulation.pair import Pair, a_pair
 
-from secemb_party.operators import Operator, OperatorRole, Operators, encode, hash_of
-from secemb_server0.app import create_server0
-from secemb_server1.app import create_server1
+from secemb_party.operators import Operator, OperatorRole, encode, hash_of
 
 TOKEN, READ_ONLY, ENROL = "admin's token of the tests", "onlooker's token of the tests", "backend's token of the tests"
 OPERATORS = {"admin": (TOKEN, "admin"), "onlooker": (READ_ONLY, "read-only"), "backend": (ENROL, "enrol")}
@@ -22,16 +19,9 @@ class Desk:
     """Both servers, and an operator's browser at each."""
 
     def __init__(self, pair: Pair) -> None:
-        self.pair = pair
-        file = pair.folder / "operators.json"
-        file.write_bytes(encode([an_operator(name, *of) for name, of in OPERATORS.items()]))
-        self.operators = Operators(file)
-        self.server0 = create_server0(
-            pair.parties[0], pair.server0.leader._peer, TICKET_KEY, open_enrolment=True, operators=self.operators
-        )
-        peer_hash = hashlib.sha256(PEER_TOKEN.encode()).digest()
-        self.server1 = create_server1(pair.parties[1], lambda: [peer_hash], operators=self.operators)
-        apps = self.server0.operator, self.server1.operator
+        assert pair.operators is not None, "a pair for a desk has operators: `a_pair(operators=file_of_operators())`"
+        self.pair, self.operators = pair, pair.operators
+        apps = pair.server0.operator, pair.server1.operator
         self.apps = [app for app in apps if app is not None]
 
     def browser(self, role: int, scheme: str = "http") -> httpx.AsyncClient:
@@ -45,6 +35,10 @@ class Desk:
             yield browser
 
 
+def file_of_operators() -> bytes:
+    return encode([an_operator(name, *of) for name, of in OPERATORS.items()])
+
+
 def an_operator(name: str, token: str, role: str) -> Operator:
     return Operator(name=name, role=OperatorRole(role), token_hash=hash_of(token), created_at=0.0)
 
@@ -52,7 +46,7 @@ def an_operator(name: str, token: str, role: str) -> Operator:
 @asynccontextmanager
 async def a_desk(**task: Any) -> AsyncIterator[Desk]:
     """Run a pair of servers that have had one round of two devices."""
-    async with a_pair(**task) as pair:
+    async with a_pair(operators=file_of_operators(), **task) as pair:
         if not pair.open_enrolment:
             for power in range(2):
                 await pair.enrol(f"first {power}")

@@ -109,7 +109,7 @@ async def test_a_form_from_elsewhere_is_refused(desk: Desk) -> None:
 
 
 async def test_a_rollback_is_wished_for_with_a_tick_and_carried_out_by_the_leader(desk: Desk) -> None:
-    leader = desk.server0.leader
+    leader = desk.pair.server0.leader
     async with desk.logged_in(0) as browser:
         fields = {"form_token": await form_token(browser), "seen": "1"}
         assert (await browser.post("/ui/model/0/rollback", data=fields)).status_code == 409
@@ -180,7 +180,7 @@ async def test_the_operators_interface_rolls_back_too(desk: Desk) -> None:
         answer = await browser.post(path, params={"seen": 1}, headers=headers)
         assert answer.status_code == 202
         assert (await browser.post(path, params={"seen": 1}, headers=headers)).json() == answer.json()
-        await desk.server0.leader.step()
+        await desk.pair.server0.leader.step()
         (done,) = (await browser.get("/v1/operator/rollbacks", headers=headers)).json()
         assert (done["source"], done["seen"], done["made"]) == (0, 1, 2)
         refused = await browser.post("/v1/operator/models/1/rollback", params={"seen": 1}, headers=headers)

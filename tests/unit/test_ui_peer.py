@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.devices.phone import DOUBLED, FINE, a_phone, contributed
 from tests.devices.scripted import a_device
 from tests.simulation.pair import RELAYED, a_pair
-from tests.unit.operator_desk import Desk, a_desk
+from tests.unit.operator_desk import Desk, a_desk, file_of_operators
 
 from secemb_party.ledger import ModelVersion, RoundRecord, RoundState, What
 from secemb_party.operators import Order
@@ -94,7 +94,7 @@ async def test_server_1_does_not_call_a_server_0_overdue_that_was_paused_or_drai
 
 @pytest.mark.asyncio
 async def test_server_1_that_was_never_called_says_so() -> None:
-    async with a_pair() as pair:
+    async with a_pair(operators=file_of_operators()) as pair:
         text = await read(Desk(pair), 1, "/ui/peer")
         assert "Server 0 has not called since this process started." in text
         assert "not compared with server 0 yet" in text
@@ -151,7 +151,7 @@ async def test_everything_that_server_0_may_ask_has_words() -> None:
 
 @pytest.mark.asyncio
 async def test_both_pages_tell_direct_and_relayed_sessions_apart_and_count_a_resend_once() -> None:
-    async with a_pair(**RELAYED, cohort=3) as pair:
+    async with a_pair(operators=file_of_operators(), **RELAYED, cohort=3) as pair:
         await pair.step()
         for number, transport in enumerate(("relayed", "direct", "relayed")):
             twice = DOUBLED if number == 2 else FINE

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.devices.scripted import KEYS, UPDATE, a_device
 from tests.simulation.pair import Pair, a_pair
-from tests.unit.operator_desk import Desk
+from tests.unit.operator_desk import Desk, file_of_operators
 from tests.unit.test_ui_peer import read
 
 from secemb_party.ui.views.rounds import AHEAD, DONE, FAILED, NOW, round_facts
@@ -94,7 +94,9 @@ def line_of(text: str, number: int, kind: str) -> str:
 
 
 async def test_an_evaluation_is_called_evaluated_and_has_its_error_at_server_0_alone() -> None:
-    async with a_pair(choose_kind=lambda number: EVALUATE if number == 1 else "train", capacity=24) as pair:
+    async with a_pair(
+        operators=file_of_operators(), choose_kind=lambda number: EVALUATE if number == 1 else "train", capacity=24
+    ) as pair:
         desk = Desk(pair)
         await finish_round(pair)
         await finish_round(pair, EvaluationSums(predictions=4.0, squared=1.0).numbers().tolist())
@@ -111,7 +113,7 @@ async def test_an_evaluation_is_called_evaluated_and_has_its_error_at_server_0_a
 
 
 async def test_a_survey_is_called_surveyed() -> None:
-    async with a_pair(choose_kind=lambda _: SURVEY) as pair:
+    async with a_pair(operators=file_of_operators(), choose_kind=lambda _: SURVEY) as pair:
         await finish_round(pair, survey(np.ones(3, np.float32)).tolist())
         assert "0 survey surveyed" in await read(Desk(pair), 0, "/ui/rounds")
         page = await read(Desk(pair), 0, "/ui/quality")
@@ -120,7 +122,7 @@ async def test_a_survey_is_called_surveyed() -> None:
 
 async def told_of_progress(*errors: float, begins: int = 0, schedule: str = "constant") -> str:
     """Return the quality page after evaluations with these errors; the window starts anew after a rollback."""
-    async with a_pair(schedule=schedule) as pair:
+    async with a_pair(operators=file_of_operators(), schedule=schedule) as pair:
         for place, rmse in enumerate(errors):
             rounds = list(range(max(0 if place < begins else begins, place - 4), place + 1))
             window = {"rounds": rounds, "predictions": 50.0, "rmse": rmse, "mean_rmse": 1.0, "biases_rmse": 1.0}
@@ -146,7 +148,7 @@ async def test_the_page_says_when_more_rounds_no_longer_help() -> None:
 
 
 async def test_the_times_of_a_round_stand_under_their_heads() -> None:
-    async with a_pair() as pair:
+    async with a_pair(operators=file_of_operators()) as pair:
         desk = Desk(pair)
         await pair.step()
         for number in range(2):
@@ -175,7 +177,7 @@ def table(text: str, label: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("role", [0, 1])
 async def test_every_page_names_the_task_by_its_id_once_someone_has_logged_in(role: int) -> None:
-    async with a_pair() as pair:
+    async with a_pair(operators=file_of_operators()) as pair:
         desk = Desk(pair)
         name = pair.task.task_id.hex()
         for path in ("/ui", "/ui/rounds", "/ui/quality", "/ui/privacy", "/ui/peer", "/ui/model", "/ui/capacity"):

@@ -6,7 +6,6 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI
-from fastapi.routing import APIRoute
 from starlette.middleware.cors import CORSMiddleware
 
 from secemb_party.http.health import Readiness, health_router, metrics_router
@@ -95,10 +94,7 @@ def new_app(
     in_order = sorted(routers, key=lambda router: router.route_class is not DeviceRoute)
     for router in (*in_order, health_router(ready)):
         # `include_router` would analyse each route a second time, at the first request: half of the time of a start.
-        if all(isinstance(route, APIRoute) for route in router.routes):
-            app.router.routes.extend(router.routes)
-        else:  # the operator's pages: a router of routers
-            app.include_router(router)
+        app.router.routes.extend(router.routes)
     return app
 
 

@@ -133,7 +133,7 @@ Place = Annotated[str, Query(max_length=200)]
 
 def login_routes(party: Party, logins: Logins, renderer: Renderer, *, secure: bool) -> APIRouter:
     """Return the login and the logout."""
-    router = APIRouter(prefix="/ui", route_class=logins.route_class())
+    router = APIRouter(prefix="/ui", route_class=logins.route_class(), include_in_schema=False)
     limit = LoginLimit()
 
     def page(words: str, place: str, status: int = 200) -> Response:

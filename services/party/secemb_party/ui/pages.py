@@ -36,18 +36,17 @@ def ui_routes(party: Party, operators: Operators, side: Side, surroundings: Surr
     assets = Assets()
     renderer = Renderer(assets, role=party.role, task=party.task)
     logins = Logins(renderer, operators, party.metrics, party.clock, role=party.role)
-    inside = APIRouter(prefix="/ui", route_class=logins.route_class(), dependencies=[Depends(logins.session)])
+    known = [Depends(logins.session)]
+    inside = APIRouter(prefix="/ui", route_class=logins.route_class(), include_in_schema=False, dependencies=known)
     desk = _Desk(party, side, logins, renderer, LiveFacts(party, surroundings))
     desk.add_live(inside)
     desk.add_pages(inside, PeerView(party, side, surroundings))
     desk.add_rounds(inside)
     desk.add_model(inside)
     desk.add_control(inside)
-    router = APIRouter(include_in_schema=False)
-    router.include_router(login_routes(party, logins, renderer, secure=surroundings.secure))
-    router.include_router(inside)
-    router.include_router(_asset_routes(assets, logins))  # last: it answers every path under /ui
-    return router
+    inside.routes[:0] = login_routes(party, logins, renderer, secure=surroundings.secure).routes
+    inside.routes.extend(_asset_routes(assets, logins).routes)  # last: it answers every path under /ui
+    return inside
 
 
 class _Desk:
@@ -204,7 +203,7 @@ class _Desk:
 
 def _asset_routes(assets: Assets, logins: Logins) -> APIRouter:
     """Return the public scripts and styles, and a page for all other paths."""
-    router = APIRouter(prefix="/ui", route_class=logins.route_class())
+    router = APIRouter(prefix="/ui", route_class=logins.route_class(), include_in_schema=False)
 
     @router.get("/static/{edition}/{name:path}")
     async def static(request: Request, edition: str, name: str) -> Response:
