@@ -289,7 +289,7 @@ async def test_quality_is_drawn_from_its_table_and_can_be_zoomed(visit: Visit, s
     await visit.log_in(servers.operator_tokens[0], "/ui/quality")
     await expect(page.locator("#charts canvas")).to_have_count(2)
     assert await page.locator("#results tbody tr").count() == 60
-    for words in ("rounds 55, 56, 57, 58, 59", "Of 4,000 held-out ratings", "its biases alone", "the mean rating"):
+    for words in ("rounds 55, 56, 57, 58, 59", "On 4,000 held-out ratings", "its biases alone", "the mean rating"):
         await see(page, words)
     for words in ("From 500 devices", "among 20 items", "NDCG at 10", "By popularity", "95 % interval"):
         await see(page, words)
