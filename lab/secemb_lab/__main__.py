@@ -289,6 +289,9 @@ def attack(
     quick: Annotated[
         bool, typer.Option("--quick", help="Run fewer attacks, one round each, without timing goals.")
     ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep the finished attacks in --output, and run those that are missing.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Run hostile clients against two real servers on loopback, and measure their effect.
@@ -298,7 +301,7 @@ def attack(
     from secemb_lab.attack.report import run
 
     with refusals(), usage_errors():
-        reached = run(output, quick=quick, names=attack or [], rounds=rounds, as_json=json)
+        reached = run(output, quick=quick, names=attack or [], rounds=rounds, resume=resume, as_json=json)
     raise typer.Exit(0 if reached else REFUSED)
 
 

@@ -7,9 +7,10 @@ import pytest
 from tests.e2e.commands import check_shape, invoke, read_json
 
 from secemb_lab.attack.attack_goals import goals
-from secemb_lab.attack.attacks import ATTACKS, FIGURES, LOAD, REJECTED, WITHIN
-from secemb_lab.attack.report import QUICK
+from secemb_lab.attack.attacks import ATTACKS, FIGURES, LOAD, PROMOTION, REJECTED, WITHIN
+from secemb_lab.attack.report import QUICK, SLOW_ROUNDS, read, write
 from secemb_lab.attack.stage import Figures
+from secemb_tools.errors import OperationError
 
 
 def test_attacks_on_real_servers_change_nothing_and_are_seen(tmp_path: Path) -> None:
@@ -88,3 +89,22 @@ def test_false_figures_must_be_discarded() -> None:
 
 def test_a_quick_run_has_attacks_of_each_kind() -> None:
     assert {ATTACKS[name].kind for name in QUICK} >= {REJECTED, WITHIN, LOAD}
+
+
+def test_a_stopped_report_keeps_the_attacks_that_ran_as_long(tmp_path: Path) -> None:
+    path = tmp_path / "attack.json"
+    assert read(path, quick=False, rounds=None) == {}
+    promoted = replace(GOOD, attack=PROMOTION, rank=(300, 1))
+    shorter = replace(GOOD, attack="wrong cs", rounds=49)
+    slow = replace(GOOD, attack="silent tokens", rounds=SLOW_ROUNDS)
+    write(path, [GOOD, promoted, shorter, slow], quick=False)
+    kept = {one.attack: one for one in (GOOD, promoted, slow)}
+    assert read(path, quick=False, rounds=None) == kept
+    assert read(path, quick=True, rounds=None) == read(path, quick=False, rounds=2) == {}
+
+
+def test_a_report_does_not_go_on_with_another_file(tmp_path: Path) -> None:
+    path = tmp_path / "attack.json"
+    path.write_text('{"attacks": [{"attack": 1}]}')
+    with pytest.raises(OperationError, match="choose another --output"):
+        read(path, quick=False, rounds=None)

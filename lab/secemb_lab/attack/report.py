@@ -1,12 +1,14 @@
 """`make attack`: every attack against two real servers, as a table, figures, a page and the goals that must hold."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 from pathlib import Path
 from time import perf_counter
 
+from pydantic import TypeAdapter
 from rich.table import Table
 
 from secemb_lab.attack.attack_goals import goals
@@ -17,8 +19,9 @@ from secemb_lab.report.report_file import Goal
 from secemb_tools.charts import bar_chart
 from secemb_tools.errors import OperationError
 from secemb_tools.local.process import stopped_by_signals, workspace
-from secemb_tools.output import console_for, note, write_figures
+from secemb_tools.output import console_for, note
 
+_FIGURES = TypeAdapter(list[Figures])
 ROUNDS, SLOW_ROUNDS = 50, 10
 _QUICK_ROUNDS = 1
 # One of each kind: the others differ in how much, not in what.
@@ -55,29 +58,75 @@ COLUMNS = (
 )
 
 
-def run(output: Path, *, quick: bool, names: Sequence[str], rounds: int | None, as_json: bool = False) -> bool:
+def run(
+    output: Path,
+    *,
+    quick: bool,
+    names: Sequence[str],
+    rounds: int | None,
+    resume: bool = False,
+    as_json: bool = False,
+) -> bool:
     """Run the attacks, print a table, write figures, a page and a plot; return whether all goals were reached."""
     console = console_for(as_json=as_json, width=200)
-    work = _run_all(_chosen(names, quick=quick), quick=quick, rounds=rounds)
+    chosen = _chosen(names, quick=quick)
+    kept = read(output, quick=quick, rounds=rounds) if resume else {}
+    if resume:
+        note(f"{sum(one.name in kept for one in chosen)} of {len(chosen)} attacks are in {output} and stay as they are")
+
+    def keep(found: Sequence[Figures]) -> None:
+        """Write what has been measured so far, so that nothing is lost if the report is stopped."""
+        write(output, compared(found, quick=quick), quick=quick)
+
+    work = _run_all(chosen, kept, keep, quick=quick, rounds=rounds)
     found = compared(asyncio.run(stopped_by_signals(work)), quick=quick)
     wanted = goals(found, quick=quick)
     console.print(table(found))
     for one in _missed(wanted):
         console.print(one)
+    document = write(output, found, quick=quick)
+    console.print(f"figures in {output}")
+    if as_json:
+        print(document)
+    console.print(f"{sum(one.reached for one in wanted)} of {len(wanted)} goals reached")
+    return all(one.reached for one in wanted)
+
+
+def write(output: Path, found: Sequence[Figures], *, quick: bool) -> str:
+    """Write the figures, and beside them the page and the plot; return the figures as JSON."""
+    wanted = goals(found, quick=quick)
     figures = {
         "quick": quick,
         "machine": describe_machine(),
         "attacks": [asdict(one) for one in found],
         "goals": [asdict(one) for one in wanted],
     }
-    write_figures(console, output, figures, as_json=as_json)
-    output.with_suffix(".md").write_text(page(found, wanted, f"{output.stem}-rmse.svg"), encoding="utf-8")
+    document = json.dumps(figures, indent=1)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(document + "\n", encoding="utf-8")
     picture = bar_chart(
         {one.attack: one.rmse for one in found}, title="RMSE after the rounds under each attack", unit=""
     )
     output.with_name(f"{output.stem}-rmse.svg").write_text(picture, encoding="utf-8")
-    console.print(f"{sum(one.reached for one in wanted)} of {len(wanted)} goals reached")
-    return all(one.reached for one in wanted)
+    output.with_suffix(".md").write_text(page(found, wanted, f"{output.stem}-rmse.svg"), encoding="utf-8")
+    return document
+
+
+def read(output: Path, *, quick: bool, rounds: int | None) -> dict[str, Figures]:
+    """Return what an earlier report, finished or not, has measured over as many rounds as are wanted now."""
+    if not output.exists():
+        return {}
+    try:
+        document = json.loads(output.read_bytes())
+        found = _FIGURES.validate_python(document["attacks"])
+    except (ValueError, KeyError, TypeError):
+        raise OperationError(f"{output} does not hold figures of this report; choose another --output") from None
+    same = [one for one in found if one.attack in ATTACKS and one.rounds == _rounds(ATTACKS[one.attack], quick, rounds)]
+    return {one.attack: one for one in same} if document.get("quick") == quick else {}
+
+
+def _rounds(attack: Attack, quick: bool, rounds: int | None) -> int:
+    return rounds or (_QUICK_ROUNDS if quick else SLOW_ROUNDS if attack.slow else ROUNDS)
 
 
 def _chosen(names: Sequence[str], *, quick: bool) -> list[Attack]:
@@ -87,18 +136,26 @@ def _chosen(names: Sequence[str], *, quick: bool) -> list[Attack]:
     return [NONE, *(ATTACKS[one] for one in chosen if one != NONE.name)]
 
 
-async def _run_all(attacks: Sequence[Attack], *, quick: bool, rounds: int | None) -> list[Figures]:
+async def _run_all(
+    attacks: Sequence[Attack],
+    kept: Mapping[str, Figures],
+    keep: Callable[[Sequence[Figures]], None],
+    *,
+    quick: bool,
+    rounds: int | None,
+) -> list[Figures]:
     """Run each attack against servers of its own; a quick run starts servers once for each setting."""
-    start, found = perf_counter(), []
-    groups = [list(some) for _, some in groupby(attacks, key=lambda one: one.setting)]
-    for group in groups if quick else [[one] for one in attacks]:
+    start, found = perf_counter(), {one.name: kept[one.name] for one in attacks if one.name in kept}
+    left = [one for one in attacks if one.name not in found]
+    groups = [list(some) for _, some in groupby(left, key=lambda one: one.setting)]
+    for group in groups if quick else [[one] for one in left]:
         with workspace("secemb-attack-") as folder:
             async with a_stage(folder, group[0], rounds or ROUNDS) as stage:
                 for one in group:
-                    count = rounds or (_QUICK_ROUNDS if quick else SLOW_ROUNDS if one.slow else ROUNDS)
-                    found.append(await stage.run(one, count))
+                    found[one.name] = await stage.run(one, _rounds(one, quick, rounds))
+                    keep([found[done.name] for done in attacks if done.name in found])
                     note(f"{len(found)} of {len(attacks)}, {perf_counter() - start:.0f} s: {one.name}")
-    return found
+    return [found[one.name] for one in attacks]
 
 
 def compared(found: Sequence[Figures], *, quick: bool) -> list[Figures]:
