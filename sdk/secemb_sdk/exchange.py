@@ -276,7 +276,7 @@ class Exchange:
         wait = asked + ceiling * (1 + int.from_bytes(self.context.random_bytes(4), "little") / 2**32) / 2
         if self.context.clock() + wait >= self._ends:
             raise UnavailableError(str(troubles[0]), seconds=wait)
-        yield from pause(wait)
+        yield from pause(wait, str(troubles[0]))
 
 
 def server_time(answer: Answer) -> float | None:

@@ -8,12 +8,16 @@ programs, tests with a faulty network, and other HTTP stacks.
 """
 
 import asyncio
+import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
+_LOG = logging.getLogger(__name__)
+_LONG_SECONDS = 1.0  # shorter waits are not told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +61,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for some seconds."""
+    """Wait for some seconds; `why` is for whoever looks on, if it is worth telling."""
 
     seconds: float
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +84,9 @@ def send(*requests: Request) -> Steps[list[Answer | Lost]]:
     return answers
 
 
-def pause(seconds: float) -> Steps[None]:
+def pause(seconds: float, why: str = "") -> Steps[None]:
     """Wait."""
-    yield Pause(seconds)
+    yield Pause(seconds, why)
 
 
 def work(function: Callable[[], Result]) -> Steps[Result]:
@@ -113,7 +118,8 @@ async def drive_async(
         match effect:
             case Send(requests):
                 return await send_together(transport, requests)
-            case Pause(seconds):
+            case Pause(seconds, why):
+                _tell_wait(seconds, why)
                 return await sleep(seconds)
             case Work(function):
                 return await _in_thread(function)
@@ -143,7 +149,8 @@ def drive_blocking(
         match effect:
             case Send(requests):
                 return transport.send_all(requests)
-            case Pause(seconds):
+            case Pause(seconds, why):
+                _tell_wait(seconds, why)
                 return sleep(seconds)
             case Work(function):
                 return function()
@@ -162,6 +169,11 @@ def drive_blocking(
         return result
     finally:
         steps.close()
+
+
+def _tell_wait(seconds: float, why: str) -> None:
+    if why and seconds >= _LONG_SECONDS:
+        _LOG.info("%s; trying again in %d seconds", why, math.ceil(seconds))
 
 
 async def send_together(transport: AsyncTransport, requests: tuple[Request, ...]) -> list[Answer | Lost]:

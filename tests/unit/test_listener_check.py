@@ -1,5 +1,6 @@
 """`secemb check` finds what devices and operators would complain about, before they do."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from tests.unit.test_settings import install
 
 from secemb_party.settings import Settings, load_settings
 from secemb_tools.local.process import free_ports
-from secemb_tools.operate.connection_checks import Finding, check_listeners
+from secemb_tools.operate.connection_checks import check_listeners
+from secemb_tools.operate.findings import Finding
 
 
 @pytest.fixture
@@ -75,3 +77,12 @@ def test_a_listener_that_others_reach_without_tls_is_told(authority: Authority, 
     assert "without TLS" in findings["operator TLS"].text
     assert "allow only Prometheus to reach this port" in findings["metrics"].fix
     assert not {"operator TLS", "metrics"} & found(settings_with(tmp_path, authority.issue())).keys()
+
+
+def test_a_port_that_another_program_holds_is_told(authority: Authority, tmp_path: Path) -> None:
+    settings = settings_with(tmp_path, authority.issue())
+    with socket.create_server((settings.metrics.host, settings.metrics.port)):
+        findings = found(settings)
+    assert (findings["metrics port"].status, findings["devices port"].status) == ("warn", "ok")
+    assert "stop the other program" in findings["metrics port"].fix
+    assert "is free" in findings["devices port"].text

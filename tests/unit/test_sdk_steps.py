@@ -22,6 +22,7 @@ from secemb_sdk.steps import (
     send,
     work,
 )
+from secemb_tools.output import busy
 
 ONE, TWO = (Request(server=server, method="GET", path="/") for server in (0, 1))
 
@@ -196,3 +197,18 @@ def test_an_effect_shows_nothing_of_a_request() -> None:
     request = Request(server=0, method="PUT", path="/sessions/secret", headers={"a": "secret"}, body=b"secret")
     answer = Answer(status=200, headers={"a": "secret"}, body=b"secret")
     assert "secret" not in repr(Send((request,))) + repr(answer) + repr(Work(lambda: "secret"))
+
+
+def test_a_long_wait_is_told_with_its_reason_and_a_short_one_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+    waited: list[float] = []
+
+    def steps() -> Steps[None]:
+        yield Pause(0.5, "server 1 does not answer")
+        yield Pause(3.2, "server 1 does not answer")
+        yield Pause(30.0)  # part of the protocol: nothing is wrong
+
+    with busy("taking part"):
+        drive_blocking(steps(), Carrier(), sleep=waited.append)
+    drive_blocking(steps(), Carrier(), sleep=waited.append)  # nobody looks on
+    assert waited == [0.5, 3.2, 30.0] * 2
+    assert capsys.readouterr().err.split("\n")[-2:] == ["server 1 does not answer; trying again in 4 seconds", ""]

@@ -75,6 +75,26 @@ async def test_a_round_whose_only_seat_has_lapsed_goes_on() -> None:
         assert await steps(pair) == [("Joined", NOW), ("Keys", AHEAD), ("Updates", AHEAD), *_LATER]
 
 
+async def test_a_session_without_keys_counts_as_joined_only_while_a_round_waits_for_it() -> None:
+    async with a_pair(cohort=2) as pair:
+        desk = Desk(pair)
+        await pair.step()
+        for number in range(2):
+            await a_device(pair, number).join()
+        assert "2 of 2 at most" in await read(desk, 0, "/ui/live")
+        pair.clock.now += pair.parties[0].seat_seconds + 1
+        await pair.step()
+        assert (await steps(pair))[0] == ("Joined", NOW), "there is room for others"
+        assert "0 of 2 at most; 2 more sent no keys" in await read(desk, 0, "/ui/live")
+        device = a_device(pair, 2)
+        await device.join()
+        await device.put(0, KEYS)
+        assert "1 of 2 at most; 2 more sent no keys" in await read(desk, 0, "/ui/live")
+        record = await pair.parties[0].ledger.last_round(pair.task.task_id)
+        assert record is not None
+        assert "1 2 more sent no keys" in await read(desk, 0, f"/ui/rounds/{record.number}")
+
+
 async def finish_round(pair: Pair, sums: list[float] | None = None) -> None:
     """Run a round of two devices; in a survey or an evaluation each uploads these sums."""
     await pair.step()

@@ -1,8 +1,9 @@
 """What a command prints: tables for people, JSON for programs, notes on stderr."""
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +79,37 @@ def show(picture: RenderableType) -> None:
     _console().print(picture)
 
 
-def busy(text: str) -> AbstractContextManager[object]:
-    """Show on stderr that something takes time."""
-    return Console(stderr=True, highlight=False).status(text)
+@contextmanager
+def busy(text: str) -> Iterator[None]:
+    """Show on stderr that something takes time, and what a device waits for meanwhile."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    with waits(console), console.status(text):
+        yield
+
+
+@contextmanager
+def waits(console: Console | None = None) -> Iterator[None]:
+    """Show on stderr what a device waits for, and for how many seconds."""
+    log, handler = logging.getLogger("secemb_sdk"), _Notes(console or Console(stderr=True, soft_wrap=True))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeHandler(handler)
+
+
+class _Notes(logging.Handler):
+    """Prints what the SDK says while it works."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.INFO)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(record.getMessage(), markup=False, highlight=False)
 
 
 @contextmanager

@@ -52,11 +52,6 @@ def difference(new: dict[str, Counter[str]], old: dict[str, Counter[str]]) -> di
     return {name: dict(counts - old[name]) for name, counts in new.items()}
 
 
-def memory_of(server: Service) -> int:
-    """Return the most memory that a server has used so far."""
-    return server.usage().memory_bytes
-
-
 @dataclass(frozen=True)
 class Judge:
     """Measures versions of the model with ratings that no device has."""

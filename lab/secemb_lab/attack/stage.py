@@ -13,7 +13,8 @@ import numpy as np
 from secemb_lab.attack.attacks import PROMOTION, SEATS, TOKENS, Attack
 from secemb_lab.attack.clients import Target
 from secemb_lab.attack.hostile_process import Attacker, hostile_process
-from secemb_lab.attack.observation import Judge, counters_of, difference, memory_of, tokens_of
+from secemb_lab.attack.observation import Judge, counters_of, difference, tokens_of
+from secemb_party.http.health import FRESH_SECONDS
 from secemb_sdk.http import HttpTransport
 from secemb_tools.datasets.made_up import make_ratings
 from secemb_tools.datasets.splits import split_per_user
@@ -87,7 +88,7 @@ class Stage:
     async def run(self, attack: Attack, rounds: int) -> Figures:
         """Run rounds under an attack; it goes on until the last of them is sealed, and is in no round after that."""
         servers = self._pair.servers
-        counters, memory = [counters_of(one) for one in servers], [memory_of(one) for one in servers]
+        counters, memory = [counters_of(one) for one in servers], [one.memory_bytes() for one in servers]
         tokens = await tokens_of(servers[0])
         before, item = self._judge.newest(self._pair), self._judge.unrated[0]
         numbers: list[int] = []
@@ -99,6 +100,7 @@ class Stage:
                 numbers.append(self._number)
                 await self._until(self._number, lambda found: found["state"] != "open")
         ended = [await self._until(one, lambda found: found["ended_at"] is not None) for one in numbers]
+        await asyncio.sleep(FRESH_SECONDS)  # servers give the same metrics for so long
         after = self._judge.newest(self._pair)
         finished = [one for one in spent if one is not None]
         return Figures(
@@ -113,7 +115,7 @@ class Stage:
             rows_touched=self._judge.rows_touched(before, after),
             rank=(self._judge.rank(before, item), self._judge.rank(after, item)) if attack.name == PROMOTION else None,
             rmse=self._judge.rmse(after),
-            memory_growth=[memory_of(one) - old for one, old in zip(servers, memory, strict=True)],
+            memory_growth=[one.memory_bytes() - old for one, old in zip(servers, memory, strict=True)],
             seen=[dict(counters_of(one) - old) for one, old in zip(servers, counters, strict=True)],
             tokens=difference(await tokens_of(servers[0]), tokens),
         )

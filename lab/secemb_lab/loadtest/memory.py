@@ -63,7 +63,7 @@ def _measure(items: int) -> MemoryRun:
         pair = Pair(Path(folder), task_for(catalogue, cohort=DEVICES))
         with pair.running():
             asyncio.run(run_fleet(pair, devices=DEVICES, rounds=ROUNDS))
-            measured = [server.usage().memory_bytes for server in pair.servers]
+            measured = [server.memory_bytes() for server in pair.servers]
             seconds = pair.servers[0].stages()
             kernel = pair.servers[0].usage().kernel_seconds
     planned = cost(

@@ -8,6 +8,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_pem_public_key
 
+from secemb_party.certificates import watch_certificates
 from secemb_party.compute.threads import ThreadCompute, Workers
 from secemb_party.errors import SettingsError
 from secemb_party.ledger import Ledger
@@ -19,7 +20,6 @@ from secemb_party.service import Party
 from secemb_party.settings import Settings
 from secemb_party.storage import ModelFiles, Shape, ShareFiles
 from secemb_party.storage.copies import catalogue_path, open_catalogue
-from secemb_party.upkeep import watch_certificates
 from secemb_shared.dpf import Backend, default_backend
 from secemb_shared.dpf._native import Native
 from secemb_shared.kernel import native_available
@@ -61,6 +61,7 @@ async def open_party(settings: Settings) -> Party:
         keep_versions=settings.storage.keep_versions,
         keep_seconds=settings.rounds.keep_rows_days * 86_400.0,
         keep_tasks=settings.rounds.keep_tasks,
+        seat_seconds=settings.rounds.seat_seconds,
         reserve=settings.storage.min_free_bytes,
         tracing=_open_tracing(settings),
         allowed_origins=settings.devices.allowed_origins,

@@ -48,4 +48,5 @@ class Parts:
     keep_tasks: int | None = None  # how many earlier tasks keep their files; None: all
     tracing: "Tracing | None" = None
     allowed_origins: tuple[str, ...] = ()  # of web pages that may call the devices' listener
+    seat_seconds: float = 5.0  # that a round waits for the keys of a session that has joined; server 0 waits
     reserve: int = 0  # bytes on the disk below which no new session begins

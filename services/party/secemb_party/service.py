@@ -74,6 +74,7 @@ class Party:
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
         self._spend = asyncio.Lock()
         self.peer_clock = PeerClock(parts.clock, parts.steady, parts.metrics)
+        self.seat_seconds = parts.seat_seconds
         self.space = Space(parts.scratch, reserve=parts.reserve, ledger_full=lambda: self.ledger.full)
         self._running: dict[bytes, RunningSum] = {}  # by round; of the one that is open, and one that is being sealed
         self.intake = Intake(parts, self.prepared, self.space, self._complete)

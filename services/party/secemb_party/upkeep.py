@@ -1,16 +1,13 @@
 """What a server does beside its requests: it keeps its claim on the ledger, logs what it refused, forgets old rows.
 
-It also watches how late its event loop wakes up, and when its certificates expire.
+It also watches how late its event loop wakes up, and logs which certificates expire soon.
 """
 
 import asyncio
-import math
 from collections import deque
-from pathlib import Path
 from time import perf_counter
 
-from cryptography import x509
-
+from secemb_party.certificates import CertificateLines
 from secemb_party.errors import LedgerError
 from secemb_party.logs import Outage, get_logger
 from secemb_party.metrics import Metrics
@@ -21,14 +18,16 @@ _EVERY_SECONDS = 10.0
 _FORGET_SECONDS = 3600.0
 
 
-async def keep_up(party: Party, *, every: float = _EVERY_SECONDS) -> None:
+async def keep_up(party: Party, settings: Settings, *, every: float = _EVERY_SECONDS) -> None:
     """Look after a server until cancelled."""
+    certificates = CertificateLines(settings)
     refusals, storage = RefusalLines(party), Outage("new sessions are refused", "new sessions are accepted again")
     failing = Outage("upkeep failed", "upkeep has recovered", level="error")
     forget_at = party.steady()
     while True:
         await asyncio.sleep(every)
         refusals.tell()
+        certificates.tell(party.clock())
         try:
             if (shortage := party.space.shortage()) is not None:
                 storage.failed(shortage)
@@ -78,26 +77,3 @@ async def watch_event_loop(metrics: Metrics, *, every: float = 0.1, remembered: 
         recent.append(max(0.0, perf_counter() - start - every))
         largest = max(largest, recent[-1])
         metrics.loop_lag(lately=max(recent), largest=largest)
-
-
-def watch_certificates(metrics: Metrics, settings: Settings) -> None:
-    """Let the metrics show when each certificate that the settings name expires.
-
-    The files are read whenever the metrics are, because they are replaced while a server runs.
-    """
-    peer = settings.peer
-    metrics.watch_expiry("own-certificate", lambda: expiries(peer.cert)[0])
-    metrics.watch_expiry("peer-certificate", lambda: max(expiries(peer.peer_ca)))  # the new one lies beside the old
-    if (to_devices := settings.devices.tls_cert) is not None:
-        metrics.watch_expiry("devices-certificate", lambda: expiries(to_devices)[0])  # its issuers follow in the file
-    if (to_operators := settings.operator.tls_cert) is not None:
-        metrics.watch_expiry("operator-certificate", lambda: expiries(to_operators)[0])
-
-
-def expiries(path: Path) -> list[float]:
-    """Return when the certificates in a file expire, in their order; NaN for a file that cannot be read."""
-    try:
-        found = x509.load_pem_x509_certificates(path.read_bytes())
-    except (OSError, ValueError):
-        return [math.nan]
-    return [one.not_valid_after_utc.timestamp() for one in found]

@@ -175,7 +175,7 @@ async def run(settings: Settings) -> None:
             listeners = listeners_of(settings, devices=server.devices, operator=server.operator, metrics=server.metrics)
             beside = [
                 asyncio.create_task(one)
-                for one in (watch_event_loop(party.metrics), keep_up(party), call_peer(server.leader))
+                for one in (watch_event_loop(party.metrics), keep_up(party, settings), call_peer(server.leader))
             ]
             await serve(listeners, lambda: conduct(server.leader))
             for task in beside:

@@ -167,7 +167,8 @@ async def run(settings: Settings) -> None:
             app=server.peer, host=peer.host, port=peer.port, cert=peer.cert, key=peer.key.path, client_ca=peer.peer_ca
         )
         beside = [
-            asyncio.create_task(one) for one in (watch_event_loop(party.metrics), keep_up(party), await_calls(party))
+            asyncio.create_task(one)
+            for one in (watch_event_loop(party.metrics), keep_up(party, settings), await_calls(party))
         ]
         await serve([*listeners, for_peer])
         for task in beside:

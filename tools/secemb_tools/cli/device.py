@@ -68,7 +68,7 @@ def loop(
     from secemb_tools.device import open_device, take_part
 
     try:
-        with refusals(), open_device(home) as device:
+        with refusals(), open_device(home) as device, output.waits():
             take_part(device, rounds=rounds, as_json=json)
     except KeyboardInterrupt:
         output.note("Stopped. The next run will continue an unfinished round.")

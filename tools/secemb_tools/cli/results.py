@@ -16,9 +16,9 @@ from secemb_tools.dev import connection
 from secemb_tools.local.rounds import RoundRecord
 from secemb_tools.operate import (
     backup,
-    connection_checks,
     control,
     directory,
+    findings,
     models,
     operator_api,
     operator_tokens,
@@ -194,7 +194,7 @@ Outcome = device.ContributedFacts | device.PostponedFacts | device.EndedFacts
 
 RESULTS: dict[str, Any] = {
     "backup": backup.Backup,
-    "check": connection_checks.CheckReport,
+    "check": findings.CheckReport,
     "config show": list[settings.SettingRow],
     "data fetch": Fetched,
     "data show": summary.DatasetSummary,

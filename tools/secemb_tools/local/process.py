@@ -175,7 +175,7 @@ class Service:
         lag = re.findall(r"^secemb_event_loop_lag_largest_seconds (\S+)$", text, re.M)
         kernel = re.findall(r'^secemb_kernel_seconds_sum\{operation="(\w+)"\} (\S+)$', text, re.M)
         operations = {name: float(seconds) for name, seconds in kernel}
-        return Usage(processor_seconds(self.pid), operations, self._memory(), float(lag[0]))
+        return Usage(processor_seconds(self.pid), operations, self.memory_bytes(), float(lag[0]))
 
     def cpu_seconds(self) -> float | None:
         """Return the processor time that the process has used, or None without /proc."""
@@ -200,7 +200,8 @@ class Service:
         context = make_context(self._metrics_url)
         return httpx.get(f"{self._metrics_url}/{path}", timeout=seconds, trust_env=False, verify=context)
 
-    def _memory(self) -> int:
+    def memory_bytes(self) -> int:
+        """Return the most memory that the process has used so far; needs /proc."""
         status = (_PROC / str(self.pid) / "status").read_text()
         return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024
 

@@ -35,15 +35,11 @@ from secemb_tools.kernel import describe
 from secemb_tools.operate.certificate import public_bytes, read_certificate
 from secemb_tools.operate.connection_checks import (
     SOON,
-    CheckReport,
-    Finding,
     check_dates,
     check_listeners,
     check_peer,
-    fail,
-    ok,
-    warn,
 )
+from secemb_tools.operate.findings import CheckReport, Finding, fail, ok, warn
 from secemb_tools.operate.recovery import data_faults
 from secemb_tools.operate.relay_keys import check_relay
 from secemb_tools.operate.settings import settings_at

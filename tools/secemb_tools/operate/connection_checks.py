@@ -1,18 +1,15 @@
-"""Findings of `secemb check`, and its checks of connections: the listeners of a server, and the line to server 1."""
+"""Checks of connections in `secemb check`: the listeners of a server, and the line to server 1."""
 
-import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 import httpx
-from rich.text import Text
 
 from secemb_party.errors import LedgerError
 from secemb_party.ledger import Ledger
@@ -23,50 +20,12 @@ from secemb_server0.app import peer_client
 from secemb_server0.peer_problem import explain
 from secemb_tools.errors import OperationError
 from secemb_tools.operate.certificate import hosts, read_certificate
+from secemb_tools.operate.findings import Finding, fail, ok, warn
+from secemb_tools.operate.port_checks import check_ports
 from secemb_tools.operate.task_files import read_task
 
 SOON = timedelta(days=30)
-Status = Literal["ok", "warn", "fail"]
-_STYLES: dict[Status, str] = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 _LARGEST_SKEW = 10.0  # seconds; tickets and deadlines are in seconds since 1970
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of `secemb check`: what was checked, whether it is in order, and how to fix it."""
-
-    check: str
-    status: Status
-    text: str
-    fix: str = ""
-
-    def line(self) -> Text:
-        """Return the finding for a terminal."""
-        line = Text.assemble((f"{self.status:4} ", _STYLES[self.status]), f"{self.check:20} {self.text}")
-        return line.append(f"\n     fix: {self.fix}") if self.fix else line
-
-
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """All findings; `ok` unless one of them keeps the server from running."""
-
-    ok: bool
-    checks: list[Finding]
-
-
-def ok(check: str, text: str) -> Finding:
-    """Report that something is in order."""
-    return Finding(check, "ok", text)
-
-
-def warn(check: str, text: str, fix: str) -> Finding:
-    """Report that something works but needs attention."""
-    return Finding(check, "warn", text, fix)
-
-
-def fail(check: str, text: str, fix: str) -> Finding:
-    """Report that the server cannot run like this."""
-    return Finding(check, "fail", text, fix)
 
 
 def check_listeners(settings: Settings, ca: Path | None) -> Iterator[Finding]:
@@ -90,7 +49,7 @@ def check_listeners(settings: Settings, ca: Path | None) -> Iterator[Finding]:
         yield warn(
             "enrolment", "open: anyone can fill a cohort", "set open_enrolment = false and run secemb token create"
         )
-    yield from _check_ports(settings)
+    yield from check_ports(settings)
 
 
 def _check_chain(name: str, cert: Path, key: Path, ca: Path | None) -> Finding:
@@ -123,46 +82,6 @@ def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
         for end in ends:
             with suppress(ssl.SSLWantReadError):
                 end.do_handshake()
-
-
-def _check_ports(settings: Settings) -> Iterator[Finding]:
-    yield _check_port("devices port", settings.devices.host, settings.devices.port)
-    if settings.operator.tokens_file is not None:
-        yield _check_port("operator port", settings.operator.host, settings.operator.port)
-    yield _check_port("metrics port", settings.metrics.host, settings.metrics.port)
-    if settings.role == 1 and settings.peer.host is not None and settings.peer.port is not None:
-        yield _check_port("peer port", settings.peer.host, settings.peer.port)
-
-
-def _check_port(name: str, host: str, port: int) -> Finding:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, port))
-    except OSError as error:
-        fix = (
-            "no action needed if this server is already running; otherwise stop the other program or choose "
-            "another port"
-        )
-        return (
-            warn(name, f"{host}:{port}: {error.strerror}", fix)
-            if _answers(host, port)
-            else fail(
-                name, f"{host}:{port}: {error.strerror}", "choose an address of this machine and a free port above 1023"
-            )
-        )
-    return ok(name, f"{host}:{port} is free")
-
-
-def _answers(host: str, port: int) -> bool:
-    """Tell whether something listens there."""
-    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
-    try:
-        with socket.create_connection((here, port), timeout=2):
-            return True
-    except OSError:
-        return False
 
 
 def check_dates(name: str, path: Path, fix: str) -> Finding:

@@ -18,7 +18,7 @@ from secemb_shared.errors import MessageError, SecEmbError
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_tools.errors import OperationError
-from secemb_tools.operate.connection_checks import Finding, fail, ok, warn
+from secemb_tools.operate.findings import Finding, fail, ok, warn
 from secemb_tools.operate.task_files import read_task
 
 _DAY = 86_400

@@ -10,6 +10,7 @@ import time
 from fastapi import FastAPI
 
 from secemb_party.assembly import open_party
+from secemb_party.certificates import watch_certificates
 from secemb_party.errors import (
     LedgerFullError,
     LedgerUnavailableError,
@@ -23,7 +24,6 @@ from secemb_party.metrics import Metrics
 from secemb_party.room import Space
 from secemb_party.service import Check, Party
 from secemb_party.settings import Settings
-from secemb_party.upkeep import watch_certificates
 
 TITLE = "SecEmb, starting"
 _METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]

@@ -53,6 +53,7 @@ class RoundFacts:
 
     record: RoundRecord
     counts: Counts
+    joined: int  # sessions with a seat, and those that a round still waits for; server 0 knows
     steps: list[Step]
     received: int  # bytes of accepted messages
     sent: int
@@ -63,6 +64,11 @@ class RoundFacts:
         """Return the state in a word: a round that has ended has trained, surveyed or evaluated."""
         done = self.record.state is RoundState.PUBLISHED
         return ENDED.get(self.record.kind, self.record.state) if done else self.record.state
+
+    @property
+    def silent(self) -> int:
+        """Return how many sessions joined and sent no keys in time: they hold no seat."""
+        return max(0, self.counts.admitted - self.joined)
 
     @property
     def counted(self) -> int | None:
@@ -100,14 +106,24 @@ async def facts_of(party: Party, records: Iterable[RoundRecord]) -> list[RoundFa
 async def round_facts(party: Party, record: RoundRecord) -> RoundFacts:
     """Return the counts and the progress of a round."""
     counts = await party.ledger.counts(record.round_id)
+    joined = await _joined(party, record, counts)
     sizes, spec = Sizes.of(party.task), RoundSpec.decode(record.spec, party.task)
     return RoundFacts(
         record=record,
         counts=counts,
-        steps=_steps(record, counts, party),
+        joined=joined,
+        steps=_steps(record, counts, joined, party),
         received=counts.keys * sizes.keys + counts.updates * upload_bytes(spec, party.role),
         sent=counts.keys * sizes.answer,
     )
+
+
+async def _joined(party: Party, record: RoundRecord, counts: Counts) -> int:
+    """Return how many sessions have a seat or may still take one: who sends no keys in time keeps nobody out."""
+    if record.state is not RoundState.OPEN or party.role == 1:
+        return counts.keys
+    seats = await party.ledger.seats(record.round_id, party.clock() - party.seat_seconds)
+    return max(counts.keys, seats.taken + seats.expected)
 
 
 async def round_story(party: Party, record: RoundRecord) -> RoundStory:
@@ -142,8 +158,8 @@ async def _told(party: Party, record: RoundRecord, at: float | None) -> Mapping[
     return told
 
 
-def _steps(record: RoundRecord, counts: Counts, party: Party) -> list[Step]:
-    steps = _session_steps(record, counts, party)
+def _steps(record: RoundRecord, counts: Counts, joined: int, party: Party) -> list[Step]:
+    steps = _session_steps(record, counts, joined, party)
     if record.state is RoundState.ABORTED:
         return [*steps, Step("Aborted", FAILED, None, record.ended_at)]
     sealed = None if record.sealed_sessions is None else len(record.sealed_sessions)
@@ -163,17 +179,14 @@ def _steps(record: RoundRecord, counts: Counts, party: Party) -> list[Step]:
     ]
 
 
-def _session_steps(record: RoundRecord, counts: Counts, party: Party) -> list[Step]:
+def _session_steps(record: RoundRecord, counts: Counts, joined: int, party: Party) -> list[Step]:
     """Return what devices do while a round is open; a step that no device has reached yet is ahead."""
     is_open, counted_here = record.state is RoundState.OPEN, party.role == 0  # devices join at server 0
-    joined = max(counts.admitted if counted_here else 0, counts.keys)
     too_few = counts.updates < party.task.min_cohort  # devices may join until there are enough
     joining = is_open and (too_few or party.clock() < record.join_until) and joined < party.task.cohort
     expected = party.task.cohort if joining else joined
     return [
-        Step(
-            "Joined", NOW if joining else _reached(joined), counts.admitted if counted_here else None, record.opened_at
-        ),
+        Step("Joined", NOW if joining else _reached(joined), joined if counted_here else None, record.opened_at),
         Step("Keys", _reached(counts.keys, now=is_open and counts.keys < expected), counts.keys),
         Step("Updates", _reached(counts.updates, now=is_open and counts.updates < expected), counts.updates),
     ]
