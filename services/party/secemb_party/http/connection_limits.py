@@ -59,6 +59,10 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             self._in_head = False
             self._around_bodies = 0  # bytes since the last head or piece of a body: of a head, trailers or chunk sizes
 
+        def has_room(self, handshakes: int) -> bool:
+            """Tell whether there may be another connection beside those that are open and so many handshakes."""
+            return len(self.connections) + handshakes < limits.connections
+
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             if len(self.connections) > limits.connections:
