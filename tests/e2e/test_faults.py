@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -154,6 +154,37 @@ async def test_a_server_without_room_refuses_new_sessions_ends_the_begun_ones_an
         await devices[3].join()
         await devices[3].send_keys()
         await finish(made, devices)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+async def test_the_first_start_on_a_full_disk_says_so_and_goes_on_once_there_is_room(
+    database: str, tmp_path: Path, small_disk: Path
+) -> None:
+    with ExitStack() as beside:
+        databases = {}
+        if database == "postgresql":
+            postgres = beside.enter_context(postgres_in(small_disk / "postgres"))
+            databases[0] = postgres.empty_database().replace("postgres:@", "postgres@")
+        made = await asyncio.to_thread(set_up, tmp_path, databases=databases)
+        zero = made.pair[0]
+        if database == "sqlite":
+            (small_disk / "data").mkdir(mode=0o700)
+            shutil.rmtree(zero.folder / "data", ignore_errors=True)
+            (zero.folder / "data").symlink_to(small_disk / "data")
+        ballast = fill(small_disk, leave=0)
+        with running(made):
+            assert "full" in readiness(zero)["ledger"]
+            assert "make room" in readiness(zero)["ledger"]
+            assert metric(zero, "secemb_ledger_full") == 1
+            assert len(lines(zero, "the server cannot start")) == 1
+            ballast.unlink()
+            devices = [Device(made, number, patience=150.0) for number in range(4)]
+            await asyncio.to_thread(wait_for, "it starts", lambda: lines(zero, "the server starts") != [], 90.0)
+            await until(zero, None)
+            for device in devices:
+                await device.join()
+                await device.send_keys()
+            await finish(made, devices, roles=[1])
 
 
 async def never() -> AsyncIterator[bytes]:
