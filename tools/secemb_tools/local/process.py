@@ -181,6 +181,11 @@ class Service:
         """Return the processor time that the process has used, or None without /proc."""
         return processor_seconds(self.pid) if (_PROC / str(self.pid) / "stat").exists() else None
 
+    def memory_bytes(self) -> int:
+        """Return the most memory that the process has used so far; needs /proc."""
+        status = (_PROC / str(self.pid) / "status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024
+
     def endings(self) -> list[tuple[float, int]]:
         """Return, for each published round, the seconds from sealing to publishing and the sessions counted."""
         rounds = self.ask("rounds")
@@ -199,11 +204,6 @@ class Service:
         # Without a context httpx would load all authorities of the system, 20 ms each time.
         context = make_context(self._metrics_url)
         return httpx.get(f"{self._metrics_url}/{path}", timeout=seconds, trust_env=False, verify=context)
-
-    def memory_bytes(self) -> int:
-        """Return the most memory that the process has used so far; needs /proc."""
-        status = (_PROC / str(self.pid) / "status").read_text()
-        return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) * 1024
 
 
 def _own(variables: dict[str, str]) -> dict[str, str]:
