@@ -97,12 +97,19 @@ _REFUSED: Entry = (RefusedError, "server {server} rejected the message; update t
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in an answer; an empty one if there is none."""
+    """Return the JSON object in an answer; an empty one if there is none, or if a name in it occurs twice."""
     try:
-        found = json.loads(body)
+        found = json.loads(body, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a name occurs twice")
+    return found
 
 
 def error_for(server: int, answer: Answer) -> DeviceError:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -276,3 +277,66 @@ def peer_statuses(line: PeerLine, operation: Any, servers: Servers, headers: dic
         seen.add(line.ask(peer_case(draw, operation, servers), headers))
 
     return seen
+
+
+CHAPTER = Path(__file__).parents[2] / "docs" / "reference" / "http.md"
+SHOWN = {"": None, "bearer": "enrolment", "ticket": "ticket", "ticket, MAC": "ticket", "read ticket": "ticket"}
+
+
+def table_below(heading: str) -> list[list[str]]:
+    """Return the cells of the chapter's first table below a line, without its head."""
+    lines = iter(CHAPTER.read_text(encoding="utf-8").splitlines())
+    next(line for line in lines if line.startswith(heading))
+    rows = [line for line in lines if line.startswith(("|", "#", "**"))]
+    rows = rows[next(n for n, line in enumerate(rows) if line.startswith("|")) :]
+    rows = rows[: next((n for n, line in enumerate(rows) if not line.startswith("|")), len(rows))]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows[2:]]
+
+
+def operations_of(server: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a server describes: its devices' operations by method and path, and its schemas."""
+    described = httpx.get(f"{server.url}/openapi.json").json()
+    paths = {path: found for path, found in described["paths"].items() if path.startswith(("/v1/rounds", "/v1/tasks"))}
+    operations = {f"{method.upper()} {path}": one for path, found in paths.items() for method, one in found.items()}
+    return operations, described["components"]["schemas"]
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_the_chapter_on_http_lists_the_routes_that_are_described(servers: Servers, role: int) -> None:
+    operations, _ = operations_of(servers.pair[role])
+    listed = {route.strip("`"): rest for route, *rest in table_below("## Routes")}
+    assert {route for route, (at, *_) in listed.items() if str(role) in at} == set(operations)
+    for route, operation in operations.items():
+        _, shown, body, answers, *_ = listed[route]
+        schemes = [name for choice in operation.get("security", []) for name in choice]
+        assert schemes == ([SHOWN[shown]] if SHOWN[shown] else []), route
+        assert ("requestBody" in operation) == (body != ""), route
+        described = {status for status in operation["responses"] if status < "400"}
+        assert described == set(re.findall(r"\b[23]\d\d\b", answers)), route
+
+
+@pytest.mark.parametrize("role", [0, 1])
+def test_the_chapter_on_http_names_the_headers_that_are_described(servers: Servers, role: int) -> None:
+    operations, _ = operations_of(servers.pair[role])
+    names = {name for cells in table_below("## Headers") for name in re.findall(r"[A-Za-z][A-Za-z0-9-]+", cells[0])}
+    for route, operation in operations.items():
+        for status, answer in operation["responses"].items():
+            assert set(answer.get("headers", {})) <= names, (route, status)
+    assert set(operations["GET /v1/tasks/{task}/table/{version}"]["responses"]["206"]["headers"]) >= {
+        "ETag",
+        "Content-Range",
+        "secemb-copy-sha256",
+        "secemb-model-digest",
+    }
+    assert "Content-Range" in operations["GET /v1/tasks/{task}/catalogue"]["responses"]["416"]["headers"]
+
+
+def test_the_chapter_on_http_names_the_members_that_are_described(servers: Servers) -> None:
+    _, schemas = operations_of(servers.pair[0])
+    for heading, kinds in (
+        ("**task**", ["TaskView"]),
+        ("**permission**", ["JoinAnswer", "ReadAnswer"]),
+        ("**receipt**", ["Receipt", "RelayedReceipt"]),
+    ):
+        named = {name.strip("`") for name, *_ in table_below(heading)}
+        assert named == {name for kind in kinds for name in schemas[kind]["properties"]}, heading

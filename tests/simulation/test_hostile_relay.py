@@ -71,6 +71,9 @@ async def test_what_is_altered_on_the_way_is_refused_and_counted(name: str) -> N
         assert refusals(pair, 1)[slug] >= 1
         assert refusals(pair, 0)[slug] >= 1
         assert noticed(phones[0]) == TOLD.get(slug, set())
+        [round_] = await pair.parties[0].ledger.rounds(pair.task.task_id, limit=1)
+        held = [await pair.parties[role].ledger.counts(round_.round_id) for role in (0, 1)]
+        assert (held[0].keys, held[0].updates) == (held[1].keys, held[1].updates)  # a refusal leaves nothing behind
         await comes_back(pair, phones)
         assert noticed(phones[1]) == set()
 

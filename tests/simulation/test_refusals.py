@@ -88,10 +88,10 @@ async def test_keys_with_bits_after_the_last_one_are_refused() -> None:
 
 
 @pytest.mark.parametrize("role", [0, 1])
-async def test_another_media_type_is_refused(role: int) -> None:
+@pytest.mark.parametrize("headers", [{"content-type": "application/json"}, {"content-encoding": "gzip"}])
+async def test_another_media_type_and_a_compressed_body_are_refused(role: int, headers: dict[str, str]) -> None:
     async with a_pair() as pair:
         device = await joined(pair)
-        headers = {"content-type": "application/json"}
         assert_problem(await device.put(role, KEYS, device.body(role, KEYS), **headers), 415, "media-type")
         assert await stored(pair, role) == (0, 0)
 

@@ -76,7 +76,7 @@ async def test_other_keys_in_a_used_session_are_a_conflict() -> None:
         twin = DeviceSession(session.round, device.items(), random_bytes=lambda count: next(drawn, bytes(count)))
         status, body = await put(device, keys(pair, twin))
         assert (status, b"session-conflict" in body) == (409, True)
-        assert "refused_by" not in json.loads(body)
+        assert json.loads(body)["refused_by"] == 1  # server 0 stores nothing before server 1 has agreed
 
 
 async def test_other_seeds_for_server_1_alone_are_a_conflict_there() -> None:

@@ -8,7 +8,7 @@ import pytest
 from secemb_sdk import Policy
 from secemb_sdk.context import Context
 from secemb_sdk.errors import UnavailableError
-from secemb_sdk.exchange import AWAY_PAUSE, Exchange, server_time
+from secemb_sdk.exchange import AWAY_PAUSE, Exchange, json_object, server_time
 from secemb_sdk.home.encryption import FileCipher
 from secemb_sdk.home.files import Home
 from secemb_sdk.home.vault import Vault
@@ -150,3 +150,14 @@ def test_a_request_never_lasts_longer_than_the_call(folder: Path) -> None:
 )
 def test_a_server_shows_its_time_or_not(date: str | None, seconds: float | None) -> None:
     assert server_time(Answer(status=200, headers={} if date is None else {"date": date})) == seconds
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"round":"a","round":"b"}', b'{"rounds":{"until":1,"until":1}}', b"[1]", b"{", b"\xff", b'"text"']
+)
+def test_an_answer_that_is_no_object_or_names_a_member_twice_says_nothing(body: bytes) -> None:
+    assert json_object(body) == {}
+
+
+def test_an_object_is_read_with_members_that_this_device_does_not_know() -> None:
+    assert json_object(b'{"round":null,"new":{"a":1,"b":1}}') == {"round": None, "new": {"a": 1, "b": 1}}

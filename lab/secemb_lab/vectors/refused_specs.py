@@ -40,6 +40,11 @@ _CHANGED_LINES: dict[str, dict[str, Any]] = {
 }
 
 
+def _line(clip: int) -> dict[str, Any]:
+    """Return a budget line whose σ is its clip, or √2 times that where two vectors change together."""
+    return {**_LINE, "clip": clip, "multiplier": "1"}
+
+
 def _without(fields: dict[str, Any], name: str) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key != name}
 
@@ -104,6 +109,12 @@ _CHANGED_FIELDS: list[tuple[str, dict[str, Any]]] = [
         (f"privacy with a line {name}", {"privacy": {**_PRIVACY, "train": {**_LINE, **wrong}}})
         for name, wrong in _CHANGED_LINES.items()
     ),
+    (
+        "privacy with too little noise, in evaluations by record",
+        {"privacy": {**_PRIVACY, "unit": "record", "evaluate": _line(181)}},
+    ),
+    ("privacy with too little noise, in surveys by user", {"privacy": {**_PRIVACY, "survey": _line(255)}}),
+    ("privacy with too little noise, cut apart", {"privacy": {**_PRIVACY, "train": _line(181), "dense_clip": 181}}),
     ("privacy with a line without epsilon", {"privacy": {**_PRIVACY, "survey": _without(_LINE, "epsilon")}}),
     ("another protocol", {"protocol": "secemb/1"}),
     ("an unknown field", {"colour": 1}),
@@ -143,6 +154,9 @@ _BORDERS: list[dict[str, Any]] = [
     {"privacy": _PRIVACY},
     {"privacy": {**_PRIVACY, "survey": {}, "sampling_rate": "1", "delta": "0.999999999999", "unit": "record"}},
     {"privacy": {**_PRIVACY, "train": {**_LINE, "multiplier": "900"}}},
+    {"privacy": {**_PRIVACY, "unit": "record", "evaluate": _line(182)}},
+    {"privacy": {**_PRIVACY, "unit": "record", "survey": _line(182)}},
+    {"privacy": {**_PRIVACY, "train": _line(182), "dense_clip": 182}},
     {"rounds": 2**32, "join_seconds": 30 * 86_400, "upload_seconds": 30 * 86_400},
     {"row_rate": "0", "dense_rate": "999999999", "initial_scale": "0.000000000001"},
 ]

@@ -157,6 +157,10 @@ class SlowBodyError(SecEmbError):
 class RangeError(SecEmbError):
     """A range starts beyond the end of the body."""
 
+    def __init__(self, size: int) -> None:
+        super().__init__("the range starts past the end of the body; fetch the whole body")
+        self.size = size  # of the whole body, in bytes
+
 
 class UnknownTaskError(SecEmbError, LookupError):
     """This server does not serve that task."""

@@ -30,6 +30,8 @@ from secemb_shared.messages import RoundSpec, Sizes
 
 Message = TypeVar("Message")
 Taken = TypeVar("Taken")
+Message_contra = TypeVar("Message_contra", contravariant=True)
+Taken_co = TypeVar("Taken_co", covariant=True)
 
 # Sessions of a round that server 1 keeps keys of: a multiple of the cohort, and some more. It does not know which of
 # them server 0 has refused, or never heard of again.
@@ -55,13 +57,20 @@ class Seating(Protocol):
         """Return what to tell a session that comes too late for one: when to join again."""
 
 
+class Take(Protocol[Message_contra, Taken_co]):
+    """Checks a message, and stores it."""
+
+    def __call__(self, message: Message_contra, agreed: Awaitable[object] | None = None, /) -> Awaitable[Taken_co]:
+        """Return what the sender gets; nothing is stored before `agreed` is done, or if it fails."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Expected(Generic[Message, Taken]):
     """A message of a session whose ticket is valid: read it, then hand it in."""
 
     spec: RoundSpec
     length: int  # of the message, in bytes
-    take: Callable[[Message], Awaitable[Taken]]
+    take: "Take[Message, Taken]"
 
 
 class Intake:
@@ -96,8 +105,10 @@ class Intake:
             if await self._ledger.turn_away(*found, limit=seating.limit):
                 raise seating.refusal()
 
-        async def take(body: bytes) -> bytes:
+        async def take(body: bytes, agreed: Awaitable[object] | None = None) -> bytes:
             [accepted] = await prepared.accept([KeysMessage(claim.session_id, body)])
+            if agreed is not None:
+                await agreed
             upload = _keys_upload(claim, body, accepted)
             stored = await self._ledger.put_keys(
                 upload,
@@ -121,7 +132,7 @@ class Intake:
         if await self._ledger.knows_session(claim.session_id):
             raise SessionConflictError("this session belongs to a round; use a new session for private reads")
 
-        async def take(body: bytes) -> bytes:
+        async def take(body: bytes, _: Awaitable[object] | None = None) -> bytes:  # nothing is stored
             self._count_read(claim.session_id)
             [answer] = await prepared.answer([KeysMessage(claim.session_id, body)])
             return answer
@@ -138,10 +149,12 @@ class Intake:
                 raise
         spec = (await self._prepared(claim.round_id)).spec
 
-        async def take(sent: Sent) -> Kept:
+        async def take(sent: Sent, agreed: Awaitable[object] | None = None) -> Kept:
             check = partial(_checked_update, spec, self._role, claim.session_id, sent.message)
             upload = await self._workers.run(check, size=len(sent.message))
             hold = await self._macs.check(spec, upload, sent.mac)
+            if agreed is not None:
+                await agreed
             most = self._task.cohort if self._role == 0 else None  # there may be more seats than the cohort
             stored = await self._ledger.put_update(upload, self._clock(), limit=most)
             self._count("update", transport, stored)

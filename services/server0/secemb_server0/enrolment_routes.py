@@ -20,7 +20,7 @@ from secemb_party.errors import (
 from secemb_party.http.operator_routes import OrderOf, operator_router
 from secemb_party.http.problems import problem_responses
 from secemb_party.http.request_body import Patience, read_small
-from secemb_party.http.requests import JSON, describe_json, media_type, parse_message
+from secemb_party.http.requests import JSON, describe_json, parse_message, require_media_type
 from secemb_party.ledger import Added, Token, TokenState
 from secemb_party.operators import OperatorRole, Operators
 from secemb_party.service import Party
@@ -138,8 +138,7 @@ def _body(kind: type[Kind], patience: Patience) -> Callable[[Request], Any]:
     """Return a dependency that reads a message after checking the caller's token."""
 
     async def read(request: Request) -> Kind:
-        if media_type(request) != JSON:
-            raise MediaTypeError(f"send the message as {JSON}")
+        require_media_type(request, JSON)
         return parse_message(kind, await read_small(request, patience, most=_MOST_BYTES))
 
     return read

@@ -128,7 +128,8 @@ class Receipts:
 class RelayedSessions:
     """Handles messages of devices that use server 0 only: it does its own part while server 1 does the other.
 
-    A message is taken when both servers hold it durably, and not before.
+    A message is taken when both servers hold it durably, and not before. This server stores its part last, so that what
+    server 1 refuses leaves nothing behind here.
     """
 
     def __init__(self, party: Party, relay: Relay) -> None:
@@ -138,9 +139,9 @@ class RelayedSessions:
         """Expect RELAYED_KEYS; taking it returns RELAYED_ANSWER, both answers under server 1's mask."""
         own = await self._party.intake.expect_keys(claim, "relayed")
 
-        async def take(message: bytes) -> bytes:
+        async def take(message: bytes, _: Awaitable[object] | None = None) -> bytes:
             part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_KEYS, message)
-            taking = own.take(part)
+            taking = own.take(part, passing)
             del message, part  # many wait for server 1 at a time: their bytes are held once
             answer, other = await _both(taking, passing)
             return encode_relayed_answer(own.spec, claim.session_id, answer, other)
@@ -151,9 +152,9 @@ class RelayedSessions:
         """Expect RELAYED_UPLOAD; taking it returns what is durable on both servers."""
         own = await self._party.intake.expect_update(claim, "relayed")
 
-        async def take(sent: Sent) -> Receipts:
+        async def take(sent: Sent, _: Awaitable[object] | None = None) -> Receipts:
             part, passing = self._pass_on(own.spec, claim, Kind.RELAYED_UPLOAD, sent.message)
-            taking = own.take(Sent(part, sent.mac))
+            taking = own.take(Sent(part, sent.mac), passing)
             del sent, part
             return Receipts(*await _both(taking, passing))
 

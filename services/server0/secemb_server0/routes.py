@@ -10,6 +10,7 @@ from starlette.responses import Response
 from secemb_party.ended_rounds import EndedRounds
 from secemb_party.errors import (
     LedgerUnavailableError,
+    MediaTypeError,
     PeerRefusedError,
     PeerUnavailableError,
     RequestInvalidError,
@@ -21,9 +22,17 @@ from secemb_party.errors import (
     UnknownTaskError,
 )
 from secemb_party.http.operator_routes import OrderOf, operator_router
-from secemb_party.http.problems import problem_responses
+from secemb_party.http.problems import describe_headers, problem_responses
 from secemb_party.http.request_body import Patience, read_small
-from secemb_party.http.requests import JSON, DeviceRoute, Number, TaskHex, describe_json, media_type, parse_message
+from secemb_party.http.requests import (
+    JSON,
+    DeviceRoute,
+    Number,
+    TaskHex,
+    describe_json,
+    parse_message,
+    require_media_type,
+)
 from secemb_party.http.security import ENROLMENT, bearer, needs
 from secemb_party.http.task_routes import check_task
 from secemb_party.ledger import Rollback
@@ -69,6 +78,7 @@ class ReadAnswer(BaseModel):
 _ERRORS = (
     RequestInvalidError,
     LengthError,
+    MediaTypeError,
     SlowBodyError,
     UnauthorizedError,
     UnknownTaskError,
@@ -157,10 +167,11 @@ class NotNowBody:
 
 async def _read_join(party: Party, task: str, request: Request, patience: Patience) -> tuple[str | None, bytes]:
     """Return the enrolment token and the session id of a device's request."""
+    require_media_type(request, JSON)
     body = await read_small(request, patience)
     token = bearer(request)
-    if media_type(request) != JSON or len(token or "") > _LONGEST_TOKEN:
-        raise RequestInvalidError("a header is malformed")
+    if len(token or "") > _LONGEST_TOKEN:
+        raise RequestInvalidError("the enrolment token is too long")
     session = parse_message(JoinRequest, body).session
     check_task(party, task)
     return token, bytes.fromhex(session)
@@ -174,8 +185,7 @@ def _answer(answer: BaseModel, later: NotNow | None = None) -> Response:
 
 def _not_now(answer: type[BaseModel], description: str) -> dict[str, Any]:
     """Return the OpenAPI description of the response to a device that must retry later."""
-    seconds = {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}
-    return {"model": answer, "description": description, "headers": {"Retry-After": seconds}}
+    return {"model": answer, "description": description, "headers": describe_headers("Retry-After")}
 
 
 async def _shown(key: AnnouncedKey) -> str | None:

@@ -28,9 +28,9 @@ from secemb_party.http.requests import (
     RoundHex,
     describe_binary,
     describe_json,
-    media_type,
     parse_message,
     read_number,
+    require_media_type,
 )
 from secemb_party.http.security import PEER, bearer, has_hash, needs
 from secemb_party.peer_messages import (
@@ -102,8 +102,7 @@ def _message(kind: type[PeerMessage], party: Party) -> Any:
     """Return a dependency that checks the bearer token and reads a message, up to the longest that a round needs."""
 
     async def read(request: Request) -> PeerMessage:
-        if media_type(request) != JSON:
-            raise MediaTypeError(f"send the message as {JSON}")
+        require_media_type(request, JSON)
         most = _FIXED + _EACH * party.task.cohort
         return parse_message(kind, await read_small(request, _PATIENCE, most=most))
 

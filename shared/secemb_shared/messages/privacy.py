@@ -37,7 +37,6 @@ class BudgetLine:
         canonical.decimal(self.multiplier)
         if not 0 < canonical.decimal(self.epsilon) <= LARGEST_EPSILON:
             raise SpecError(f"a budget's epsilon must be above 0 and at most {LARGEST_EPSILON:,}")
-        self.mechanism(self.clip)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -189,6 +189,8 @@ def problem_response(
     extra = dict(headers or {})
     if (seconds := problem.seconds(error)) is not None:
         extra["Retry-After"] = str(seconds)
+    if isinstance(error, errors.RangeError):
+        extra["Content-Range"] = f"bytes */{error.size}"
     if problem.status == 401:
         extra["WWW-Authenticate"] = "Bearer"
     return JSONResponse(document, problem.status, extra, MEDIA_TYPE)
@@ -202,14 +204,34 @@ def problem_responses(*classes: type[shared.SecEmbError]) -> dict[int | str, dic
     return {status: describe_problems(problems) for status, problems in sorted(by_status.items())}
 
 
+_KNOW_WHEN = ("busy", "round-full")  # their errors know after how many seconds to retry
+_HEADERS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "Accept-Ranges": ("`bytes`", {"type": "string"}),
+    "Cache-Control": ("a published body never changes", {"type": "string"}),
+    "Content-Range": ("which bytes of how many, or `bytes */` and how many", {"type": "string"}),
+    "ETag": ("the SHA-256 of the whole body in hexadecimal, in quotes", {"type": "string"}),
+    "Retry-After": ("seconds", {"type": "integer", "minimum": 0}),
+    "WWW-Authenticate": ("`Bearer`", {"type": "string"}),
+    "secemb-copy-sha256": ("the SHA-256 of the full copy that a delta leads to", {"type": "string"}),
+    "secemb-model-digest": ("the model digest of this version", {"type": "string"}),
+}
+
+
+def describe_headers(*names: str) -> dict[str, Any]:
+    """Return the OpenAPI description of the headers of an answer."""
+    return {name: {"description": _HEADERS[name][0], "schema": _HEADERS[name][1]} for name in names}
+
+
 def describe_problems(problems: list[Problem]) -> dict[str, Any]:
     """Return the OpenAPI response object for problems of one status."""
     response: dict[str, Any] = {
         "description": "; ".join(f"{problem.title} (`{problem.slug}`)" for problem in problems) + ".",
         "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
     }
-    if any(problem.retry_after is not None or problem is BUSY for problem in problems):
-        response["headers"] = {"Retry-After": {"description": "seconds", "schema": {"type": "integer", "minimum": 0}}}
+    told = {"Retry-After"} if any(one.retry_after is not None or one.slug in _KNOW_WHEN for one in problems) else set()
+    told |= {401: {"WWW-Authenticate"}, 416: {"Content-Range"}}.get(problems[0].status, set())
+    if told:
+        response["headers"] = describe_headers(*sorted(told))
     return response
 
 

@@ -61,7 +61,7 @@ def _piece(range_: str | None, size: int) -> tuple[int, int] | None:
         if found[2] and int(found[2]) < first:
             return None  # not a range at all
     if first >= last:
-        raise RangeError("the range starts past the end of the body; fetch the whole body")
+        raise RangeError(size)
     return first, last
 
 

@@ -8,8 +8,8 @@ from typing import Self
 
 from starlette.requests import Request
 
-from secemb_party.errors import BusyError, MediaTypeError, SlowBodyError
-from secemb_party.http.requests import BINARY, media_type
+from secemb_party.errors import BusyError, SlowBodyError
+from secemb_party.http.requests import BINARY, require_media_type
 from secemb_party.room import Memory
 from secemb_party.settings import Devices
 from secemb_shared.errors import LengthError
@@ -61,8 +61,7 @@ class Bodies:
 
 async def read_exactly(request: Request, length: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
     """Return a body of `length` bytes; refuse another announced length before a byte is read."""
-    if media_type(request) != BINARY:
-        raise MediaTypeError(f"send the message as {BINARY}")
+    require_media_type(request, BINARY)
     announced = request.headers.get("content-length")
     if announced is not None and announced != str(length):
         raise LengthError(f"expected exactly {length} bytes, but Content-Length differs")

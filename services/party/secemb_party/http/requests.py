@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from secemb_party.errors import RequestInvalidError
+from secemb_party.errors import MediaTypeError, RequestInvalidError
 from secemb_party.http.security import TICKET
 from secemb_party.tickets import Claim
 from secemb_shared.errors import MacError
@@ -95,9 +95,12 @@ def read_mac(request: Request) -> bytes:
     return bytes.fromhex(digits)
 
 
-def media_type(request: Request) -> str:
-    """Return the media type of a body, without parameters."""
-    return request.headers.get("content-type", "").split(";")[0].strip()
+def require_media_type(request: Request, wanted: str) -> None:
+    """Refuse a body of another media type, and one that is compressed."""
+    if request.headers.get("content-type", "").split(";")[0].strip().lower() != wanted:
+        raise MediaTypeError(f"send the body as {wanted}")
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise MediaTypeError("send the body uncompressed, without Content-Encoding")
 
 
 def parse_message(kind: type[Message], body: bytes) -> Message:

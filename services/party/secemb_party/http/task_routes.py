@@ -18,7 +18,7 @@ from secemb_party.errors import (
     UnknownTaskError,
     UnknownVersionError,
 )
-from secemb_party.http.problems import problem_responses
+from secemb_party.http.problems import describe_headers, problem_responses
 from secemb_party.http.ranges import Conditions, conditional
 from secemb_party.http.requests import BINARY, TaskHex, describe_binary
 from secemb_party.service import Party
@@ -51,11 +51,12 @@ class TaskView(BaseModel):
 _OF_VERSIONS = (UnknownVersionError, DeltaUnavailableError, LedgerUnavailableError)
 
 
-def _described(what: str, *refusals: type[SecEmbError]) -> dict[int | str, dict[str, Any]]:
+def _described(what: str, *refusals: type[SecEmbError], names: Sequence[str] = ()) -> dict[int | str, dict[str, Any]]:
+    headers = describe_headers("Accept-Ranges", "Cache-Control", "ETag", *names)
     return {
-        200: describe_binary(what),
-        206: describe_binary(f"part of: {what}"),
-        304: {"description": "the device's copy is up to date"},
+        200: describe_binary(what) | {"headers": headers},
+        206: describe_binary(f"a part of: {what}") | {"headers": headers | describe_headers("Content-Range")},
+        304: {"description": "the device has it already", "headers": headers},
         **problem_responses(UnknownTaskError, RangeError, *refusals),
     }
 
@@ -99,13 +100,21 @@ def task_routes(
         body = await copies.get(wanted)
         return body, {"secemb-model-digest": body.model_digest.hex()}
 
-    @router.get("/dense/{version}", response_class=Response, responses=_described("float32 numbers", *_OF_VERSIONS))
+    @router.get(
+        "/dense/{version}",
+        response_class=Response,
+        responses=_described("float32 numbers", *_OF_VERSIONS, names=["secemb-model-digest"]),
+    )
     async def dense(task: TaskHex, version: Version, asked: Asked) -> Response:
         """Return the dense parameters of a published version, little-endian float32."""
         body, headers = await find(task, WantedCopy(version=version, format=None))
         return conditional(body, asked, headers)
 
-    @router.get("/table/{version}", response_class=Response, responses=_described("encoded rows", *_OF_VERSIONS))
+    @router.get(
+        "/table/{version}",
+        response_class=Response,
+        responses=_described("encoded rows", *_OF_VERSIONS, names=["secemb-model-digest", "secemb-copy-sha256"]),
+    )
     async def table(
         task: TaskHex, version: Version, format: TableFormat, asked: Asked, since: Since = None
     ) -> Response:
