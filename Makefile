@@ -30,6 +30,7 @@ NGINX := $(VENV)/.nginx
 FAKETIME := $(VENV)/.faketime
 CADDY := $(VENV)/.caddy
 NAMESPACES := $(VENV)/.namespaces
+CKKS := $(VENV)/.ckks
 DEVICE_JS := sdk/typescript/dist/src/index.js
 DEVICE_TS := $(wildcard $(addprefix sdk/typescript/,src/*.ts src/*/*.ts test/*.ts scripts/*.ts tsconfig.json package.json))
 PINNED := pyproject.toml setup.py constraints.txt
@@ -53,7 +54,7 @@ help: ## list the targets
 demo: $(RUN) which-kernel ## show the whole product in a minute: two servers, 200 devices, a report in build/demo.html
 	@$(BIN)/python -m secemb_tools demo $(ARGS)
 
-test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) $(NAMESPACES) typescript which-kernel ## run the tests
+test: $(DEV) $(BROWSER) $(PROMETHEUS) $(NGINX) $(FAKETIME) $(CADDY) $(NAMESPACES) $(CKKS) typescript which-kernel ## run the tests
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # The tests of the TypeScript device run what this builds; where Node is missing they are skipped, and this says so.
@@ -102,7 +103,7 @@ sequences: $(DEV) which-kernel ## measure models of events and texts on all sets
 	@OMP_NUM_THREADS=1 $(LAB) sequences --data $(DATA) $(if $(PARTS),--cases $(PARTS)) $(if $(QUICK),--quick) $(ARGS)
 
 paper: DATA = $(firstword $(wildcard ../shared/data) build/data)
-paper: $(DEV) which-kernel ## measure the paper's tables and figures, write build/paper/index.html (a night)
+paper: $(DEV) $(CKKS) which-kernel ## measure the paper's tables and figures, write build/paper/index.html (a night)
 	@OMP_NUM_THREADS=1 $(LAB) paper --data-dir $(DATA) $(if $(TABLES),--tables $(TABLES)) $(if $(QUICK),--quick) $(ARGS)
 
 paper-docs: $(DEV) ## add the tables of the last `make paper` to docs/paper.json, and write docs/paper.md from it
@@ -183,7 +184,7 @@ constraints: ## resolve the newest versions that pyproject.toml allows and pin t
 	@echo 'resolving in a fresh environment, build/constraints (about a minute)'
 	@rm -rf build/constraints && mkdir -p build && $(PYTHON) -m venv build/constraints
 	@$(PYTHON) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); e = p['project']['optional-dependencies']; \
-		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['train'], *e['dev'], sep='\n')" \
+		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['train'], *e['paper'], *e['dev'], sep='\n')" \
 		>build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check -qq install --upgrade -r build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check check
@@ -220,6 +221,11 @@ $(DEV): $(PINNED) | $(CREATED)
 	@$(INSTALL) setuptools
 	@$(EDITABLE) '.[server,tools,train,dev]'
 	@touch $(RUN) $@
+
+# Not for every interpreter and processor is there a wheel, and nothing else needs it.
+$(CKKS): $(DEV)
+	@if $(EDITABLE) '.[paper]' --only-binary tenseal 2>/dev/null; then touch $@; \
+	else echo 'TenSEAL was not installed: what compares with homomorphic encryption is left out'; fi
 
 # The tests of the operator's page drive a real browser. Where there is none and none can be installed they are skipped, and say so;
 # the next `make test` tries again. With BROWSER_TESTS=required, as in .ci/run, they are not skipped: it fails here.

@@ -78,6 +78,7 @@ _MAY_BE_EMPTY = {
         "kernel.instruction_sets",
         "bench.threads",
         "pacing.reasons",
+        "paper.plots",
         "attack.seen",
         "attack.rank",
         "wire.reads",

@@ -8,8 +8,10 @@ import pytest
 
 from secemb_lab.paper.errata import ERRATA
 from secemb_lab.paper.printed import printed
+from secemb_lab.paper.protocols import breakpoints
 from secemb_shared.dpf import RingArray, SessionKeys, default_backend, expand_roots
 from secemb_shared.labels import Label
+from secemb_tools.catalogues import CATALOGUES
 
 ROOT = Path(__file__).parents[2]
 LABEL = Label(bytes(32), 1, bytes(16))
@@ -65,3 +67,17 @@ def test_secure_fedrec_leaves_out_the_bias_of_each_item() -> None:
     assert numbers == items * 65
     assert printed("tab:commucostsparse", "MF / General SecAgg", "Yelp") == round(2 * 4 * items * 65 / 1e6, 2)
     assert printed("tab:upcommucost", "MF / SecFedRec", "Yelp") == round(2 * 4 * items * 64 / 1e6, 2)
+
+
+def test_three_breakpoints_do_not_follow_from_the_inequality() -> None:
+    printed_, formula, false = {}, {}, set()
+    for dimension in breakpoints.DIMENSIONS:
+        for catalogue in CATALOGUES:
+            place = dimension, catalogue.name
+            printed_[place] = float(printed("tab:breakpoint", f"d={dimension}", catalogue.name) or 0)
+            formula[place] = breakpoints.by_formula(catalogue.items, dimension)
+            if abs(printed_[place] / formula[place] - 1) > 0.005:
+                false.add(place)
+    assert false == {(128, name) for name in ("ML10M", "ML25M", "Yelp")}
+    assert all(printed_[128, one.name] == int(0.6 * one.items) for one in CATALOGUES[2:])
+    assert [formula[128, one.name] for one in CATALOGUES[2:]] == [7496, 41460, 61275]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
@@ -15,8 +16,14 @@ CLOSE = 0.05  # this share of the paper's figure apart is still agreement
 # Importing them fills the registry; this is also the order of the report.
 MODULES: tuple[str, ...] = (
     "secemb_lab.paper.protocols.communication",
+    "secemb_lab.paper.protocols.computation",
     "secemb_lab.paper.compression.utility",
     "secemb_lab.paper.compression.sequence_table",
+    "secemb_lab.paper.protocols.sparse",
+    "secemb_lab.paper.protocols.breakpoints",
+    "secemb_lab.paper.protocols.server_time",
+    "secemb_lab.paper.protocols.protocol_marks",
+    "secemb_lab.paper.protocols.growth",
     "secemb_lab.paper.statistics.parameters",
     "secemb_lab.paper.statistics.rated_items",
     "secemb_lab.paper.statistics.held_numbers",
@@ -129,6 +136,7 @@ class Measurement:
     title: str
     night_seconds: float  # of a full run on two cores, for the time that is left
     make: Callable[[Settings, Progress], Table]
+    module: str  # that registered it
 
     def run(self, settings: Settings, progress: Progress) -> Table:
         """Measure it, with the time it takes."""
@@ -161,7 +169,8 @@ def table(name: str, *, title: str, night_seconds: float) -> Callable[[_Make], _
             body = make(settings, progress)
             return Table(name=name, title=title, caption=body.caption, cells=body.cells, plots=body.plots)
 
-        TABLES[name] = Measurement(name, title, night_seconds, whole)
+        module = (make.func if isinstance(make, partial) else make).__module__
+        TABLES[name] = Measurement(name, title, night_seconds, whole, module)
         return make
 
     return register
@@ -171,7 +180,8 @@ def all_tables() -> dict[str, Measurement]:
     """Return every registered table by name, in the order of the report."""
     for module in MODULES:
         import_module(module)
-    return TABLES
+    places = {module: place for place, module in enumerate(MODULES)}  # whatever was imported first
+    return dict(sorted(TABLES.items(), key=lambda item: places.get(item[1].module, len(places))))
 
 
 def unexplained(tables: Iterable[Table]) -> list[str]:

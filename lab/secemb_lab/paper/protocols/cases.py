@@ -1,13 +1,14 @@
 """The paper's twenty cases, four models on five catalogues, and what is the same in all tables about them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from time import process_time
 
 import numpy as np
 
 from secemb_lab.bench import device_models
-from secemb_lab.constructions import Construction
+from secemb_lab.constructions import Construction, Messages, Received
 from secemb_lab.paper.paper_table import Settings
 from secemb_lab.paper.printed import printed
 from secemb_sdk.models import Model, registry
@@ -17,6 +18,8 @@ from secemb_shared.messages import RoundSpec
 from secemb_tools.catalogues import CATALOGUES, PaperCatalogue
 from secemb_tools.specification import direct_geometry
 
+Work = Callable[[], object]
+_TURNS = 5  # at least, of each work
 NUMBER = 4  # bytes of a float32 and of a ring element
 MODELS = ("mf", "ncf", "fm", "deepfm")
 SETS = tuple(one.name for one in CATALOGUES)
@@ -60,6 +63,10 @@ class Case:
             norm_bound=norm_bound,
         )
 
+    def device(self, kind: type[Construction], *, binned: bool = False) -> "Device":
+        """Return a device in one of the paper's constructions, which prove nothing about the length of an update."""
+        return Device(self.round(binned=binned, norm_bound=0), kind)
+
     def printed(self, label: str, row: str) -> float | None:
         """Return the paper's figure for this case."""
         found = printed(label, f"{self.title} / {row}", self.catalogue.name)
@@ -69,8 +76,7 @@ class Case:
 class Device:
     """A device with the most items, in one of the paper's constructions."""
 
-    def __init__(self, case: Case, kind: type[Construction], *, binned: bool = False) -> None:
-        round_ = case.round(binned=binned, norm_bound=0)  # the paper's devices prove nothing
+    def __init__(self, round_: RoundSpec, kind: type[Construction]) -> None:
         rng, task = np.random.default_rng(0), round_.task
         self._scheme = kind(round_, default_backend())
         items = rng.choice(task.items, task.capacity, replace=False).astype(np.int64)
@@ -80,8 +86,31 @@ class Device:
 
     def share(self) -> int:
         """Make all messages of a round; return how many bytes they have."""
+        return sum(map(len, (one for messages in self.messages() for one in messages)))
+
+    def messages(self) -> tuple[Messages, Messages]:
+        """Return the messages of the read and of the write."""
         asked = self._scheme.ask(self._placement)
-        return sum(map(len, (*asked.requests, *self._scheme.write(asked, self._payload))))
+        return asked.requests, self._scheme.write(asked, self._payload)
+
+    def received(self, party: int) -> Received:
+        """Return what one server has of a new session of this device."""
+        asked = self._scheme.ask(self._placement)
+        update = self._scheme.write(asked, self._payload)[party]
+        return Received(asked.session_id, asked.requests[party], update)
+
+
+def processor_seconds(works: Mapping[str, Work], seconds: float) -> dict[str, float]:
+    """Return the least processor time of a call of each work, over about this many seconds: others may be busy here."""
+    best = dict.fromkeys(works, float("inf"))
+    end, turns = process_time() + seconds, 0
+    while turns < _TURNS or process_time() < end:
+        for name, work in works.items():
+            begin = process_time()
+            work()
+            best[name] = min(best[name], process_time() - begin)
+        turns += 1
+    return best
 
 
 def cases(settings: Settings) -> Iterator[Case]:

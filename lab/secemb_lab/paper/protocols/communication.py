@@ -9,7 +9,7 @@ import numpy as np
 
 from secemb_lab.constructions import Construction, FullMatrix, Init, PathShared, RowEncoded
 from secemb_lab.paper.paper_table import Body, Cell, Plot, Progress, Settings, table
-from secemb_lab.paper.protocols.cases import NUMBER, Case, Device, cases, count
+from secemb_lab.paper.protocols.cases import NUMBER, Case, cases, count
 from secemb_lab.report.quality_ratings import SessionBytes
 from secemb_lab.report.sequences_cost import encoded_bytes
 from secemb_sdk.round.session import DeviceSession
@@ -41,7 +41,7 @@ class Sizes:
 @cache
 def sizes_of(case: Case) -> Sizes:
     """Encode the messages of a session in both layouts, and Secure FedRec's."""
-    shared = Device(case, FullMatrix).share()
+    shared = case.device(FullMatrix).share()
     return Sizes(case, _session(case, binned=False), _session(case, binned=True), (shared, NUMBER * case.numbers))
 
 
@@ -130,16 +130,13 @@ def _session_note(case: Case, name: str, way: int) -> str:
     if way == 0:
         return _DIRECT
     if name != "SecEmb, direct layout":
-        slots, capacity = case.geometry(binned=True).slots, case.catalogue.capacity
         return (
-            f"Each row has its bias and a tag of 4 bytes here, and the binned layout has {slots} slots for {capacity} "
-            "items, so that hardly any finds no place; in return a server's work falls many times."
+            "Each row has its bias and a tag of 4 bytes here, and the binned layout has about a tenth more slots than "
+            "m', so that hardly any item finds no place; in return a server's work falls many times."
         )
-    rows = 2 * case.catalogue.capacity * (case.model.row_width - 1)
-    return (
-        "Each row has its bias and a tag of 4 bytes here; the rows without them and the dense part are "
-        f"{NUMBER * (rows + case.model.dense_size) / MEGA:.3f} MB."
-    )
+    if case.name == "fm":
+        return "The paper's figure is less than m' rows and the dense part of its own table of parameters together."
+    return "Each row has its bias and a tag of 4 bytes here, and the paper prints two digits."
 
 
 def _plot(found: list[Sizes], way: int, title: str) -> Plot:
@@ -172,7 +169,7 @@ def ablation(settings: Settings, progress: Progress) -> Body:
                 Cell(
                     row=f"{case.title}, {name}",
                     column=case.catalogue.name,
-                    ours=Device(case, kind).share() / MEGA,
+                    ours=case.device(kind).share() / MEGA,
                     paper=case.printed("tab:ablationcommun", name),
                     unit="MB",
                     better="less" if name == "SecEmb" else "",
