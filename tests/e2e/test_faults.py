@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -154,6 +155,46 @@ async def test_a_server_without_room_refuses_new_sessions_ends_the_begun_ones_an
         await devices[3].join()
         await devices[3].send_keys()
         await finish(made, devices)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+async def test_the_first_start_on_a_full_disk_says_so_and_goes_on_once_there_is_room(
+    database: str, tmp_path: Path, small_disk: Path
+) -> None:
+    with ExitStack() as beside:
+        databases = {}
+        if database == "postgresql":
+            postgres = beside.enter_context(postgres_in(small_disk / "postgres"))
+            databases[0] = postgres.empty_database().replace("postgres:@", "postgres@")
+        made = await asyncio.to_thread(set_up, tmp_path, databases=databases)
+        zero = made.pair[0]
+        if database == "sqlite":
+            (small_disk / "data").mkdir(mode=0o700)
+            shutil.rmtree(zero.folder / "data", ignore_errors=True)
+            (zero.folder / "data").symlink_to(small_disk / "data")
+            zero.variables["SECEMB_STORAGE__MIN_FREE_BYTES"] = str(RESERVE)
+        ballast = fill(small_disk, leave=0)
+        beside.callback(made.end)
+        for server in made.pair:
+            server.launch()
+        for server in made.pair:
+            server.await_alive()
+        assert re.search("full.*; free up disk space", readiness(zero)["ledger"])
+        assert metric(zero, "secemb_ledger_full") == 1
+        assert len(lines(zero, "the server cannot start")) == 1
+        ballast.unlink()
+        ready = partial(zero.get, "/readyz")
+        await asyncio.to_thread(wait_for, "it starts by itself", lambda: ready() == 200, 90.0)
+        assert len(lines(zero, "the server is starting")) == 1
+        if database == "sqlite":  # this ledger is new
+            names = [f"phone-{number}" for number in range(4)]
+            made_again = await asyncio.to_thread(secemb, "token", "create", *names, "--config", zero.folder, "--json")
+            made.tokens[:] = [row["token"] for row in json.loads(made_again)]
+        devices = [Device(made, number, patience=150.0) for number in range(4)]
+        for device in devices:
+            await device.join()
+            await device.send_keys()
+        await finish(made, devices, roles=[1])
 
 
 async def never() -> AsyncIterator[bytes]:
