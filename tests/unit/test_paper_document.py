@@ -44,7 +44,7 @@ def test_stored_tables_are_of_full_runs_and_explain_every_difference() -> None:
     assert [name for name in all_tables() if name in STORED] == list(STORED)
 
 
-@pytest.mark.parametrize("name", ["breakpoint", "protocols"])
+@pytest.mark.parametrize("name", ["breakpoint", "protocols", "parameters", "memory"])
 def test_a_table_that_takes_no_time_is_what_it_was(name: str) -> None:
     assert again(name).cells == STORED[name].table.cells
 
