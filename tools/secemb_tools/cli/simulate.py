@@ -105,6 +105,9 @@ def dev(
     tls: Annotated[
         bool, typer.Option("--tls", help="Serve devices over HTTPS, and print the certificate to trust.")
     ] = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Serve a page with a device in it, built from sdk/typescript.")
+    ] = False,
     seed: Seed = 1,
     json: AsJson = False,
 ) -> None:
@@ -119,7 +122,7 @@ def dev(
         with output.busy("reading ratings"):
             ratings = _read(data, columns, catalogue, junk, model, seed)
             world = make_world(items=items, cohort=cohort, data=ratings, model=model, seed=seed, evaluate_every=5)
-        code = run(DevOptions(world=world, warm_up=warm_up, port=port, tls=tls, as_json=json))
+        code = run(DevOptions(world=world, warm_up=warm_up, port=port, tls=tls, web=web, as_json=json))
     raise typer.Exit(code)
 
 

@@ -32,6 +32,7 @@ class Facts(TypedDict):
     cohort: int
     catalogue: str | None  # a CSV file with the items' titles
     program: str  # a device in a few lines, ready to run
+    page: str | None  # the address of the page with a device in it; None: there is none
     operators: list[str]  # the addresses of the operator's page and API
     operator_tokens: list[str]
 
@@ -44,6 +45,7 @@ class Connection:
     pair: Pair
     folder: Path
     token: str | None = field(default=None, repr=False)
+    page: str | None = None  # the address of a page with a device in it
 
     def write_files(self) -> None:
         """Write the program, the token, and what the catalogue and the model need."""
@@ -69,6 +71,7 @@ class Connection:
             "cohort": self.pair.task.cohort,
             "catalogue": str(self._catalogue) if self._catalogue.exists() else None,
             "program": str(self.folder / PROGRAM),
+            "page": self.page,
             "operators": [server.operator_url for server in self.pair.servers],
             "operator_tokens": [server.operator_token for server in self.pair.servers],
         }
@@ -101,6 +104,8 @@ class Connection:
         console.print(items + (f", titles in {self._catalogue}" if self._catalogue.exists() else ""), soft_wrap=True)
         for server in self.pair.servers:
             console.print(f"operator    {server.operator_url}{PAGE}  token {server.operator_token}", soft_wrap=True)
+        if self.page is not None:
+            console.print(f"page        {self.page}  a device in the browser", soft_wrap=True)
         console.print(f"\nA device in Python; `python {self.folder / PROGRAM}` runs it:\n", soft_wrap=True)
         console.print(self.program(), soft_wrap=True, markup=False)
         console.print("Without Python:\n", soft_wrap=True)

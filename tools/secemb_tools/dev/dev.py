@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from secemb_shared.messages.spec import NEXT
 from secemb_tools import output
 from secemb_tools.dev.connection import Connection
 from secemb_tools.dev.participants import Helpers, with_rounds_to_go
+from secemb_tools.dev.web import Site, address_of, check_built
 from secemb_tools.errors import OperationError
 from secemb_tools.local import Pair
 from secemb_tools.local.pair import PORTS
-from secemb_tools.local.process import is_free, stopped_by_signals, workspace
+from secemb_tools.local.process import free_ports, is_free, stopped_by_signals, workspace
 from secemb_tools.operate.tokens import create_all
 from secemb_tools.simulation.scenario import MADE_UP, ScenarioWorld
 
@@ -31,6 +33,7 @@ class DevOptions:
     warm_up: int = 0  # rounds by helpers alone, before anyone joins
     port: int | None = None  # of server 0; the next ones are used too. None: free ones
     tls: bool = False
+    web: bool = False  # a page with a device in it
     as_json: bool = False
 
 
@@ -46,7 +49,8 @@ def run(options: DevOptions) -> int:
 
 async def _serve(console: Console, options: DevOptions) -> None:
     world = with_rounds_to_go(options.world)
-    with workspace(_PREFIX) as folder:
+    page_port = _page_port(options) if options.web else None
+    with workspace(_PREFIX) as folder, ExitStack() as opened:
         pair = Pair(
             folder,
             world.task,
@@ -56,6 +60,7 @@ async def _serve(console: Console, options: DevOptions) -> None:
             open_enrolment=False,
             tls=options.tls,
             catalogue=world.ratings.catalogue,
+            allowed_origins=[] if page_port is None else [address_of(page_port)],
         )
         own, *others = await _tokens(pair.servers[0].folder, helpers=world.task.cohort)
         try:
@@ -65,7 +70,12 @@ async def _serve(console: Console, options: DevOptions) -> None:
             if options.warm_up:
                 console.print(f"{options.warm_up} rounds of helpers alone, so that there is something to recommend")
                 await pair.supervise(helpers.warm_up(options.warm_up))
-            _introduce(console, Connection(world=world, pair=pair, folder=folder, token=own), options)
+            page = None
+            if page_port is not None:
+                site = Site(pair, page_port)
+                opened.enter_context(site.serving())
+                page = site.origin
+            _introduce(console, Connection(world=world, pair=pair, folder=folder, token=own, page=page), options)
             await pair.supervise(helpers.help(lambda words: console.print(words, soft_wrap=True)))
         finally:
             pair.stop()
@@ -93,10 +103,26 @@ async def _tokens(folder: Path, *, helpers: int) -> list[str]:
     return [one["token"] for one in made]
 
 
+def _page_port(options: DevOptions) -> int:
+    """Return the port of the page: the one after those of the servers, or a free one."""
+    check_built()
+    if options.tls:
+        raise OperationError("--web and --tls do not go together: no browser trusts the certificate of --tls")
+    if options.world.scenario.model != "mf":
+        raise OperationError("--web has a device with matrix factorisation; leave out --model")
+    if options.port is None:
+        return free_ports(1)[0]
+    (port,) = _free([options.port + PORTS])
+    return port
+
+
 def _ports(first: int | None) -> Sequence[int]:
     if first is None:
         return ()
-    ports = range(first, first + PORTS)
+    return _free(range(first, first + PORTS))
+
+
+def _free(ports: Sequence[int]) -> Sequence[int]:
     for port in ports:
         if not is_free(port):
             raise OperationError(

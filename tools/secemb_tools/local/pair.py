@@ -48,6 +48,7 @@ class Pair:
         tls: bool = False,
         catalogue: Catalogue | None = None,
         variables: Mapping[str, str] | None = None,  # further settings of server 0
+        allowed_origins: Sequence[str] = (),  # of web pages that may be devices
     ) -> None:
         ports = ports or free_ports(PORTS)
         self._catalogue = catalogue.encode() if catalogue is not None and len(catalogue) else None
@@ -58,7 +59,7 @@ class Pair:
             Service(1, folder / "server1", Ports(ports[1], *ports[5:7]), ca=self.ca),
         )
         self._folder, self._evaluate_every, self._open_enrolment = folder, evaluate_every, open_enrolment
-        self._more = dict(variables or {})
+        self._more, self._allowed_origins = dict(variables or {}), allowed_origins
         self.peer_port = ports[2]
         self.peer_via: int | None = None  # a port of this machine that forwards there, for measurements in between
         self._set_up(peer_port=ports[2], relayed=relayed, identity=identity)
@@ -120,6 +121,8 @@ class Pair:
             for name in ("DEVICES", "OPERATOR"):
                 variables[f"SECEMB_{name}__TLS_CERT"] = "tls/devices.crt"
                 variables[f"SECEMB_{name}__TLS_KEY"] = "secrets/devices.key"
+        if self._allowed_origins:
+            variables["SECEMB_DEVICES__ALLOWED_ORIGINS"] = " ".join(self._allowed_origins)
         if role == 1:
             return variables
         variables |= {
