@@ -32,7 +32,7 @@ def test_kvsagg_reads_the_exact_sum_of_several_users() -> None:
 
 
 def test_kvsagg_fails_as_often_as_the_theory_says() -> None:
-    items, part, tables = 40, 30, 2500
+    items, part, tables = 20, 15, 1200
     failed = sum(
         kvsagg.read(a_table(items, part, salt)[0], part=part, salt=salt, width=WIDTH).failed for salt in range(tables)
     )

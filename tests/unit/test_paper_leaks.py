@@ -1,7 +1,7 @@
 """What a server learns: one attack reads items and values from what it sees of others, and finds none in SecEmb."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -101,6 +101,13 @@ def test_secemb_hides_items_from_each_server(view: View, fleet: Fleet) -> None:
 @EACH_SECEMB
 def test_secemb_hides_values_from_each_server(view: View, fleet: Fleet) -> None:
     assert view(fleet).values(fleet.updates[0]) == 0
+
+
+@EACH_SECEMB
+def test_the_same_attack_would_find_items_if_a_server_saw_the_update_in_clear(view: View, fleet: Fleet) -> None:
+    seen = replace(view(fleet), rows=fleet.updates[0])
+    assert found(seen, fleet)
+    assert seen.values(fleet.updates[0]) > 0.9 * OWN * WIDTH
 
 
 def test_masks_everywhere_would_hide_items_in_secaggmask_too(fleet: Fleet) -> None:
