@@ -248,9 +248,7 @@ class Exchange:
         left = self._ends - self.context.clock()
         if left <= 0:
             raise UnavailableError(_TIMED_OUT, seconds=_FIRST_PAUSE)
-        moved = sum(self.traffic.sent) + sum(self.traffic.received) + sum(len(one.body) for one in requests)
-        if self._most_bytes is not None and moved > self._most_bytes:
-            raise RefusedError("a retry would transfer more bytes than the policy allows")
+        self.check_room(sum(len(one.body) for one in requests))
         try:
             found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
         except DeviceError:
@@ -260,6 +258,12 @@ class Exchange:
             raise
         self._count(requests, found)
         return found
+
+    def check_room(self, count: int) -> None:
+        """Raise unless the policy allows this many bytes more."""
+        moved = sum(self.traffic.sent) + sum(self.traffic.received) + count
+        if self._most_bytes is not None and moved > self._most_bytes:
+            raise RefusedError("a retry would transfer more bytes than the policy allows")
 
     def _count(self, requests: list[Request], found: list[Answer | Lost]) -> None:
         for request, one in zip(requests, found, strict=True):

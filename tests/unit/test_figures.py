@@ -1,6 +1,7 @@
 """The fleet's figures from sums of evaluations: against the devices' own numbers, and against resampling."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from tests.unit.sessions import make_task
 
 from secemb_party.ledger import Ledger
 from secemb_server0.figures import Moments, describe_window, pool, read_evaluations
-from secemb_shared.messages.measures import SUM_NAMES, EvaluationSums
+from secemb_shared.messages.measures import SUM_NAMES, EvaluationSums, EventSums, count_strangers
 from secemb_shared.messages.privacy import BudgetLine, Privacy
+from secemb_shared.messages.spec import NEXT
 
 TASK = replace(make_task(items=400, capacity=60), centre="3.5")
 NOISY = replace(
@@ -63,7 +65,7 @@ def devices(count: int, seed: int, *, spread: float = 0.5) -> list[EvaluationSum
     return found
 
 
-def total(measured: list[EvaluationSums]) -> list[float]:
+def total(measured: Sequence[EvaluationSums | EventSums]) -> list[float]:
     sums: list[float] = np.sum([one.numbers() for one in measured], axis=0).tolist()
     return sums
 
@@ -200,3 +202,30 @@ async def test_a_window_takes_a_repeated_step_once_and_ends_at_a_rollback(tmp_pa
         assert await rounds(3) == [3]
         await note("result", {"round": 3, "sums": sums[3]})
         assert await rounds(4) == [3, 4]
+
+
+EVENTS = make_task(items=400, capacity=60, loss=NEXT)
+
+
+def test_events_have_figures_among_a_hundred_strangers_and_in_the_whole_catalogue() -> None:
+    """Two devices: one finds its event first among strangers and fifth of all, the other twice too late."""
+    first = EventSums(rankings=1, hits=1, ndcg=1, reciprocal=1, whole_hits=1, whole_ndcg=0.4, popular_whole_hits=1)
+    second = EventSums(rankings=1, reciprocal=0.05, whole_reciprocal=0.01, surprise=4.0, surprise_2=16.0)
+    found = read_evaluations(EVENTS, [total([first, second])])
+    assert (found["strangers"], found["hit_rate"], found["whole_hit_rate"]) == (100, 0.5, 0.5)
+    assert (found["ndcg"], found["whole_ndcg"], found["popular_whole_hit_rate"]) == (0.5, 0.2, 0.5)
+    assert found["perplexity"] == pytest.approx(math.exp(2.0))
+    assert found["perplexity_low"] < found["perplexity"] < found["perplexity_high"]
+    assert "rmse" not in found
+
+
+def test_a_table_too_large_to_fetch_has_figures_among_the_strangers_of_a_session() -> None:
+    large = replace(EVENTS, items=2**24)
+    found = read_evaluations(large, [total([EventSums(rankings=1, hits=1)])])
+    assert found["strangers"] == count_strangers(EVENTS.capacity)
+    assert not {"whole_hit_rate", "perplexity"} & found.keys()
+
+
+def test_a_model_that_has_diverged_still_has_a_perplexity() -> None:
+    found = read_evaluations(EVENTS, [total([EventSums(rankings=1, surprise=1e6)])])
+    assert math.isfinite(found["perplexity"])

@@ -17,9 +17,9 @@ from secemb_server0.figures import read_evaluations
 from secemb_server0.plausibility import find_impossible, largest_element, measure_update
 from secemb_server0.reconstruct import read_sums, suggest_capacity
 from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.messages.measures import SUM_NAMES, EvaluationSums, most_held_out
+from secemb_shared.messages.measures import SUM_NAMES, EvaluationSums, EventSums, most_held_out
 from secemb_shared.messages.privacy import BudgetLine, Privacy
-from secemb_shared.messages.spec import BPR, EVALUATE, SURVEY
+from secemb_shared.messages.spec import BPR, EVALUATE, NEXT, SURVEY
 from secemb_shared.secure_sum import SUM_RING
 
 Doubles = npt.NDArray[np.float64]
@@ -260,3 +260,21 @@ def test_a_task_without_ratings_has_no_predictions() -> None:
     assert find_impossible(round_of(EVALUATE, choices), sums, SESSIONS) is None
     sums[SUM_NAMES.index("predictions")] = 4.0
     assert find_impossible(round_of(EVALUATE, choices), sums, SESSIONS) is not None
+
+
+@pytest.mark.parametrize(
+    ("lie", "wrong"),
+    [
+        ({}, None),
+        ({"rankings": 5.0}, "rankings"),
+        ({"whole_hits": 5.0}, "whole_hits"),
+        ({"popular_whole_ndcg": 5.0}, "popular_whole_ndcg"),
+        ({"whole_ndcg_2": 1.5}, "whole_ndcg_2"),
+        ({"surprise": -1.0}, "surprise"),
+    ],
+)
+def test_a_lie_about_events_discards_the_evaluation(lie: dict[str, float], wrong: str | None) -> None:
+    honest_sums = {"rankings": 4.0, "hits": 4.0, "whole_hits": 3.0, "whole_ndcg": 1.0, "whole_ndcg_2": 0.5}
+    sums = EventSums(**(honest_sums | {"surprise": 20.0, "surprise_2": 120.0} | lie)).numbers().tolist()
+    found = find_impossible(round_of(EVALUATE, replace(TASK, loss=NEXT)), sums, 4)
+    assert found is None if wrong is None else (found or "").startswith(f"{wrong} is")

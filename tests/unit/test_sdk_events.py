@@ -20,7 +20,10 @@ from secemb_sdk.home.vault import Vault
 from secemb_sdk.models import PrivateState
 from secemb_sdk.round.measure import measure
 from secemb_sdk.round.selection import Selection
-from secemb_shared.messages.measures import EvaluationSums, count_strangers
+from secemb_sdk.round.whole_table import WholeTable
+from secemb_shared.messages import TaskSpec
+from secemb_shared.messages.measures import WHOLE_TABLE, EventSums, count_strangers
+from secemb_shared.messages.privacy import BudgetLine, Privacy
 from secemb_shared.messages.spec import EVALUATE, NEXT, SURVEY, TRAIN
 
 TASK = make_task(items=40, row_width=2, dense_size=0, capacity=13, loss=NEXT)
@@ -116,12 +119,12 @@ def test_events_of_unequal_length_are_damage() -> None:
 # In a round.
 
 
-def selected(folder: Path, kind: str, events: list[int], **settings: Any) -> Selection:
+def selected(folder: Path, kind: str, events: list[int], *, task: TaskSpec = TASK, **settings: Any) -> Selection:
     """Return what a device that has logged these events brings to a round."""
     vault = vault_in(folder)
     vault.log_events([(item, float(place)) for place, item in enumerate(events)], now=0.0)
     context = Context(vault=vault, task_id=TASK.task_id, model=Last(), **settings)
-    return context.select(replace(make_round(TASK), kind=kind), seeded(1))
+    return context.select(replace(make_round(task), kind=kind), seeded(1))
 
 
 def own_of(found: Selection) -> list[int]:
@@ -186,19 +189,50 @@ def test_a_model_of_ratings_does_not_fit_a_task_of_events_nor_the_other_way_roun
     assert Context(vault=vault, task_id=TASK.task_id, model=Last()).model_for(TASK).private_size == 1
 
 
-def test_an_evaluation_ranks_the_newest_event_by_the_events_before_it(tmp_path: Path) -> None:
-    found = selected(tmp_path, EVALUATE, [5, 6, 7])
-    rows = np.stack([found.items, np.zeros(found.items.size)], axis=1).astype(np.float32)
-    model = Last()
-    state = PrivateState.begin(model, np.random.default_rng(1))
-    order = np.random.default_rng(2).permutation(found.items.size)
-    numbers = measure(TASK, model, state, found, found.items[order], rows[order], NONE)
-    sums = EvaluationSums.read(numbers.tolist())
-    others = found.items[np.isnan(found.values)]
-    place = 1 + np.count_nonzero(np.abs(others - 6) <= 1)  # 7 is one away from 6, the last event before it
-    assert (sums.rankings, sums.predictions) == (1.0, 0.0)
-    assert sums.reciprocal == pytest.approx(1 / place)
-    assert sums.ndcg == pytest.approx(1 / np.log2(place + 1))
+def measured(folder: Path, task: TaskSpec, events: list[int], *, whole: bool) -> EventSums:
+    """Return what a device measures; a row is the item's number, and its bias."""
+    found = selected(folder, EVALUATE, events, task=task)
+    table = np.stack([np.arange(task.items), np.arange(task.items) % 7], axis=1).astype(np.float32)
+    state = PrivateState.begin(Last(), np.random.default_rng(1))
+    items = np.random.default_rng(2).permutation(found.items)
+    every = WholeTable(rows=table, chosen=np.unique(events), seed=5) if whole else None
+    numbers = measure(task, Last(), state, found, items, table[items], NONE, every)
+    return EventSums.read(numbers.tolist())
+
+
+def test_an_evaluation_ranks_the_newest_event_in_the_whole_catalogue_by_the_events_before_it(tmp_path: Path) -> None:
+    sums = measured(tmp_path, TASK, [5, 6, 8], whole=True)
+    place = 3  # 8 is two away from 6, the last event before it; 4 and 7 are no further, and 5 and 6 are known
+    assert sums.rankings == 1.0
+    assert sums.whole_reciprocal == pytest.approx(1 / place)
+    assert sums.reciprocal == sums.whole_reciprocal  # there are 37 strangers, and all are drawn
+    assert sums.whole_ndcg == pytest.approx(1 / np.log2(place + 1))
+    assert sums.whole_ndcg_2 == pytest.approx(sums.whole_ndcg**2)
+    near = -np.abs(np.arange(TASK.items) - 6.0)
+    assert sums.surprise == pytest.approx(np.log(np.exp(near).sum()) - near[8], rel=1e-5)
+    by_bias = np.delete(np.arange(TASK.items) % 7, [5, 6, 8])
+    assert sums.popular_whole_reciprocal == pytest.approx(1 / (1 + np.count_nonzero(by_bias >= 8 % 7)))
+
+
+def test_a_device_that_could_not_fetch_the_table_ranks_nothing(tmp_path: Path) -> None:
+    assert not measured(tmp_path, TASK, [5, 6, 8], whole=False).numbers().any()
+
+
+def test_where_the_table_is_too_large_the_newest_event_is_ranked_among_what_the_session_reads(tmp_path: Path) -> None:
+    task = replace(TASK, items=WHOLE_TABLE // (4 * TASK.row_width) + 1)
+    assert (TASK.ranks_whole_table, task.ranks_whole_table) == (True, False)
+    assert (TASK.strangers, task.strangers) == (100, count_strangers(TASK.capacity))
+    sums = measured(tmp_path, task, [5, 6, 7], whole=False)
+    assert (sums.rankings, sums.whole_hits) == (1.0, 0.0)
+    assert sums.reciprocal == 1.0  # strangers are millions away
+
+
+def test_with_noise_a_device_does_not_send_how_surprised_it_is(tmp_path: Path) -> None:
+    line = BudgetLine(clip=2**16, multiplier="1", epsilon="1")
+    noisy = replace(TASK, privacy=Privacy(unit="user", delta="0.000001", train=line, evaluate=line))
+    sums = measured(tmp_path, noisy, [5, 6, 8], whole=True)
+    assert (sums.surprise, sums.surprise_2, sums.whole_ndcg_2) == (0.0, 0.0, 0.0)
+    assert sums.whole_hits == 1.0
 
 
 def test_a_session_that_is_read_again_from_the_home_has_its_window(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_what_was_written_can_be_read_again_and_plots_open(tmp_path: Path) -> No
     (picture,) = out.parent.glob("*.svg")
     assert picture.name == "sequences-ml-1m-sasrec.svg"
     texts = [one.text or "" for one in ElementTree.parse(picture).getroot().iter() if one.tag.endswith("text")]
-    assert {"model, 33", "popularity, 33", "model, 100", "popularity, 100", "paper"} <= set(texts)
+    assert {"model, 33", "popularity, 33", "model at the end", "popularity at the end", "paper"} <= set(texts)
     page = out.with_suffix(".md").read_text(encoding="utf-8")
     assert f"]({picture.name})" in page
     words = " ".join(page.split())

@@ -204,3 +204,23 @@ async def test_every_page_names_the_task_by_its_id_once_someone_has_logged_in(ro
             assert name[:16] in await read(desk, role, path)
         async with desk.browser(role) as stranger:
             assert name[:4] not in (await stranger.get("/ui/login")).text
+
+
+async def test_the_page_shows_rankings_in_the_whole_catalogue_apart_from_those_among_strangers() -> None:
+    ranked = {"hit_rate": 0.8, "recall": 0.8, "ndcg": 0.5, "mrr": 0.4, "whole_hit_rate": 0.2, "whole_ndcg": 0.1}
+    window = ranked | {f"popular_{name}": value / 2 for name, value in ranked.items()}
+    window |= {"whole_mrr": 0.05, "popular_whole_mrr": 0.025, "perplexity": 321.04, "rankings": 500.0, "k": 10}
+    async with a_pair() as pair:
+        facts = {"round": 5, "window": {"rounds": [5], "strangers": 100, **window}}
+        await pair.parties[0].ledger.append_event("result", facts, 1.0)
+        async with Desk(pair).logged_in(0) as browser:
+            page = (await browser.get("/ui/quality")).text
+    assert table(page, "Rankings of the newest evaluations")[1][:2] == ["Hit rate at 10", "0.800"]
+    whole = table(page, "Rankings in the whole catalogue")
+    assert [row[:2] for row in whole[1:]] == [
+        ["Hit rate at 10", "0.200"],
+        ["NDCG at 10", "0.100"],
+        ["MRR", "0.050"],
+        ["Perplexity", "321.0"],
+    ]
+    assert whole[1][-1] == "0.100"

@@ -65,11 +65,11 @@ def plots(found: Sequences) -> Iterator[tuple[str, str]]:
 
 
 def _plot(run: SequenceRun) -> str:
-    """Return HR@10 over the rounds; the fleet ranks among fewer strangers than the figures at the end."""
+    """Return HR@10 over the rounds, as the fleet measures it, beside the figures at the end of everybody."""
     paper = SEQUENCE_PAPER.get(run.dataset, {}).get(run.model)
     levels = {
-        "model, 100": run.figure("model", "hit_rate"),
-        "popularity, 100": run.figure("popularity", "hit_rate"),
+        "model at the end": run.figure("model", "hit_rate"),
+        "popularity at the end": run.figure("popularity", "hit_rate"),
         "paper": None if paper is None else paper[0],
     }
     series: dict[str, list[Point]] = {

@@ -16,7 +16,7 @@ from secemb_sdk.models.interface import Floats
 from secemb_sdk.recommend.copy import Download, Shelf, TableCopy
 from secemb_sdk.round.join import Published
 from secemb_sdk.steps import Answer, Request, Steps, work
-from secemb_shared.messages import TaskSpec
+from secemb_shared.messages import RoundSpec, Sizes, TaskSpec
 from secemb_shared.messages.table import COUNT_BYTES, TableFormat, model_digest
 
 CHUNK = 2**20
@@ -40,7 +40,14 @@ class _Target:
 
 
 def sync(
-    exchange: Exchange, shelf: Shelf, published: Published, *, dense: Floats, format_: TableFormat, chunk: int = CHUNK
+    exchange: Exchange,
+    shelf: Shelf,
+    published: Published,
+    *,
+    dense: Floats,
+    format_: TableFormat,
+    compare: bool = True,  # with server 1; not where it has shown the digest already
+    chunk: int = CHUNK,
 ) -> Steps[TableCopy]:
     """Return a copy of the published table, downloaded only if it is not here; `dense` has the same version."""
     held = yield from work(lambda: shelf.table(format_))
@@ -51,8 +58,26 @@ def sync(
         copy = yield from _fetch_delta(exchange, shelf, _Target(published.version, format_, held.version), chunk)
     if copy is None:
         copy = yield from _fetch(exchange, shelf, _Target(published.version, format_), chunk)
-    yield from _check(exchange, shelf, copy, dense, published.digest)
+    yield from _check(exchange, shelf, copy, dense, published.digest, compare=compare)
     return (yield from work(lambda: shelf.install(copy)))
+
+
+def read_whole_table(exchange: Exchange, round_: RoundSpec, dense: Floats) -> Steps[Floats | None]:
+    """Return all rows that a round reads; None if they cannot be had, or the policy does not allow so many bytes.
+
+    The round's specification, which both servers have shown, has the digest that says whether they are right. This copy
+    is kept beside the one for recommendations, whose dense part may be of another version.
+    """
+    task, published = round_.task, Published(round_.model_version, round_.model_digest)
+    shelf = Shelf(exchange.context.vault.public_folder / "evaluation", task)
+    try:
+        # With room for the upload, or the session would be lost.
+        exchange.check_room(shelf.shape(TableFormat.FLOAT32).copy_bytes + Sizes.of(task).upload)
+        steps = sync(exchange, shelf, published, dense=dense, format_=TableFormat.FLOAT32, compare=False)
+        copy = yield from exchange.noting(steps)
+    except (CopyError, GoneError, RefusedError):
+        return None
+    return (yield from work(lambda: copy.rows(np.arange(task.items))))
 
 
 def _fetch_delta(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> Steps[TableCopy | None]:
@@ -89,10 +114,13 @@ def _download(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> 
     return download
 
 
-def _check(exchange: Exchange, shelf: Shelf, copy: TableCopy, dense: Floats, digest: bytes) -> Steps[None]:
+def _check(
+    exchange: Exchange, shelf: Shelf, copy: TableCopy, dense: Floats, digest: bytes, *, compare: bool
+) -> Steps[None]:
     """Raise, and drop the download, unless server 1 has the same copy and it is the announced model."""
     try:
-        yield from _compare(exchange, shelf.task, copy)
+        if compare:
+            yield from _compare(exchange, shelf.task, copy)
         if copy.shape.format is TableFormat.FLOAT32:
             yield from work(lambda: check_model(shelf.task, copy, dense, digest))
     except CopyError:

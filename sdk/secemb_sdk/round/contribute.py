@@ -24,6 +24,7 @@ from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.home.receipts import Receipt, Traffic, make_receipt
 from secemb_sdk.home.records import Intent, Keyed, Ticket, Written
 from secemb_sdk.recommend.catalogue import fetch_vocabulary
+from secemb_sdk.recommend.sync import read_whole_table
 from secemb_sdk.round.dense import read_dense
 from secemb_sdk.round.join import ask_how_rounds_ended, check_privacy, find_task, leave_out
 from secemb_sdk.round.route import Joined, Route
@@ -33,7 +34,7 @@ from secemb_sdk.round.session import SESSION_SEED_BYTES, DeviceSession, Messages
 from secemb_sdk.round.upload import kept_private, make_upload
 from secemb_sdk.steps import Steps, work
 from secemb_shared.messages import RoundSpec, TaskSpec
-from secemb_shared.messages.spec import SURVEY
+from secemb_shared.messages.spec import EVALUATE, SURVEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +218,12 @@ class Participation:
         if session.round.kind != SURVEY:
             version = session.round.model_version
             dense = yield from read_dense(self._exchange, self._task, version, confirm=answers.confirm_dense)
+        table = None
+        if session.round.kind == EVALUATE and self._task.ranks_whole_table and dense is not None:
+            table = yield from read_whole_table(self._exchange, session.round, dense)
         read_at = context.clock()  # from here, so that a server that answers late cannot use up the pace
         upload = yield from work(
-            lambda: make_upload(context, session, keyed.selection, answers.read_rows, dense, drawn)
+            lambda: make_upload(context, session, keyed.selection, answers.read_rows, dense, drawn, table=table)
         )
         written = Written(
             ticket=self._spent(keyed.ticket),

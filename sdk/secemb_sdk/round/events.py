@@ -20,6 +20,8 @@ from secemb_shared.messages.measures import count_strangers
 from secemb_shared.messages.spec import EVALUATE, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes
 
+_SEED_BYTES = 8
+
 
 def select_events(
     round_: RoundSpec, model: SequenceModel, events: Indices, *, hold_out: bool, random_bytes: RandomBytes
@@ -61,6 +63,7 @@ def _select_to_measure(round_: RoundSpec, model: SequenceModel, known: Indices, 
     strangers = draw_strangers(round_.task.items, count_strangers(capacity), set(known.tolist()), random_bytes)
     history = newest(before_last(known), min(model.length, capacity - 1 - strangers.size))
     own = np.union1d(history.items, [held])
+    seed = int.from_bytes(random_bytes(_SEED_BYTES), "little")  # of the strangers that no row is read for
     items = np.concatenate([own, strangers])
     of_strangers = np.full(strangers.size, np.nan, np.float32)
     return Selection(
@@ -68,5 +71,7 @@ def _select_to_measure(round_: RoundSpec, model: SequenceModel, known: Indices, 
         values=np.concatenate([np.ones(own.size, np.float32), of_strangers]),
         held_out=items == held,
         left_out=0,
-        window=None if history.window is None else history.window.move(np.searchsorted(own, history.items)),
+        window=None
+        if history.window is None
+        else replace(history.window.move(np.searchsorted(own, history.items)), seed=seed),
     )

@@ -14,12 +14,14 @@ from secemb_sdk.models.limits import Doubles
 from secemb_sdk.models.scale import Scale
 from secemb_sdk.models.update import fit_private
 from secemb_sdk.round.selection import Selection
+from secemb_sdk.round.whole_table import WholeTable
 from secemb_shared.messages import TaskSpec
-from secemb_shared.messages.measures import FIRST_PLACES, EvaluationSums
+from secemb_shared.messages.measures import FIRST_PLACES
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
+_SPREAD = "recall", "ndcg", "reciprocal", "whole_ndcg", "whole_reciprocal", "surprise"  # whose squares are sent too
 RIDGE = 3.0  # ratings' worth of belief that a person's bias is zero
 _LARGEST = SUM_BOUND / 2.0**SUM_RING.fraction_bits  # of one number; only a model that has diverged comes near it
 
@@ -42,8 +44,12 @@ def measure(
     items: Indices,
     rows: Floats,
     dense: Floats,
+    whole: WholeTable | None = None,
 ) -> Doubles:
-    """Return the numbers of `EvaluationSums`; `rows[i]` is the row of `items[i]`."""
+    """Return the numbers of `task.measured`; `rows[i]` is the row of `items[i]`.
+
+    A task that ranks in the whole catalogue takes the whole table for that; a device without it ranks nothing.
+    """
     order = np.argsort(items)  # sums of floats depend on it, and items come in the order of their slots
     items, rows = items[order], rows[order]
     values, held = selection.ratings_of(items).values, selection.are_held_out(items)
@@ -61,13 +67,19 @@ def measure(
     if task.loss == SQUARED:
         scale, person = Scale.of(task), (given[trained] - biases[trained]).sum() / (np.count_nonzero(trained) + RIDGE)
         numbers |= _errors(given[held], scale.cut(scores[held]), scale.cut(biases[held] + person))
-    if held.any() and strangers.any():
+    if task.ranks_whole_table:
+        if whole is not None and held.any():
+            by_model, by_bias = whole.score(model, dense, private.values)
+            numbers |= _rank_whole(whole, by_model, by_bias, int(items[held][0]))
+            numbers |= _surprise(by_model, int(items[held][0]))
+    elif held.any() and strangers.any():
         numbers |= _rankings(
             rank(scores[held], scores[strangers], FIRST_PLACES), rank(biases[held], biases[strangers], FIRST_PLACES)
         )
     # Numbers that say how much devices differ are large, and a clip would cut all others with them.
-    numbers |= _differences(numbers, task.capacity) if task.privacy is None else {}
-    return np.minimum(EvaluationSums(**numbers).numbers(), _LARGEST)
+    numbers |= _differences(numbers, task.capacity) if task.privacy is None else {"surprise": 0.0}
+    kept = {name: numbers[name] for name in task.measured.names() if name in numbers}
+    return np.minimum(task.measured(**kept).numbers(), _LARGEST)
 
 
 def rank(relevant: npt.NDArray[np.floating], others: npt.NDArray[np.floating], k: int) -> Ranking:
@@ -82,6 +94,27 @@ def rank(relevant: npt.NDArray[np.floating], others: npt.NDArray[np.floating], k
         ndcg=float((1 / np.log2(first + 1)).sum() / ideal),
         reciprocal=1 / float(places[0]),
     )
+
+
+def _rank_whole(whole: WholeTable, scores: Doubles, biases: Doubles, held: int) -> dict[str, float]:
+    """Return how an item ranks among some strangers and among all."""
+    relevant = np.array([held])
+    few, every = (
+        [rank(one[relevant], one[others], FIRST_PLACES) for one in (scores, biases)]
+        for others in (whole.some_strangers(), whole.all_strangers())
+    )
+    found = _rankings(*few)
+    return found | {_whole(name): number for name, number in _rankings(*every).items() if name != "rankings"}
+
+
+def _surprise(scores: Doubles, held: int) -> dict[str, float]:
+    """Return how unlikely an item was among all, if scores are logarithms of chances but for a constant."""
+    highest = scores.max()
+    return {"surprise": float(highest + np.log(np.exp(scores - highest).sum()) - scores[held])}
+
+
+def _whole(name: str) -> str:
+    return f"popular_whole_{name.removeprefix('popular_')}" if name.startswith("popular_") else f"whole_{name}"
 
 
 def _errors(values: Doubles, scores: Doubles, by_biases: Doubles) -> dict[str, float]:
@@ -118,5 +151,5 @@ def _differences(numbers: dict[str, float], capacity: int) -> dict[str, float]:
         "predictions_2": count * count / capacity,
         "both": count * squared / capacity,
         "squared_2": squared * squared / capacity,
-        **{f"{name}_2": numbers.get(name, 0.0) ** 2 for name in ("recall", "ndcg", "reciprocal")},
+        **{f"{name}_2": numbers[name] ** 2 for name in _SPREAD if name in numbers},
     }

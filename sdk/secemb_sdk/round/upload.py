@@ -9,12 +9,14 @@ from secemb_sdk.context import Context
 from secemb_sdk.errors import CopyError, MisfitError, RefusedError
 from secemb_sdk.home.detections import Misconduct
 from secemb_sdk.models import Floats, Model, PrivateState, Ratings, fit_bound, learn
+from secemb_sdk.models.interface import reads_texts
 from secemb_sdk.models.limits import Clip, clip_records, clip_sums, clip_update, fit_norm
 from secemb_sdk.models.update import move_private
 from secemb_sdk.round.measure import measure
 from secemb_sdk.round.route import ReadRows
 from secemb_sdk.round.selection import Selection
 from secemb_sdk.round.session import DeviceSession, Messages, generator_seed
+from secemb_sdk.round.whole_table import WholeTable
 from secemb_shared.errors import MessageError, RowTagError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.privacy import RECORD
@@ -64,10 +66,12 @@ def make_upload(
     read_rows: ReadRows,
     dense: Floats | None,
     random_bytes: RandomBytes,
+    *,
+    table: Floats | None = None,  # all rows, where an evaluation ranks all of them
 ) -> Upload:
     """Return the upload, or zeros if anything fails: a missing upload would reveal that."""
     try:
-        return _make(context, session, selection, read_rows, dense, random_bytes)
+        return _make(context, session, selection, read_rows, dense, random_bytes, table)
     except Exception as error:
         # Any error: a wrong tag, a model that fails, numbers that are not finite. The owner learns its name.
         if isinstance(error, RowTagError | MessageError):
@@ -82,6 +86,7 @@ def _make(
     read_rows: ReadRows,
     dense: Floats | None,
     random_bytes: RandomBytes,
+    table: Floats | None,
 ) -> Upload:
     round_ = session.round
     if round_.kind == SURVEY:
@@ -94,7 +99,12 @@ def _make(
     model = context.model_for(round_.task)
     private = current_private(context, model, random_bytes)
     if round_.kind != TRAIN:
-        measured = measure(round_.task, model, private, selection, items, rows, dense)
+        whole = None
+        if table is not None and selection.window is not None:
+            held = selection.items[selection.held_out]
+            chosen = held if reads_texts(model) else np.union1d(context.known_items(round_.task), held)
+            whole = WholeTable(rows=table, chosen=chosen, seed=selection.window.seed)
+        measured = measure(round_.task, model, private, selection, items, rows, dense, whole)
         return Upload(messages=session.write_sums(_clip_sums(round_, measured)))
     learned = _learn(context, round_.task, model, private, rows, dense, selection.ratings_of(items))
     rows, dense, shortened = fit_norm(learned.rows, learned.dense, round_.task)

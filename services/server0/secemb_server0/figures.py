@@ -15,14 +15,17 @@ from typing import Any, Self
 from secemb_party.ledger import Ledger
 from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.canonical import decimal
-from secemb_shared.messages.measures import FIRST_PLACES, SUM_NAMES, WINDOW, EvaluationSums, count_strangers
+from secemb_shared.messages.measures import FIRST_PLACES, WINDOW, EvaluationSums, EventSums
 from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.secure_sum import SUM_RING
 
+Sums = EvaluationSums | EventSums
 NORMAL = 1.96  # standard deviations: 95 of 100 cases
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}  # the same where this many rounds say how large one is
 _LEAST = 3.0  # standard deviations of its noise that a count must have to divide by it
 _RANKINGS = {"hit_rate": "hits", "recall": "recall", "ndcg": "ndcg", "mrr": "reciprocal"}  # figure: name of its sum
+_WHOLE = {"whole_hit_rate": "whole_hits", "whole_ndcg": "whole_ndcg", "whole_mrr": "whole_reciprocal"}
+_LARGEST_SURPRISE = 700.0  # of which a float has the exponential
 _LOOKED_AT = 20  # of the newest events; surveys and repeated steps are among them
 
 
@@ -64,16 +67,19 @@ def read_evaluations(task: TaskSpec, rounds: Sequence[Sequence[float]]) -> dict[
 
     Ends of intervals are called `…_low` and `…_high`; `mean_…`, `biases_…` and `popular_…` are simpler ones.
     """
-    parts = [EvaluationSums.read(sums) for sums in rounds]
-    total = EvaluationSums.read([math.fsum(column) for column in zip(*rounds, strict=True)] or [0.0] * len(SUM_NAMES))
+    kind = task.measured
+    parts = [kind.read(sums) for sums in rounds]
+    total = kind.read([math.fsum(column) for column in zip(*rounds, strict=True)] or [0.0] * len(kind.names()))
     least = _LEAST * _noise(task) * math.sqrt(len(rounds))
     found: dict[str, float] = {}
-    if total.predictions > least:
-        found |= _errors(task, parts, total)
+    if isinstance(total, EvaluationSums) and total.predictions > least:
+        found |= _errors(task, [one for one in parts if isinstance(one, EvaluationSums)], total)
     if total.rankings > least:
-        found |= {"rankings": total.rankings, "k": FIRST_PLACES, "strangers": count_strangers(task.capacity)}
-        for figure, name in _RANKINGS.items():
+        found |= {"rankings": total.rankings, "k": FIRST_PLACES, "strangers": task.strangers}
+        for figure, name in (_RANKINGS | (_WHOLE if task.ranks_whole_table else {})).items():
             found |= _ranking(task, parts, total, figure, name)
+        if isinstance(total, EventSums) and task.privacy is None and task.ranks_whole_table:
+            found |= _perplexity(total)
     return found
 
 
@@ -102,9 +108,7 @@ def _errors(task: TaskSpec, parts: Sequence[EvaluationSums], total: EvaluationSu
     return {"predictions": count, **{name: spread * number for name, number in found.items()}}
 
 
-def _ranking(
-    task: TaskSpec, parts: Sequence[EvaluationSums], total: EvaluationSums, figure: str, name: str
-) -> dict[str, float]:
+def _ranking(task: TaskSpec, parts: Sequence[Sums], total: Sums, figure: str, name: str) -> dict[str, float]:
     value, count = getattr(total, name), total.rankings
     by_device = Moments(
         above=value,
@@ -120,6 +124,23 @@ def _ranking(
     if ends is not None:
         found |= {f"{figure}_low": ends[0], f"{figure}_high": ends[1]}
     return {key: min(max(number, 0.0), 1.0) for key, number in found.items()}  # noise goes beyond
+
+
+def _perplexity(total: EventSums) -> dict[str, float]:
+    """Return exp of the mean surprise: among how many items, all equally likely, the model would be as uncertain."""
+    count = total.rankings
+    moments = Moments(
+        above=total.surprise,
+        below=count,
+        above_2=total.surprise_2,
+        both=total.surprise,
+        below_2=count,
+        groups=count,
+    )
+    found = {"perplexity": total.surprise / count}
+    if (ends := moments.interval()) is not None:
+        found |= {"perplexity_low": ends[0], "perplexity_high": ends[1]}
+    return {name: math.exp(min(value, _LARGEST_SURPRISE)) for name, value in found.items()}
 
 
 def _interval(
@@ -150,7 +171,7 @@ async def describe_window(ledger: Ledger, task: TaskSpec, number: int, sums: Seq
     since = max((event.event_id for event in rollbacks if "version" in event.data), default=0)
     by_round = {number: sums}
     for event in results:  # the newest first; a step that was repeated after a crash counts once
-        if event.event_id > since and len(event.data.get("sums", ())) == len(SUM_NAMES):
+        if event.event_id > since and len(event.data.get("sums", ())) == len(sums):
             by_round.setdefault(int(event.data["round"]), event.data["sums"])
     return {"sums": list(sums), "window": pool(task, by_round)}
 

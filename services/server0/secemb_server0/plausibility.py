@@ -15,7 +15,7 @@ from secemb_server0.optimiser import LARGEST_NORM
 from secemb_shared.dpf import RingArray
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import decimal, signed_decimal
-from secemb_shared.messages.measures import SUM_NAMES, most_held_out
+from secemb_shared.messages.measures import EventSums, most_held_out
 from secemb_shared.messages.privacy import USER
 from secemb_shared.messages.spec import SQUARED, SURVEY, SURVEY_CAPACITIES
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
@@ -68,14 +68,15 @@ def largest_element(task: TaskSpec, part: str) -> int:
 
 def find_impossible(spec: RoundSpec, sums: Sequence[float], sessions: int) -> str | None:
     """Return which limit the numbers of a survey or an evaluation break, or None."""
-    names = SURVEY_NAMES if spec.kind == SURVEY else SUM_NAMES
+    names = SURVEY_NAMES if spec.kind == SURVEY else spec.task.measured.names()
     found = dict(zip(names, sums, strict=True))
     noise = None if spec.task.privacy is None else spec.task.privacy.sums(spec.kind)
     slack = sessions * _STEPS + (0.0 if noise is None else noise.tail / 2.0**SUM_RING.fraction_bits)
     for name, value in found.items():
         if not -slack <= value <= sessions * SUM_BOUND / 2.0**SUM_RING.fraction_bits + slack:
             return f"{name} is negative or too large"
-    limits_of = _survey_limits if spec.kind == SURVEY else _evaluation_limits
+    evaluation_limits = _event_limits if spec.task.measured is EventSums else _evaluation_limits
+    limits_of = _survey_limits if spec.kind == SURVEY else evaluation_limits
     for name, factor, of, most in limits_of(spec.task, found, sessions):
         # Noise on both sides of a limit: the smaller side may be too large, the other too small.
         if found[name] > most * (1 + _PART) + slack * (1 + factor):
@@ -88,10 +89,9 @@ Limit = tuple[str, float, str, float]  # the name of a sum, a factor, of what, a
 
 def _evaluation_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) -> Iterator[Limit]:
     held, ends = most_held_out(task.capacity), _Ends.of(task)
-    predictions, rankings = found["predictions"], found["rankings"]
+    predictions = found["predictions"]
     rated = task.loss == SQUARED
     yield "predictions", 0.0, "what all sessions can predict", float(sessions * held * rated)
-    yield "rankings", 0.0, "one per session", float(sessions)
     for name, factor in (
         ("squared", ends.width**2),
         ("absolute", ends.width),
@@ -108,10 +108,21 @@ def _evaluation_limits(task: TaskSpec, found: Mapping[str, float], sessions: int
     if math.isfinite(ends.width):
         factor = share * ends.width**2
         yield "squared_2", factor, "what these errors allow", factor * found["squared"]
-    for name in ("hits", "recall", "ndcg", "reciprocal"):
+    yield from _ranking_limits(found, sessions, ("hits", "recall", "ndcg", "reciprocal"))
+
+
+def _event_limits(task: TaskSpec, found: Mapping[str, float], sessions: int) -> Iterator[Limit]:
+    names = "hits", "recall", "ndcg", "reciprocal", "whole_hits", "whole_ndcg", "whole_reciprocal"
+    yield from _ranking_limits(found, sessions, names)
+
+
+def _ranking_limits(found: Mapping[str, float], sessions: int, names: Sequence[str]) -> Iterator[Limit]:
+    rankings = found["rankings"]
+    yield "rankings", 0.0, "one per session", float(sessions)
+    for name in names:
         yield name, 1.0, "one per ranking", rankings
         yield f"popular_{name}", 1.0, "one per ranking", rankings
-        if name != "hits":
+        if f"{name}_2" in found:
             yield f"{name}_2", 1.0, "its square root", found[name]
 
 

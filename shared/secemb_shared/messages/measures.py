@@ -4,6 +4,7 @@
                the mean of all of them, and the biases alone (the model without its vectors)
     rankings   a device ranks its held-out items among strangers, items that it has not rated: once with the model's
                scores, once with the items' biases, which stand for popularity
+    whole      in a task about events: the same in the whole catalogue, but for what the device has chosen
 
 A rating r is z = (r − c) / s here, with the task's centre c and spread s, and so are predictions and their errors.
 All numbers are zero or more: where the unit of privacy is a record, the noise rests on it. docs/evaluation.md says what
@@ -12,7 +13,7 @@ follows from them.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 FIRST_PLACES = 10  # k of the hit rate, recall and NDCG
 MOST_STRANGERS = 100
+WHOLE_TABLE = 1 << 24  # bytes of a table in float32 that a device fetches to rank in the whole catalogue
 WINDOW = 5  # evaluations that the fleet's figures are from, the newest ones
 PATIENCE = 4  # evaluations without a better window after which more rounds may not help
 
@@ -74,8 +76,28 @@ def most_held_out(capacity: int) -> int:
     return max(1, capacity // 2 - count_strangers(capacity))
 
 
+class _Sums:
+    """Numbers by name and in order."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, values: Sequence[float]) -> Self:
+        """Return the numbers of a decoded sum by name."""
+        return cls(**dict(zip(cls.names(), map(float, values), strict=True)))
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Return the names of the numbers, in order."""
+        return tuple(field.name for field in fields(cls))  # type: ignore[arg-type]
+
+    def numbers(self) -> npt.NDArray[np.float64]:
+        """Return the numbers in order."""
+        return np.array([getattr(self, name) for name in self.names()], dtype=np.float64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class EvaluationSums:
+class EvaluationSums(_Sums):
     """The numbers of one device, or their sums over many. Those of one device are private."""
 
     predictions: float = 0.0  # n, how many held-out ratings were predicted
@@ -101,14 +123,33 @@ class EvaluationSums:
     popular_ndcg: float = 0.0
     popular_reciprocal: float = 0.0
 
-    @classmethod
-    def read(cls, values: Sequence[float]) -> Self:
-        """Return the numbers of a decoded sum by name."""
-        return cls(**dict(zip(SUM_NAMES, map(float, values), strict=True)))
 
-    def numbers(self) -> npt.NDArray[np.float64]:
-        """Return the numbers in order."""
-        return np.array(astuple(self), dtype=np.float64)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class EventSums(_Sums):
+    """The same in a task about events: there are no ratings, and each device holds out one event."""
+
+    rankings: float = 0.0
+    hits: float = 0.0  # among strangers
+    recall: float = 0.0  # one event is held out, so that this is the hits
+    ndcg: float = 0.0
+    reciprocal: float = 0.0
+    recall_2: float = 0.0
+    ndcg_2: float = 0.0
+    reciprocal_2: float = 0.0
+    popular_hits: float = 0.0
+    popular_recall: float = 0.0
+    popular_ndcg: float = 0.0
+    popular_reciprocal: float = 0.0
+    whole_hits: float = 0.0  # in the whole catalogue; nothing where the table is too large for that
+    whole_ndcg: float = 0.0
+    whole_reciprocal: float = 0.0
+    whole_ndcg_2: float = 0.0
+    whole_reciprocal_2: float = 0.0
+    popular_whole_hits: float = 0.0
+    popular_whole_ndcg: float = 0.0
+    popular_whole_reciprocal: float = 0.0
+    surprise: float = 0.0  # −log of the chance that the model gave the event among all items; not sent with noise
+    surprise_2: float = 0.0
 
 
-SUM_NAMES = tuple(field.name for field in fields(EvaluationSums))
+SUM_NAMES = EvaluationSums.names()

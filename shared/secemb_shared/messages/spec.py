@@ -10,7 +10,14 @@ from secemb_shared.errors import SecEmbError, SpecError
 from secemb_shared.labels import PROTOCOL, Label
 from secemb_shared.layout import Geometry, Layout, layout_for
 from secemb_shared.messages import canonical
-from secemb_shared.messages.measures import SUM_NAMES
+from secemb_shared.messages.measures import (
+    MOST_STRANGERS,
+    SUM_NAMES,
+    WHOLE_TABLE,
+    EvaluationSums,
+    EventSums,
+    count_strangers,
+)
 from secemb_shared.messages.privacy import Privacy
 from secemb_shared.norm import NormShape
 from secemb_shared.ring import Ring
@@ -27,7 +34,7 @@ TRAIN, SURVEY, EVALUATE = "train", "survey", "evaluate"
 SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey says what each of them would keep
 # How many numbers a round of this kind adds up in its secure sum: nothing; a device's items, how far its ratings are
 # above and below the centre, their squares, and how many of its items each capacity would keep; what it measures of the
-# model.
+# model, where it learns from ratings or choices; `RoundSpec.sum_size` is that of a task.
 SUM_SIZES = {TRAIN: 0, SURVEY: 4 + len(SURVEY_CAPACITIES), EVALUATE: len(SUM_NAMES)}
 LARGEST_SUM = (
     2**23 - 1
@@ -112,6 +119,21 @@ class TaskSpec:
             dense=self.dense_size,
             norm_bound=self.norm_bound,
         )
+
+    @property
+    def measured(self) -> type[EvaluationSums] | type[EventSums]:
+        """Return what the numbers of its evaluations are."""
+        return EventSums if self.loss == NEXT else EvaluationSums
+
+    @property
+    def ranks_whole_table(self) -> bool:
+        """Return whether evaluations rank in the whole catalogue: of events, if the table is small enough to fetch."""
+        return self.loss == NEXT and 4 * self.items * self.row_width <= WHOLE_TABLE
+
+    @property
+    def strangers(self) -> int:
+        """Return how many strangers held-out items are ranked among."""
+        return MOST_STRANGERS if self.ranks_whole_table else count_strangers(self.capacity)
 
     @property
     def relays(self) -> bool:
@@ -271,7 +293,7 @@ class RoundSpec:
     @property
     def sum_size(self) -> int:
         """Return how many numbers the round's secure sum has; a training round has none."""
-        return SUM_SIZES[self.kind]
+        return len(self.task.measured.names()) if self.kind == EVALUATE else SUM_SIZES[self.kind]
 
     def label(self, session_id: bytes) -> Label:
         """Return the place of everything derived for one session."""

@@ -27,6 +27,7 @@ from secemb_sdk.round.session import SESSION_BYTES, DeviceSession, Messages
 from secemb_sdk.round.upload import make_upload
 from secemb_shared import row_access
 from secemb_shared.messages import RoundSpec
+from secemb_shared.messages.spec import EVALUATE
 from secemb_shared.randomness import Indices, RandomBytes, sample
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 from secemb_tools.simulation.devices import Devices, SimulatedDevice
@@ -230,7 +231,8 @@ def _upload(
 ) -> Messages:
     """Return what a device sends, and take down what became of it."""
     device, random_bytes = one
-    upload = make_upload(device.context, session, selection, read_rows, model.dense, random_bytes)
+    table = model.rows if session.round.kind == EVALUATE and session.round.task.ranks_whole_table else None
+    upload = make_upload(device.context, session, selection, read_rows, model.dense, random_bytes, table=table)
     if upload.private is not None:
         outcome.moved[device.person] = upload.private
     outcome.counts.add(Counts(sessions=1, clipped=int(upload.clipped), failed=int(upload.trouble is not None)))
