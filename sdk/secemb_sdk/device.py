@@ -4,6 +4,8 @@ async with Device.open(home=folder, servers=(url0, url1), task=task_id, token=to
     device.log(item=318, rating=5.0)
     outcome = await device.contribute()
     best = await device.recommend(k=10)
+
+Without `async with`: `device = await Device.open(…).open()`, and at the end `await device.close()`.
 """
 
 import asyncio
@@ -132,6 +134,17 @@ class Owned:
                 "a rating has no time and an event has no rating; pass either `rating` or `at`, or log them separately"
             )
 
+    def ratings(self) -> dict[int, float]:
+        """Return the owner's ratings by item."""
+        return dict(self._context.vault.ratings())
+
+    def remove(self, *, item: int) -> bool:
+        """Erase the owner's rating of an item and all events with it; return whether there were any.
+
+        A session that is under way keeps what it has chosen already.
+        """
+        return self._context.vault.remove(item)
+
     def log_many(self, ratings: Mapping[int, float]) -> None:
         """Store several ratings in one write."""
         self._context.vault.log(ratings.items())
@@ -166,15 +179,19 @@ class Owned:
 
 
 class Device(Owned):
-    """A device on an event loop. Make one with `async with Device.open(…)` or `with Device.open_blocking(…)`."""
+    """A device on an event loop: `async with Device.open(…)`. For other programs: `with Device.open_blocking(…)`."""
 
     open: ClassVar[type["AsyncOpening"]]
     open_blocking: ClassVar[type["BlockingOpening"]]
 
-    def __init__(self, context: Context, transport: AsyncTransport) -> None:
+    def __init__(self, context: Context, transport: AsyncTransport, opened: AsyncExitStack | None = None) -> None:
         super().__init__(context)
-        self._transport = transport
+        self._transport, self._opened = transport, opened or AsyncExitStack()
         self._contributing, self._advising = asyncio.Lock(), asyncio.Lock()
+
+    async def close(self) -> None:
+        """Close the home and all connections; calls under way fail. Closing again does nothing."""
+        await self._opened.aclose()
 
     async def contribute(self) -> Outcome:
         """Take part in one round, or continue one that was interrupted; return how it ended."""
@@ -217,10 +234,14 @@ class Device(Owned):
 class BlockingDevice(Owned):
     """A device for programs without an event loop."""
 
-    def __init__(self, context: Context, transport: BlockingTransport) -> None:
+    def __init__(self, context: Context, transport: BlockingTransport, opened: ExitStack | None = None) -> None:
         super().__init__(context)
-        self._transport = transport
+        self._transport, self._opened = transport, opened or ExitStack()
         self._contributing, self._advising = threading.Lock(), threading.Lock()
+
+    def close(self) -> None:
+        """Close the home and all connections; calls in other threads return. Closing again does nothing."""
+        self._opened.close()
 
     def contribute(self) -> Outcome:
         """Take part in one round, or continue one that was interrupted; return how it ended."""
@@ -262,11 +283,12 @@ class BlockingDevice(Owned):
 
 @dataclass(kw_only=True)
 class AsyncOpening(Opening):
-    """A device that is open within `async with`."""
+    """A device that is open within `async with`, or from `open()` on."""
 
-    _open: AsyncExitStack = field(default_factory=AsyncExitStack, init=False, repr=False)
+    _device: Device | None = field(default=None, init=False, repr=False)
 
-    async def __aenter__(self) -> Device:
+    async def open(self) -> Device:
+        """Return the open device; the caller closes it."""
         from secemb_sdk.http import HttpTransport  # here, because httpx is slow to import
 
         async with AsyncExitStack() as opened:
@@ -274,32 +296,42 @@ class AsyncOpening(Opening):
             opened.callback(context.vault.close)
             transport = await asyncio.to_thread(HttpTransport, self.addresses, ca=self.ca, pins=self.pins)
             opened.push_async_callback(transport.aclose)
-            self._open = opened.pop_all()
-        return Device(context, transport)
+            return Device(context, transport, opened.pop_all())
+
+    async def __aenter__(self) -> Device:
+        self._device = await self.open()
+        return self._device
 
     async def __aexit__(self, *raised: object) -> None:
-        await self._open.aclose()
+        if self._device is not None:
+            await self._device.close()
 
 
 @dataclass(kw_only=True)
 class BlockingOpening(Opening):
-    """A device that is open within `with`."""
+    """A device that is open within `with`, or from `open()` on."""
 
-    _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+    _device: BlockingDevice | None = field(default=None, init=False, repr=False)
 
-    def __enter__(self) -> BlockingDevice:
-        from secemb_sdk.http import BlockingHttpTransport
+    def open(self) -> BlockingDevice:
+        """Return the open device; the caller closes it."""
+        from secemb_sdk.http import BlockingHttpTransport, refuse_event_loop
 
+        refuse_event_loop()
         with ExitStack() as opened:
             context = self.open_home()
             opened.callback(context.vault.close)
             transport = BlockingHttpTransport(self.addresses, ca=self.ca, pins=self.pins)
             opened.callback(transport.close)
-            self._open = opened.pop_all()
-        return BlockingDevice(context, transport)
+            return BlockingDevice(context, transport, opened.pop_all())
+
+    def __enter__(self) -> BlockingDevice:
+        self._device = self.open()
+        return self._device
 
     def __exit__(self, *raised: object) -> None:
-        self._open.close()
+        if self._device is not None:
+            self._device.close()
 
 
 # The fields of the dataclasses are the arguments, written once for both.

@@ -9,6 +9,7 @@ SecEmbError
     ├── AddressError           a server's address that cannot be used safely
     ├── PolicyError            a policy that no round of the task can meet
     ├── RatingError            a logged item or rating that is not valid
+    ├── EventLoopError         a blocking device used on an event loop
     ├── MisfitError            a model that does not fit the task, or the private part in the home
     ├── ModelError             a model that cannot be made, trained or asked
     │   ├── UnknownModelError      no model has this name
@@ -74,6 +75,10 @@ class PolicyError(DeviceError, ValueError):
 
 class RatingError(DeviceError, ValueError):
     """A logged item or rating is not valid."""
+
+
+class EventLoopError(DeviceError, RuntimeError):
+    """A blocking device was used on an event loop."""
 
 
 class MisfitError(DeviceError, ValueError):

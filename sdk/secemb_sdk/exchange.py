@@ -156,6 +156,7 @@ def _slug(document: Mapping[str, object]) -> str:
 _FIRST_PAUSE = 0.5  # seconds; the next one is twice as long
 _BUSY_PAUSE = 30.0  # at most, for a server that answers that it cannot serve now
 AWAY_PAUSE = 900.0  # at most, for a server that does not answer
+AWAY_SECONDS = 5.0  # of tries without an answer, until an owner who has nothing under way is told
 _POLICY_SECONDS = 60.0  # until a policy that does not allow may allow
 _UNTRUSTED_SECONDS = 60.0  # until an operator may have repaired a certificate
 _TIMED_OUT = "the call timed out"
@@ -177,6 +178,8 @@ class Exchange:
         self.traffic = Traffic()
         self._ended_rounds: EndedRounds | None = None
         self.tossed: int | None = None  # the round for which this device has tossed a coin
+        self.begun = False  # a session is under way: it is worth waiting for a server until the call ends
+        self._silent_since: float | None = None
 
     def hear_of_rounds(self, found: object) -> None:
         """Remember how rounds ended, from an answer that every device gets."""
@@ -239,6 +242,7 @@ class Exchange:
                     answers[index] = one
             failures = self._count_failures({one.server for one in requests}, failed)
             if not troubles:
+                self._silent_since = None
                 return [answers[index] for index in range(len(requests))]
             yield from self._back_off(troubles, failures)
 
@@ -285,9 +289,19 @@ class Exchange:
         longest = AWAY_PAUSE if any(error.seconds is None for error in troubles) else _BUSY_PAUSE
         ceiling = min(longest, _FIRST_PAUSE * 2.0 ** min(failures - 1, 20))
         wait = asked + ceiling * (1 + int.from_bytes(self.context.random_bytes(4), "little") / 2**32) / 2
-        if self.context.clock() + wait >= self._ends:
+        if self.context.clock() + wait >= self._until(away=longest == AWAY_PAUSE):
             raise UnavailableError(str(troubles[0]), seconds=wait)
         yield from pause(wait, str(troubles[0]))
+
+    def _until(self, *, away: bool) -> float:
+        """Return until when this call may go on trying."""
+        if not away:
+            self._silent_since = None
+        elif self._silent_since is None:
+            self._silent_since = self.context.clock()
+        if self.begun or self._silent_since is None:
+            return self._ends
+        return min(self._ends, self._silent_since + AWAY_SECONDS)
 
 
 def server_time(answer: Answer) -> float | None:

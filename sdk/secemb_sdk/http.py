@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import httpx
 
+from secemb_sdk.errors import EventLoopError
 from secemb_sdk.steps import Answer, Lost, Request, send_together
 from secemb_sdk.trust import Authorities, Pins, check_address, line_problem, make_context, tls_problem
 
@@ -76,6 +77,17 @@ class HttpTransport:
             await client.aclose()
 
 
+def refuse_event_loop() -> None:
+    """Raise where an event loop runs: waiting here would stop everything else on it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise EventLoopError(
+        "a blocking device cannot be used on an event loop; use `async with Device.open(...)`, or a thread"
+    )
+
+
 class BlockingHttpTransport:
     """Carries requests while the caller waits, on an event loop in a separate thread.
 
@@ -92,10 +104,12 @@ class BlockingHttpTransport:
 
     def send_all(self, requests: tuple[Request, ...]) -> list[Answer | Lost]:
         """Return the answers to requests that are sent at the same time, in their order."""
+        refuse_event_loop()
         return self._wait_for(send_together(self._transport, requests))
 
     def send(self, request: Request) -> Answer | Lost:
         """Return the answer to one request, or `Lost`."""
+        refuse_event_loop()
         return self._wait_for(self._transport.send(request))
 
     def close(self) -> None:

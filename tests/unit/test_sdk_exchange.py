@@ -20,8 +20,8 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def an_exchange(folder: Path, draws: bytes, **policy: Any) -> tuple[Exchange, list[float]]:
-    """Return one call of the device in this folder, and its clock."""
+def an_exchange(folder: Path, draws: bytes, *, begun: bool = True, **policy: Any) -> tuple[Exchange, list[float]]:
+    """Return one call of the device in this folder, with a session under way or not, and its clock."""
     now = [0.0]
     context = Context(
         vault=Vault(Home(folder, FileCipher())),
@@ -30,7 +30,9 @@ def an_exchange(folder: Path, draws: bytes, **policy: Any) -> tuple[Exchange, li
         clock=lambda: now[0],
         random_bytes=lambda count: draws[:count],
     )
-    return Exchange(context), now
+    exchange = Exchange(context)
+    exchange.begun = begun
+    return exchange, now
 
 
 def run(exchange: Exchange, now: list[float], replies: list[Answer | Lost]) -> tuple[list[float], list[Answer]]:
@@ -89,6 +91,20 @@ def test_a_pause_that_would_pass_the_deadline_is_left_to_the_caller(folder: Path
     sent, seconds = give_up(folder, *[LOST] * 20)
     assert sent == 5
     assert seconds == pytest.approx(8.0, rel=1e-6)  # after 0.5 + 1 + 2 + 4 seconds
+
+
+def test_an_owner_with_nothing_under_way_is_told_in_seconds_that_a_server_is_away(folder: Path) -> None:
+    exchange, now = an_exchange(folder, b"\xff" * 4, begun=False, seconds=120.0)
+    with pytest.raises(UnavailableError, match="server 1 did not respond") as raised:
+        run(exchange, now, [LOST] * 20)
+    assert now[0] == pytest.approx(3.5, rel=1e-6)  # 0.5 + 1 + 2 seconds; the next pause would pass five
+    assert raised.value.seconds == pytest.approx(4.0, rel=1e-6)
+
+
+def test_a_server_that_answers_that_it_is_busy_is_waited_for_before_a_session_too(folder: Path) -> None:
+    exchange, now = an_exchange(folder, b"\xff" * 4, begun=False, seconds=120.0)
+    pauses, answers = run(exchange, now, [LOST, LOST, *[BUSY] * 6, Answer(status=200)])
+    assert (len(pauses), [one.status for one in answers]) == (8, [200])
 
 
 def test_what_is_begun_in_one_call_goes_on_in_the_next_ones_also_after_a_restart(folder: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.unit import specifications
 
 from secemb_sdk.errors import (
     ForgottenError,
@@ -370,6 +371,19 @@ def test_an_export_is_everything_as_plain_data(tmp_path: Path) -> None:
 def test_what_is_no_item_is_refused_and_not_repeated(tmp_path: Path, item: Any) -> None:
     with pytest.raises(RatingError, match="whole number, 0 or greater"):
         open_vault(tmp_path).log([(item, 5.0)])
+
+
+def test_an_item_outside_the_catalogue_is_refused_as_soon_as_the_task_is_known(tmp_path: Path) -> None:
+    vault = open_vault(tmp_path)
+    vault.log([(specifications.TASK.items, 5.0)])
+    vault.keep_task(specifications.TASK)
+    for item in (specifications.TASK.items, 2**31 - 1):
+        with pytest.raises(RatingError, match=f"items 0 to {specifications.TASK.items - 1}"):
+            vault.log([(1, 5.0), (item, 5.0)])
+        with pytest.raises(RatingError, match="not in the catalogue"):
+            vault.log_events([(item, 1.0)], now=2.0)
+    vault.log([(specifications.TASK.items - 1, 4.0)])
+    assert vault.ratings() == {specifications.TASK.items: 5.0, specifications.TASK.items - 1: 4.0}
 
 
 @pytest.mark.parametrize("rating", [float("nan"), float("inf"), 1e39, "good", None])

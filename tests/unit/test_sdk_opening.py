@@ -8,7 +8,15 @@ import pytest
 from tests.unit.loopback import answer, serving, write_identity
 
 from secemb_sdk import Device, Policy
-from secemb_sdk.errors import AddressError, EnrolmentError, HomeKeyError, PinError, PolicyError
+from secemb_sdk.errors import (
+    AddressError,
+    EnrolmentError,
+    EventLoopError,
+    HomeInUseError,
+    HomeKeyError,
+    PinError,
+    PolicyError,
+)
 from secemb_sdk.home.detections import Detection
 
 TASK = "ab" * 32
@@ -99,3 +107,51 @@ def test_a_device_raises_and_counts_it_when_a_pin_does_not_hold(tmp_path: Path, 
             found = contribute_blocking(**opening) if blocking else asyncio.run(contribute(**opening))
             assert [(one.kind, one.count) for one in found] == [("server-key", count)]
         assert zero.everything == b""
+
+
+def test_a_blocking_device_is_opened_and_closed_without_with(tmp_path: Path) -> None:
+    opening: dict[str, Any] = {"home": tmp_path, "servers": SERVERS, "task": TASK}
+    device = Device.open_blocking(**opening).open()
+    device.log_many({1: 2.0, 7: 4.5})
+    with pytest.raises(HomeInUseError):
+        Device.open_blocking(**opening).open()
+    device.close()
+    device.close()
+    again = Device.open_blocking(**opening).open()
+    assert again.ratings() == {1: 2.0, 7: 4.5}
+    again.close()
+
+
+@pytest.mark.asyncio
+async def test_a_device_is_opened_and_closed_without_with(tmp_path: Path) -> None:
+    opening: dict[str, Any] = {"home": tmp_path, "servers": SERVERS, "task": TASK}
+    device = await Device.open(**opening).open()
+    device.log(item=1, rating=2.0)
+    await device.close()
+    await device.close()
+    async with Device.open(**opening) as again:
+        assert again.ratings() == {1: 2.0}
+
+
+def test_one_rating_is_removed_with_its_events_and_others_stay(tmp_path: Path) -> None:
+    opening: dict[str, Any] = {"home": tmp_path, "servers": SERVERS, "task": TASK}
+    with Device.open_blocking(**opening) as device:
+        device.log_many({1: 2.0, 7: 4.5})
+        device.log_events([(7, 1.0), (9, 2.0), (7, 3.0)])
+        assert device.remove(item=7)
+        assert not device.remove(item=7)
+        assert device.remove(item=1)
+    with Device.open_blocking(**opening) as device:  # it is gone from the disk too
+        assert device.ratings() == {}
+        assert [one["item"] for one in device.export()["events"]] == [9]
+
+
+@pytest.mark.asyncio
+async def test_a_blocking_device_refuses_to_stop_an_event_loop(tmp_path: Path) -> None:
+    opening: dict[str, Any] = {"home": tmp_path, "servers": SERVERS, "task": TASK}
+    with pytest.raises(EventLoopError, match=r"async with Device\.open"):
+        Device.open_blocking(**opening).open()
+    device = await asyncio.to_thread(Device.open_blocking(**opening).open)
+    with pytest.raises(EventLoopError):
+        device.contribute()
+    await asyncio.to_thread(device.close)

@@ -77,6 +77,11 @@ class Events:
         """Return what a new home has."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.float64))
 
+    def without(self, item: int) -> "Events":
+        """Return all events but those with this item."""
+        kept = self.items != item
+        return Events(self.items[kept], self.times[kept])
+
     def add(self, items: Sequence[int], times: Sequence[float | None], *, now: float) -> "Events":
         """Return these and more. An event without a time is the newest, though the clock may have been set back."""
         all_items = np.concatenate([self.items, np.array(items, dtype=np.int64)])
@@ -158,10 +163,12 @@ def check_time(time: float) -> float:
     return number
 
 
-def check_item(item: int) -> int:
-    """Return an item, or raise `RatingError`."""
+def check_item(item: int, most: int | None = None) -> int:
+    """Return an item, or raise `RatingError`; `most` is how many there are."""
     if type(item) is bool or not hasattr(item, "__index__") or not 0 <= index(item) < _LARGEST_ITEM:
         raise RatingError("an item must be a whole number, 0 or greater: its row in the catalogue")
+    if most is not None and index(item) >= most:
+        raise RatingError(f"the item is not in the catalogue, which has items 0 to {most - 1}")
     return index(item)
 
 

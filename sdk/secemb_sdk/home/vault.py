@@ -125,11 +125,31 @@ class Vault:
 
     def log(self, ratings: Iterable[tuple[int, float]]) -> None:
         """Add ratings; the last rating of an item counts."""
-        checked = {check_item(item): check_rating(rating) for item, rating in ratings}
+        most = self._most_items()
+        checked = {check_item(item, most): check_rating(rating) for item, rating in ratings}
         with self._home.lock:
             merged = {**self.ratings(), **checked}
             self._home.write("ratings", encode_ratings(merged))
             self._ratings = merged
+
+    def remove(self, item: int) -> bool:
+        """Erase the rating of an item and the events with it; return whether there were any."""
+        item = check_item(item)
+        with self._home.lock:
+            ratings, events = self.ratings(), self.events()
+            others = events.without(item)
+            if item in ratings:
+                kept = {one: rating for one, rating in ratings.items() if one != item}
+                self._home.write("ratings", encode_ratings(kept))
+                self._ratings = kept
+            if others.items.size < events.items.size:
+                self._home.write("events", encode_events(others))
+        return item in ratings or others.items.size < events.items.size
+
+    def _most_items(self) -> int | None:
+        """Return how many items the task has, as soon as it is known."""
+        task = self.task()
+        return None if task is None else task.items
 
     # Events.
 
@@ -140,7 +160,8 @@ class Vault:
 
     def log_events(self, events: Iterable[tuple[int, float | None]], *, now: float) -> None:
         """Add items and when the owner chose them; without a time they are the newest."""
-        checked = [(check_item(item), None if time is None else check_time(time)) for item, time in events]
+        most = self._most_items()
+        checked = [(check_item(item, most), None if time is None else check_time(time)) for item, time in events]
         with self._home.lock:
             items, times = [item for item, _ in checked], [time for _, time in checked]
             self._home.write("events", encode_events(self.events().add(items, times, now=now)))

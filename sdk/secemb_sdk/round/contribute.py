@@ -166,11 +166,12 @@ class Participation:
         joined_at = self._context.clock()
         keyed, opened = yield from work(lambda: self._open(route, joined, seed))
         yield from self._keep(keyed)
+        self._exchange.begun = True
         yield from self._exchange.wait_until(joined_at + self._context.policy.keys_seconds)
         return (yield from self._send_keys(route, keyed, opened))
 
     def _resume(self, stage: Keyed | Written, *, elsewhere: bool) -> Steps[Outcome]:
-        self._stage = stage
+        self._stage, self._exchange.begun = stage, True
         self._exchange.traffic.add(stage.ticket.traffic)
         if elsewhere:
             raise RefusedError("the home was copied or restored during a session")
