@@ -76,7 +76,7 @@ async def test_a_round_whose_only_seat_has_lapsed_goes_on() -> None:
 
 
 async def test_a_session_without_keys_counts_as_joined_only_while_a_round_waits_for_it() -> None:
-    async with a_pair(cohort=2) as pair:
+    async with a_pair(cohort=2, operators=file_of_operators()) as pair:
         desk = Desk(pair)
         await pair.step()
         for number in range(2):
