@@ -78,15 +78,28 @@ const BY_STATUS: Readonly<Record<number, Entry>> = {
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = Record<string, any>;
 
-/** Return the JSON object in an answer; an empty one if there is none. */
+/** Return the JSON object in an answer; an empty one if there is none, or if a name in it occurs twice. */
 export function jsonObject(body: Bytes): Json {
   try {
-    const found: unknown = JSON.parse(read(body));
-    if (typeof found === "object" && found !== null && !Array.isArray(found)) return found as Json;
+    const written = read(body);
+    const found: unknown = JSON.parse(written);
+    const names = [...written.matchAll(/"(?:[^"\\]|\\.)*"(\s*:)?/g)].filter(([, colon]) => colon !== undefined);
+    if (isObject(found) && names.length === countMembers(found)) return found;
   } catch {
     // none
   }
   return {};
+}
+
+function isObject(value: unknown): value is Json {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** Return how many members a value has, with those of what is in it: `JSON.parse` keeps the last of equal names. */
+function countMembers(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  const inner = Object.values(value).reduce<number>((sum, one) => sum + countMembers(one), 0);
+  return inner + (Array.isArray(value) ? 0 : Object.keys(value).length);
 }
 
 /** Return the seconds of a Retry-After header; a date is ignored, because this device's clock may be wrong. */

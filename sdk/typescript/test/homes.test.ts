@@ -9,7 +9,8 @@ import { test } from "node:test";
 
 import { AsyncStorage, DamagedError, Device, HomeInUseError, HomeKeyError, PinError, type Storage } from "../src/index.js";
 import { FileStorage } from "../src/node.js";
-import { decodeBase64, encodeBase64 } from "../src/home/async-storage.js";
+import { decodeBase64, encodeBase64 } from "../src/core/base64.js";
+import { jsonObject } from "../src/exchange.js";
 import { secureBytes } from "../src/core/random.js";
 import { MemoryStorage } from "./faults.js";
 
@@ -129,6 +130,12 @@ test("a copied directory is another place, and a renewed one too", async () => {
   assert.equal(await home.place(false), first);
   assert.notEqual(await home.place(true), first);
   await home.close();
+});
+
+test("an answer in which a name occurs twice is no answer", () => {
+  const read = (text: string) => jsonObject(new TextEncoder().encode(text));
+  assert.deepEqual(read('{"a": {"b": ["c\\":", {"d" : 1}]}, "e": "\\"f\\": 2"}'), { a: { b: ['c":', { d: 1 }] }, e: '"f": 2' });
+  for (const text of ['{"a": 1, "a": 1}', '{"a": {"b": 1, "b": 2}}', '{"a": 1, "\\u0061": 1}', "[1]", "1", "", "{"]) assert.deepEqual(read(text), {});
 });
 
 test("base64 is that of others, in both alphabets", () => {

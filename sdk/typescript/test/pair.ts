@@ -10,7 +10,7 @@ import { stepOf } from "../src/core/relay.js";
 import { SUM_RING, type Elements } from "../src/core/ring.js";
 import { RoundSpec, TaskSpec, encodeRound, type Kind } from "../src/core/spec.js";
 import { SecEmbError } from "../src/errors.js";
-import { encodeBase64 } from "../src/home/async-storage.js";
+import { encodeBase64 } from "../src/core/base64.js";
 import {
   accumulate, answer, checkMac, decodeKeys, decodeSumShare, decodeUpdate, openContent, orderOf, rebuild, splitRelayed,
   sumShareOf, tagTable,

@@ -95,7 +95,6 @@ function checkLine(line: BudgetLine): void {
   decimal(line.multiplier);
   const epsilon = decimal(line.epsilon);
   if (!(epsilon > 0 && epsilon <= LARGEST_EPSILON)) throw new SpecError(`a budget's epsilon must be above 0 and at most ${LARGEST_EPSILON}`);
-  noiseOf(line, line.clip, 1);
 }
 
 function readLine(found: Value | undefined): BudgetLine | undefined {

@@ -1,7 +1,8 @@
 // A home in React Native's async storage, or in anything else with its three methods.
 
-import { DamagedError } from "../errors.js";
+import { decodeBase64, encodeBase64 } from "../core/base64.js";
 import type { Bytes } from "../core/bytes.js";
+import { DamagedError } from "../errors.js";
 import { takeName, type Storage } from "./storage.js";
 
 /** What `@react-native-async-storage/async-storage` offers. */
@@ -34,7 +35,11 @@ export class AsyncStorage implements Storage {
 
   async read(name: string): Promise<Bytes | undefined> {
     const found = await this.store.getItem(this.#key(name));
-    return found === null ? undefined : decodeBase64(found);
+    try {
+      return found === null ? undefined : decodeBase64(found);
+    } catch {
+      throw new DamagedError(`the record '${name}' of the home is corrupted; call forget(), or use a new home`);
+    }
   }
 
   async write(name: string, data: Bytes): Promise<void> {
@@ -52,33 +57,4 @@ export class AsyncStorage implements Storage {
   #key(name: string): string {
     return `secemb/${this.name}/${name}`;
   }
-}
-
-const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/** Return base64, which not every JavaScript engine of a phone has built in. */
-export function encodeBase64(data: Bytes): string {
-  let written = "";
-  for (let at = 0; at < data.length; at += 3) {
-    const group = (data[at]! << 16) | ((data[at + 1] ?? 0) << 8) | (data[at + 2] ?? 0);
-    const left = data.length - at;
-    written += DIGITS[group >>> 18]! + DIGITS[(group >>> 12) & 63]!;
-    written += (left > 1 ? DIGITS[(group >>> 6) & 63]! : "=") + (left > 2 ? DIGITS[group & 63]! : "=");
-  }
-  return written;
-}
-
-/** Read base64, in the usual digits or in those for addresses, with or without padding. */
-export function decodeBase64(written: string): Bytes {
-  const digits = written.replace(/-/g, "+").replace(/_/g, "/").replace(/=+$/, "");
-  const data = new Uint8Array(Math.floor((digits.length * 3) / 4));
-  let [bits, count, at] = [0, 0, 0];
-  for (const digit of digits) {
-    const value = DIGITS.indexOf(digit);
-    if (value < 0) throw new DamagedError("a record of the home is corrupted; call forget() and start again");
-    bits = ((bits << 6) | value) & 0xffff;
-    count += 6;
-    if (count >= 8) data[at++] = (bits >>> (count -= 8)) & 0xff;
-  }
-  return data;
 }

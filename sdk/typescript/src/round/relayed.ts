@@ -1,14 +1,14 @@
 // The relayed transport: server 0 gets everything, and passes on what is encrypted to server 1's relay key.
 
+import { decodeBase64 } from "../core/base64.js";
 import { ascii, hex, same, sha256, type Bytes } from "../core/bytes.js";
 import { denseMark, receiptOf } from "../core/marks.js";
 import { KINDS, sizesOf } from "../core/messages.js";
 import { boxContent, decodeRelayedAnswer, encodeRelayed, readRelayKey, stepOf, type RelayKey } from "../core/relay.js";
 import { sessionIdOf, type DeviceSession } from "../core/session.js";
 import type { RoundSpec, TaskSpec } from "../core/spec.js";
-import { DamagedError, MessageError, OutdatedKeyError, PinError, UnavailableError } from "../errors.js";
+import { EncodingError, MessageError, OutdatedKeyError, PinError, UnavailableError } from "../errors.js";
 import { jsonObject, type Accept, type Exchange } from "../exchange.js";
-import { decodeBase64 } from "../home/async-storage.js";
 import type { Ticket, Written } from "../home/records.js";
 import type { Answer, Request } from "../transport.js";
 import { askPermission, decodeRound, findRound } from "./join.js";
@@ -47,7 +47,7 @@ class RelayKeys {
     try {
       announcement = decodeBase64(shown);
     } catch (error) {
-      if (!(error instanceof DamagedError)) throw error;
+      if (!(error instanceof EncodingError)) throw error;
     }
     await this.#remember(announcement);
     return announcement;
