@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from secemb_lab.paper import markdown, stored_tables
+from secemb_lab.paper.compression.reductions import COMPRESSORS, SECEMB, rank_of, reduction, round_of
 from secemb_lab.paper.paper_table import Settings, Table, all_tables, unexplained
 from secemb_lab.paper.protocols import communication, sparse
 from secemb_lab.paper.protocols.cases import Case
@@ -62,3 +63,10 @@ def test_bytes_are_what_they_were() -> None:
 
 def test_a_random_message_is_as_long_as_it_was_but_for_chance() -> None:
     assert stored("sparse", "MF, SecAggMask") == pytest.approx(sparse.secaggmask_bytes(CASE) / 1e6, rel=0.01)
+
+
+def test_ratios_of_compressed_updates_are_what_they_were() -> None:
+    for one in CATALOGUES:
+        for method in (*COMPRESSORS, SECEMB):
+            ours = reduction(method, round_of("mf", one.name), rank=rank_of("mf", one.name))
+            assert stored("utility-mf", f"MF / {method}", f"{one.name} R.R.") == ours

@@ -81,3 +81,19 @@ def test_three_breakpoints_do_not_follow_from_the_inequality() -> None:
     assert false == {(128, name) for name in ("ML10M", "ML25M", "Yelp")}
     assert all(printed_[128, one.name] == int(0.6 * one.items) for one in CATALOGUES[2:])
     assert [formula[128, one.name] for one in CATALOGUES[2:]] == [7496, 41460, 61275]
+
+
+def test_ml10m_has_the_items_that_its_sizes_of_models_have() -> None:
+    items = float(printed("tab:datastat", "ML10M", "items") or 0)
+    assert printed("tab:paramsize", "MF / # Sparse", "ML10M") == items * 65
+    assert items != 27_278
+
+
+def test_fm_on_ml100k_leaves_out_its_dense_part() -> None:
+    mf, fm, sparse = (
+        float(printed(f"tab:{label}", f"{model} / SecEmb", "ML100K") or 0)
+        for label, model in (("upcommucost", "MF"), ("upcommucost", "FM"), ("commucostsparse", "FM"))
+    )
+    dense = 2 * 4 * float(printed("tab:paramsize", "FM / # Dense", "ML100K") or 0) / 1e6
+    assert round(mf + dense, 2) == sparse
+    assert sparse > fm

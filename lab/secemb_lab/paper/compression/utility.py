@@ -26,7 +26,7 @@ LABEL = "tab:utility"
 NIGHT_SECONDS = {"mf": 500.0, "ncf": 1100.0, "fm": 1900.0, "deepfm": 5800.0}
 BIASES = "biases alone"
 _CAPTION = """\
-RMSE on a random fifth of the ratings, mean and standard deviation over {seeds} seeds, and the reduction ratio of the
+RMSE on a random fifth of the ratings, {seeds}, and the reduction ratio of the
 upload. All methods share everything but what becomes of a device's rows: split, first weights, cohorts of 100,
 fixed point, and this project's recipe of training, with the paper's vectors, ranks and m'. SecEmb trains with at most
 m' of a person's items in a round; the others send something about every item, and leave none out. Secure FedRec loses
@@ -53,7 +53,7 @@ def make(model: str, settings: Settings, progress: Progress) -> Body:
     cases = list(cases_of(model, settings))
     found = dict(zip(cases, finish(cases, settings.folder, progress), strict=True))
     cells = [cell for catalogue in FOLDERS for cell in _cells(settings, model, catalogue, found)]
-    return Body(caption=" ".join(_CAPTION.format(seeds=settings.seeds).split()), cells=cells)
+    return Body(caption=" ".join(_CAPTION.format(seeds=_seeds(settings.seeds)).split()), cells=cells)
 
 
 def cases_of(model: str, settings: Settings) -> Iterator[RatingCase]:
@@ -104,6 +104,10 @@ def _cells(settings: Settings, model: str, catalogue: str, found: dict[RatingCas
         ours=fmean(biases) if biases else None,
         note=_error_note(settings, catalogue, measured=bool(biases)),
     )
+
+
+def _seeds(count: int) -> str:
+    return "of one seed" if count == 1 else f"mean and standard deviation over {count} seeds"
 
 
 def _printed(row: str, column: str) -> Value:
