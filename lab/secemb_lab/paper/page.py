@@ -19,6 +19,7 @@ _CLASSES = {
     Verdict.NO_DATA: "missing",
     Verdict.OURS_ALONE: "alone",
 }
+_SMALL = 0.2  # of the largest figure
 
 
 def render(found: Sequence[Measured]) -> str:
@@ -38,5 +39,8 @@ def render(found: Sequence[Measured]) -> str:
 
 def picture(plot: Plot) -> Markup:
     """Return a plot as SVG."""
-    drawn = line_chart(plot.lines, title=plot.title, across=plot.across, doubling=plot.doubling)
+    heights = [height for points in plot.lines.values() for _, height in points]
+    # Beside much larger figures the axis would begin below zero.
+    span = (0.0, max(heights)) if heights and 0 <= min(heights) < _SMALL * max(heights) else None
+    drawn = line_chart(plot.lines, title=plot.title, across=plot.across, doubling=plot.doubling, span=span)
     return Markup(drawn)  # noqa: S704 (charts escape what they show)
