@@ -270,7 +270,7 @@ def test_weights_are_imported_before_the_first_start_and_exported_after_it(pair:
     try:
         one.start()
         secemb("model", "export", out, "--split-bias", "--config", one.folder)
-        assert "begun" in refused("model", "import", weights, "--config", one.folder)
+        assert "already started" in refused("model", "import", weights, "--config", one.folder)
     finally:
         pair.end()
     assert np.array_equal(load_file(out)["embedding"], rows[:, :2])
