@@ -87,7 +87,7 @@ def _grid(table: Table) -> str:
         cells = [table.cell(row, column) for column in table.columns]
         written = ["" if cell is None else _cell(cell_text.compared(cell), "" if unit else cell.unit) for cell in cells]
         lines.append(f"| {' | '.join([row, *written])} |")
-    return "\n".join(lines).replace("|  |", "| |")
+    return "\n".join(lines).replace("|  ", "| ")
 
 
 def _cell(text: str, unit: str) -> str:
