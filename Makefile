@@ -43,7 +43,7 @@ COMPILER = $${CC:-$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_con
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help demo docs docs-site test typescript bench loadtest memory pacing attack wire quality sequences paper paper-docs report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize constraints clean
+.PHONY: help demo docs docs-site test typescript bench loadtest memory pacing attack wire quality sequences paper paper-docs report-dp soak vectors check lint format format-check types kernel which-kernel kernel-check sanitize wheels constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -178,13 +178,16 @@ sanitize: $(DEV) ## run the kernel's tests with AddressSanitizer and UndefinedBe
 		$(BIN)/python -c 'import secemb_shared._kernel as k; assert "build/sanitize/lib" in k.__file__, k.__file__' \
 		&& $(BIN)/python -m pytest --capture=sys tests/unit/test_kernel*.py $(ARGS)
 
+wheels: ## build wheels and the source distribution in build/wheels, and try them without a compiler
+	@PYTHON=$(PYTHON) deploy/wheels.sh
+
 constraints: ## resolve the newest versions that pyproject.toml allows and pin them (needs Python 3.11)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' \
 		|| { echo 'the pins are made with Python 3.11, the oldest supported: make constraints PYTHON=/path/to/python3.11' >&2; exit 1; }
 	@echo 'resolving in a fresh environment, build/constraints (about a minute)'
 	@rm -rf build/constraints && mkdir -p build && $(PYTHON) -m venv build/constraints
 	@$(PYTHON) -c "import tomllib; p = tomllib.load(open('pyproject.toml', 'rb')); e = p['project']['optional-dependencies']; \
-		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['train'], *e['paper'], *e['dev'], sep='\n')" \
+		print(*p['build-system']['requires'], *p['project']['dependencies'], *e['server'], *e['tools'], *e['train'], *e['paper'], *e['wheels'], *e['dev'], sep='\n')" \
 		>build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check -qq install --upgrade -r build/constraints/wanted.txt
 	@build/constraints/bin/python -m pip --disable-pip-version-check check
