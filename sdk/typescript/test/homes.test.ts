@@ -5,7 +5,9 @@ import { spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { once } from "node:events";
 import { test } from "node:test";
+import { Worker } from "node:worker_threads";
 
 import { AsyncStorage, DamagedError, Device, HomeInUseError, HomeKeyError, PinError, type Storage } from "../src/index.js";
 import { FileStorage } from "../src/node.js";
@@ -119,8 +121,23 @@ test("the lock of a process that was killed does not keep a home closed, and tha
   const home = new FileStorage(path);
   await home.open();
   await home.close();
-  writeFileSync(join(path, "lock"), String(process.ppid));
+  writeFileSync(join(path, "lock"), `${process.ppid} 0`);
   await assert.rejects(() => new FileStorage(path).open(), HomeInUseError);
+  writeFileSync(join(path, "lock"), `${process.pid} 0`); // of an earlier process with this number
+  await home.open();
+  await home.close();
+});
+
+test("another thread of the same process cannot open a home that is open", async () => {
+  const home = new FileStorage(folder());
+  await home.open();
+  const program = `import { FileStorage } from ${JSON.stringify(new URL("../src/node.js", import.meta.url).href)};
+    import { parentPort } from "node:worker_threads";
+    parentPort.postMessage(await new FileStorage(${JSON.stringify(home.folder)}).open().then(() => "opened", (error) => error.name));`;
+  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(program)}`));
+  const [said] = await once(worker, "message");
+  assert.equal(said, "HomeInUseError");
+  await home.close();
 });
 
 test("a copied directory is another place, and a renewed one too", async () => {

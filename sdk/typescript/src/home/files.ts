@@ -10,6 +10,7 @@ import { takeName, type Storage } from "./storage.js";
 
 const LOCK = "lock";
 const PLACE = "place";
+const CLOCK_ERROR = 1000; // milliseconds
 
 export class FileStorage implements Storage {
   #release: (() => void) | undefined;
@@ -93,22 +94,31 @@ export class FileStorage implements Storage {
   }
 }
 
-/** Node cannot lock files: the lock is a file with the number of the process, and void once that has ended. */
+/**
+ * Node cannot lock files: the lock is a file with the number of the process and when that began, and void once it has
+ * ended. A container gives its process the same number each time, so that its own number alone says nothing.
+ */
 function takeLock(path: string): void {
   for (let attempt = 0; attempt < 2; attempt++) {
     try {
       const file = openSync(path, "wx", 0o600);
-      writeSync(file, String(process.pid));
+      writeSync(file, `${process.pid} ${startOfProcess()}`);
       closeSync(file);
       return;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw unusable(error);
-      const owner = Number(readFileSync(path, "utf8"));
-      if (owner !== process.pid && isRunning(owner)) throw new HomeInUseError("another process has this home open; end it first");
+      const [owner, began] = readFileSync(path, "utf8").split(" ").map(Number) as [number, number];
+      const held = owner === process.pid ? Math.abs(began - startOfProcess()) <= CLOCK_ERROR : isRunning(owner);
+      if (held) throw new HomeInUseError("another process or thread has this home open; end it first");
       unlinkSync(path);
     }
   }
   throw new HomeInUseError("another process has just opened this home");
+}
+
+/** Return when this process began, in milliseconds: the same in all of its threads. */
+function startOfProcess(): number {
+  return Math.round(Date.now() - 1000 * process.uptime());
 }
 
 function isRunning(number: number): boolean {
