@@ -1,4 +1,4 @@
-"""The SDK: a device that takes part in training, and keeps what it knows about its owner to itself."""
+"""The SDK: a device that takes part in training without revealing what it knows about its owner."""
 
 from secemb_sdk.context import Policy
 from secemb_sdk.device import BlockingDevice, Device

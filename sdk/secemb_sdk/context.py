@@ -1,4 +1,4 @@
-"""What the steps of a device work with: its home, its policy, its clocks and its random bytes."""
+"""The context in which a device's steps run: its home, policy, clocks and source of random bytes."""
 
 import time
 from collections.abc import Callable
@@ -25,8 +25,8 @@ from secemb_shared.messages.spec import NEXT, SQUARED
 from secemb_shared.randomness import Indices, RandomBytes, secure_bytes
 
 DIRECT, RELAYED = "direct", "relayed"  # the transports
-_KEYS_PACE = 0.1  # of the pace
-_OVERHEAD = 8192  # bytes beside the messages: the task, the round, the ticket, receipts
+_KEYS_PACE = 0.1  # that the pace can add
+_OVERHEAD = 8192  # bytes in addition to the messages: the task, the round, the ticket, receipts
 
 
 def always() -> bool:
@@ -53,7 +53,7 @@ class Policy:
 
     @property
     def keys_seconds(self) -> float:
-        """Return how long after the ticket keys are sent, however many items had to be placed."""
+        """Return how long after the ticket keys are sent, regardless of how many items are placed."""
         return _KEYS_PACE * self.pace_seconds
 
     def check_bytes(self, task: TaskSpec, *, relayed: bool = False) -> None:
@@ -66,7 +66,7 @@ class Policy:
 
 
 def round_bytes(task: TaskSpec, *, relayed: bool = False) -> int:
-    """Return the bytes that a training round moves in both directions together, without retries."""
+    """Return the total bytes that a training round transfers in both directions, without retries."""
     sizes = Sizes.of(task)
     messages = sizes.relayed_upload + sizes.relayed_download if relayed else sizes.upload + sizes.download
     return messages + 4 * task.dense_size + _OVERHEAD
@@ -77,16 +77,16 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """One device, as its steps see it."""
+    """A device from the point of view of its steps."""
 
     vault: Vault = field(repr=False)
     task_id: bytes
     token: str | None = field(default=None, repr=False)
     policy: Policy = field(default_factory=Policy)
-    model: Model | None = None  # None: matrix factorisation with the task's width
-    rate: float | None = None  # of the private part's optimiser; None: the task's rate for rows
+    model: Model | None = None  # None: matrix factorisation with the task's row width
+    rate: float | None = None  # learning rate of the private part; None: the task's rate for rows
     epochs: int = 1
-    hold_out: float = 0.1  # the fraction of ratings that is for evaluation alone
+    hold_out: float = 0.1  # the fraction of ratings reserved for evaluation
     transport: str | None = None  # direct or relayed; None: relayed where the task allows it
     clock: Clock = time.monotonic  # for all waiting and deadlines
     wall_clock: Clock = time.time  # dates receipts and detections, and tells whether a relay key is valid
@@ -132,12 +132,12 @@ class Context:
         return decimal(task.row_rate) if self.rate is None else self.rate
 
     def note(self, misconduct: Misconduct) -> None:
-        """Count misconduct of a server. A home that cannot store it must not change what is sent."""
+        """Record a server's misconduct. What is sent must not depend on whether the home can store it."""
         with suppress(HomeError):
             self.vault.note(misconduct, date_of(self.wall_clock()))
 
     def select(self, round_: RoundSpec, random_bytes: RandomBytes) -> Selection:
-        """Return what this device brings to a round: ratings, or events or words where the task is about them."""
+        """Return the data that this device uses in a round: ratings, or events or words, depending on the task."""
         model = self.model_for(round_.task)
         if not follows(model):
             return select(round_, self.vault.ratings(), self.held_out(), random_bytes)
@@ -152,11 +152,11 @@ class Context:
         return self.vault.words(lambda texts: self.vocabulary(task).encode(map(model.split, texts)))
 
     def vocabulary(self, task: TaskSpec) -> Vocabulary:
-        """Return the words of a task, whose catalogue must be here."""
+        """Return the words of a task; its catalogue must already be downloaded."""
         return Vocabulary.of(CatalogueFile(self.vault.public_folder, task).load())
 
     def own_data(self, task: TaskSpec, random_bytes: RandomBytes, *, held_out: bool = True) -> Ratings:
-        """Return what the private part follows from: all ratings, or the newest events; or without what is held out."""
+        """Return the data for the private part: all ratings or the newest events, or without held-out data."""
         model = self.model_for(task)
         if follows(model):
             events = in_catalogue(self.events(task), task.items)

@@ -1,4 +1,4 @@
-"""A device as an app uses it: on an event loop, or blocking. Both run the same steps.
+"""The device API for apps: asynchronous or blocking. Both run the same steps.
 
 async with Device.open(home=folder, servers=(url0, url1), task=task_id, token=token) as device:
     device.log(item=318, rating=5.0)
@@ -47,19 +47,19 @@ _TASK_DIGITS = 64
 class Opening:
     """The arguments of `Device.open` and `Device.open_blocking`."""
 
-    home: Path | str  # a directory for this device and task alone; created if it does not exist
+    home: Path | str  # a directory used only by this device and task; created if missing
     servers: tuple[str, str]  # addresses of server 0 and server 1
     task: str  # the task's id: 64 hexadecimal digits
     token: str | None = field(default=None, repr=False)  # from the operator of server 0; None where enrolment is open
     model: Model | None = None  # None: matrix factorisation with the task's width
-    key: bytes | None = field(default=None, repr=False)  # 16 or 32 random bytes; with it the home is encrypted
+    key: bytes | None = field(default=None, repr=False)  # 16 or 32 random bytes; if given, the home is encrypted
     policy: Policy | None = None
-    pins: Sequence[Pins] | None = None  # for each server, digests of public keys; it must show one of them
-    ca: Authorities = None  # a file of authorities (PEM) or an SSLContext; None: those of the system
+    pins: Sequence[Pins] | None = None  # for each server, digests of public keys, one of which it must present
+    ca: Authorities = None  # a file of authorities (PEM) or an SSLContext; None: the system's authorities
     rate: float | None = None  # learning rate of the private part; None: the task's rate for rows
     epochs: int = 1  # passes over the ratings in a round
-    hold_out: float = 0.1  # the fraction of ratings that is kept for evaluation and never trained on
-    transport: Literal["direct", "relayed"] | None = None  # None: relayed where the task allows it
+    hold_out: float = 0.1  # the fraction of ratings reserved for evaluation and never trained on
+    transport: Literal["direct", "relayed"] | None = None  # None: relayed if the task allows it
     clock: Clock = field(default=monotonic, repr=False)
     wall_clock: Clock = field(default=time, repr=False)
     random_bytes: RandomBytes = field(default=secure_bytes, repr=False)
@@ -82,11 +82,11 @@ class Opening:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """Return the servers' addresses in one form."""
+        """Return the servers' addresses in normalised form."""
         return check_address(self.servers[0]), check_address(self.servers[1])
 
     def open_home(self) -> Context:
-        """Open the home, and return what the device's steps work with."""
+        """Open the home, and return the context for the device's steps."""
         home = Home(self.home, FileCipher(self.key))
         try:
             vault = Vault(home, random_bytes=self.random_bytes)
@@ -111,7 +111,7 @@ class Opening:
 
 
 class Owned:
-    """What the owner of a device can do without a network."""
+    """The operations on a device's own data that need no network."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -120,9 +120,9 @@ class Owned:
         return f"<{type(self).__name__} of task {self._context.task_id.hex()[:8]}>"
 
     def log(self, *, item: int, rating: float | None = None, at: float | None = None) -> None:
-        """Store the owner's rating of an item, or without one that the owner chose it; it is on disk on return.
+        """Store the owner's rating of an item or, without a rating, that the owner chose it; durable on return.
 
-        The last rating of an item counts. Choices are events, which have an order: `at` is when it was, in seconds.
+        The last rating of an item counts. Choices are events, which are ordered by time: `at` is the time, in seconds.
         Without it the event is the newest.
         """
         if rating is None:
@@ -141,7 +141,7 @@ class Owned:
     def remove(self, *, item: int) -> bool:
         """Erase the owner's rating of an item and all events with it; return whether there were any.
 
-        A session that is under way keeps what it has chosen already.
+        A pending session keeps the items it has already selected.
         """
         return self._context.vault.remove(item)
 
@@ -150,15 +150,15 @@ class Owned:
         self._context.vault.log(ratings.items())
 
     def log_events(self, events: Iterable[tuple[int, float | None]]) -> None:
-        """Store several events in one write: items, and when the owner chose them (None: one after the other, now)."""
+        """Store several events in one write: items, and when the owner chose them (None: now, in the given order)."""
         self._context.vault.log_events(events, now=self._context.wall_clock())
 
     def log_text(self, text: str, *, at: float | None = None) -> None:
-        """Store what the owner has written; it is on disk on return. `at` is when that was, in seconds: None is now."""
+        """Store a text that the owner has written; durable on return. `at` is the time in seconds; None is now."""
         self.log_texts([(text, at)])
 
     def log_texts(self, texts: Iterable[tuple[str, float | None]]) -> None:
-        """Store several texts in one write, and when the owner wrote them (None: one after the other, now)."""
+        """Store several texts in one write, and when the owner wrote them (None: now, in the given order)."""
         self._context.vault.log_texts(texts, now=self._context.wall_clock())
 
     def receipts(self) -> list[Receipt]:
@@ -166,20 +166,20 @@ class Owned:
         return self._context.vault.receipts()
 
     def detections(self) -> list[Detection]:
-        """Return what this device has detected of servers that break the protocol, by kind."""
+        """Return the protocol violations by servers that this device has detected, by kind."""
         return [one for _, one in sorted(self._context.vault.detections().items())]
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, events, texts, private part and session; with `receipts`, receipts and detections too."""
+        """Erase ratings, events, texts, private part and session; with `receipts`, also receipts and detections."""
         self._context.vault.forget(receipts=receipts)
 
     def export(self) -> dict[str, Any]:
-        """Return everything that this device knows about its owner, as data for `json.dumps`."""
+        """Return everything that this device knows about its owner, in a form that `json.dumps` accepts."""
         return self._context.vault.export()
 
 
 class Device(Owned):
-    """A device on an event loop: `async with Device.open(…)`. For other programs: `with Device.open_blocking(…)`."""
+    """A device on an event loop: `async with Device.open(…)`. Without an event loop: `with Device.open_blocking(…)`."""
 
     open: ClassVar[type["AsyncOpening"]]
     open_blocking: ClassVar[type["BlockingOpening"]]
@@ -190,7 +190,7 @@ class Device(Owned):
         self._contributing, self._advising = asyncio.Lock(), asyncio.Lock()
 
     async def close(self) -> None:
-        """Close the home and all connections; calls under way fail. Closing again does nothing."""
+        """Close the home and all connections; calls in progress fail. Closing again does nothing."""
         await self._opened.aclose()
 
     async def contribute(self) -> Outcome:
@@ -217,9 +217,9 @@ class Device(Owned):
     async def suggest(
         self, text: str, k: int = 3, *, words: int = 1, table: TableFormat = TableFormat.INT8, refresh: bool = False
     ) -> list[Suggestion]:
-        """Return k ways in which a text may go on, by the copy that is here; `refresh` fetches a newer one.
+        """Return k suggestions to continue a text, from the local copy; `refresh` fetches a newer one first.
 
-        Each has the next word, and after it the likeliest ones until there are `words` of them or the text ends.
+        Each is a next word followed by the most likely words, up to `words` in total or until the text ends.
         """
         steps = suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh)
         async with self._advising:
@@ -267,9 +267,9 @@ class BlockingDevice(Owned):
     def suggest(
         self, text: str, k: int = 3, *, words: int = 1, table: TableFormat = TableFormat.INT8, refresh: bool = False
     ) -> list[Suggestion]:
-        """Return k ways in which a text may go on, by the copy that is here; `refresh` fetches a newer one.
+        """Return k suggestions to continue a text, from the local copy; `refresh` fetches a newer one first.
 
-        Each has the next word, and after it the likeliest ones until there are `words` of them or the text ends.
+        Each is a next word followed by the most likely words, up to `words` in total or until the text ends.
         """
         steps = suggest_words(self._context, text, k=k, words=words, table=table, refresh=refresh)
         with self._advising:
@@ -283,13 +283,13 @@ class BlockingDevice(Owned):
 
 @dataclass(kw_only=True)
 class AsyncOpening(Opening):
-    """A device that is open within `async with`, or from `open()` on."""
+    """A device that is opened by `async with` or by `open()`."""
 
     _device: Device | None = field(default=None, init=False, repr=False)
 
     async def open(self) -> Device:
         """Return the open device; the caller closes it."""
-        from secemb_sdk.http import HttpTransport  # here, because httpx is slow to import
+        from secemb_sdk.http import HttpTransport  # imported here because httpx is slow to import
 
         async with AsyncExitStack() as opened:
             context = await asyncio.to_thread(self.open_home)
@@ -309,7 +309,7 @@ class AsyncOpening(Opening):
 
 @dataclass(kw_only=True)
 class BlockingOpening(Opening):
-    """A device that is open within `with`, or from `open()` on."""
+    """A device that is opened by `with` or by `open()`."""
 
     _device: BlockingDevice | None = field(default=None, init=False, repr=False)
 
@@ -334,6 +334,6 @@ class BlockingOpening(Opening):
             self._device.close()
 
 
-# The fields of the dataclasses are the arguments, written once for both.
+# The dataclass fields define the arguments, so that both functions share one definition.
 Device.open = AsyncOpening
 Device.open_blocking = BlockingOpening

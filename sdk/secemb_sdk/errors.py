@@ -2,36 +2,36 @@
 
 SecEmbError
 └── DeviceError
-    ├── EnrolmentError         server 0 does not know the token
-    │   ├── TokenExpiredError      it knew the token, which has expired
-    │   └── TokenRevokedError      it knew the token, which was revoked
+    ├── EnrolmentError         server 0 does not accept the token
+    │   ├── TokenExpiredError      the token has expired
+    │   └── TokenRevokedError      the token was revoked
     ├── PinError               a server, its key or its task is not the one this device was opened with
     ├── AddressError           a server's address that cannot be used safely
     ├── PolicyError            a policy that no round of the task can meet
     ├── RatingError            a logged item or rating that is not valid
     ├── EventLoopError         a blocking device used on an event loop
     ├── MisfitError            a model that does not fit the task, or the private part in the home
-    ├── ModelError             a model that cannot be made, trained or asked
+    ├── ModelError             a model that cannot be created, trained or evaluated
     │   ├── UnknownModelError      no model has this name
     │   ├── TorchMissingError      the model needs torch, which is not installed
-    │   ├── PartError              a part of a model that does not have the model's shape
+    │   ├── PartError              part of a model with the wrong shape
     │   └── NotFiniteLossError     a loss or a gradient is NaN or infinite
-    ├── CopyError              a copy of the model or catalogue that is damaged, or not the announced one
+    ├── CopyError              a copy of the model or catalogue that is corrupted, or not the announced one
     ├── HomeError              the home directory cannot be used
     │   ├── HomeInUseError         another process or object has it open
     │   ├── HomeKeyError           the key is missing or wrong
     │   ├── DamagedError           a file is corrupted
     │   ├── NewerHomeError         written by a newer version of the SDK
     │   └── ForgottenError         the private part was erased during a round
-    └── ExchangeError          a server does not do what it is asked
-        ├── UnavailableError       not now; retry later
-        │   └── CertificateError       the server's certificate is not accepted, or its port has another protocol
-        ├── EndedError             the task has ended; there will be no round any more
+    └── ExchangeError          a server does not fulfil a request
+        ├── UnavailableError       temporarily unavailable; retry later
+        │   └── CertificateError       the server's certificate is not accepted, or its port uses another protocol
+        ├── EndedError             the task has ended; there will be no more rounds
         ├── GoneError              the round, the ticket or the version has ended
         │   └── RoundFullError         other devices have taken all seats of the round
         ├── OutdatedKeyError       encrypted to a key that server 1 no longer uses
         ├── ConflictError          the server already has different bytes for this session
-        └── RefusedError           the message is refused, and would be again
+        └── RefusedError           the message is refused; retrying would not help
 
 `contribute()` raises no `ExchangeError`: its outcome tells how the round ended. No message contains an item, a rating,
 a key or a token.
@@ -42,11 +42,11 @@ from secemb_shared.errors import SecEmbError
 
 
 class DeviceError(SecEmbError):
-    """Root of everything that the SDK raises on purpose."""
+    """Base class of all errors that the SDK raises."""
 
     def __init__(self, *words: object, noticed: Misconduct | None = None) -> None:
         super().__init__(*words)
-        self.noticed = noticed  # what a server did against the protocol, if it did
+        self.noticed = noticed  # the protocol violation by a server, if there was one
 
 
 class EnrolmentError(DeviceError):
@@ -58,15 +58,15 @@ class TokenExpiredError(EnrolmentError):
 
 
 class TokenRevokedError(EnrolmentError):
-    """The enrolment token was revoked: this device may no longer take part."""
+    """The enrolment token was revoked: this device can no longer take part."""
 
 
 class PinError(DeviceError):
-    """Something is not what this device was opened with: a server's key, its task, or the home's owner."""
+    """A server's key, its task or the home's owner differs from what this device was opened with."""
 
 
 class AddressError(DeviceError, ValueError):
-    """A server's address cannot be used, or not safely."""
+    """A server's address cannot be used, or cannot be used safely."""
 
 
 class PolicyError(DeviceError, ValueError):
@@ -82,11 +82,11 @@ class EventLoopError(DeviceError, RuntimeError):
 
 
 class MisfitError(DeviceError, ValueError):
-    """The model does not have the shape of the task, or of the private part in the home."""
+    """The model's shape does not match the task, or the private part in the home."""
 
 
 class ModelError(DeviceError):
-    """A model cannot be made, trained or asked."""
+    """A model cannot be created, trained or evaluated."""
 
 
 class UnknownModelError(ModelError, ValueError):
@@ -98,7 +98,7 @@ class TorchMissingError(ModelError, ImportError):
 
 
 class PartError(ModelError, ValueError):
-    """A part of a model does not have the model's shape."""
+    """Part of a model has the wrong shape."""
 
 
 class NotFiniteLossError(ModelError, ArithmeticError):
@@ -106,7 +106,7 @@ class NotFiniteLossError(ModelError, ArithmeticError):
 
 
 class CopyError(DeviceError):
-    """A copy of the public model is damaged, or is not the one that both servers publish."""
+    """A copy of the public model is corrupted, or is not the one that both servers publish."""
 
 
 class HomeError(DeviceError):
@@ -118,7 +118,7 @@ class HomeInUseError(HomeError):
 
 
 class HomeKeyError(HomeError):
-    """The home is encrypted with another key, or not encrypted."""
+    """The home is encrypted with a different key, or is not encrypted."""
 
 
 class DamagedError(HomeError):
@@ -134,19 +134,19 @@ class ForgottenError(HomeError):
 
 
 class ExchangeError(DeviceError):
-    """A server does not do what it is asked."""
+    """A server does not fulfil a request."""
 
     def __init__(self, reason: str, *, seconds: float | None = None, noticed: Misconduct | None = None) -> None:
         super().__init__(reason, noticed=noticed)
-        self.seconds = seconds  # after which to retry, where the server said so
+        self.seconds = seconds  # seconds until a retry, if the server gave a time
 
 
 class UnavailableError(ExchangeError):
-    """The server did not answer, or cannot do it now."""
+    """The server did not respond, or is temporarily unavailable."""
 
 
 class CertificateError(UnavailableError):
-    """The server's certificate is not accepted, or the address is one of another protocol: someone must act first."""
+    """The server's certificate is not accepted, or the address is for another protocol; retrying does not help."""
 
 
 class EndedError(ExchangeError):
@@ -162,7 +162,7 @@ class RoundFullError(GoneError):
 
 
 class OutdatedKeyError(ExchangeError):
-    """Something was encrypted to a key that server 1 no longer uses."""
+    """A message was encrypted to a key that server 1 no longer uses."""
 
 
 class ConflictError(ExchangeError):

@@ -36,7 +36,7 @@ _LATER = "server {server} cannot handle this request right now"
 _NOT_PASSED_ON = "server 0 did not pass this device's message on to server 1 unchanged"
 _GONE = "the round, ticket or model version is no longer valid at server {server}"
 
-Entry = tuple[type[DeviceError], str]  # the error, and what it says
+Entry = tuple[type[DeviceError], str]  # the error and its message
 
 BY_SLUG: Mapping[str, Entry] = {
     "unauthorized": (EnrolmentError, "server {server} does not recognise the token; ask its operator for a new one"),
@@ -75,7 +75,7 @@ BY_SLUG: Mapping[str, Entry] = {
     "internal": (UnavailableError, _LATER),
     "body-slow": (UnavailableError, "server {server} timed out while waiting for the message"),
 }
-# What a refusal reveals about a server. So do other bytes in a session, but not in a join.
+# The misconduct that a refusal proves. Different bytes prove it too in a session, but not in a join.
 NOTICED: Mapping[str, Misconduct] = {
     "relay-box": Misconduct.NOT_PASSED_ON,
     "relay-altered": Misconduct.NOT_PASSED_ON,
@@ -97,7 +97,7 @@ _REFUSED: Entry = (RefusedError, "server {server} rejected the message; update t
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in an answer; an empty one if there is none, or if a name in it occurs twice."""
+    """Return the JSON object in an answer; an empty one if there is none, or if it contains a duplicate name."""
     try:
         found = json.loads(body, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
@@ -116,13 +116,13 @@ def error_for(server: int, answer: Answer) -> DeviceError:
     """Return the error for an answer whose status is neither 2xx nor 304."""
     document = _document(answer)
     kind, words = _entry(answer, document)
-    # Server 0 may claim this of anything, so the message tells whom it names and who says so.
+    # Server 0 can claim this about any message, so the text says which server is accused, and by which.
     other = server == 0 and document.get("refused_by") == 1
     said = words.format(server="1 (as server 0 says)" if other else server)
     if not issubclass(kind, ExchangeError):
         return kind(said)
     slug = _slug(document)
-    # This device sends well-formed messages, so server 1 got something else.
+    # This device sends well-formed messages, so server 1 received something different.
     noticed = Misconduct.NOT_PASSED_ON if other and slug.startswith("message-") else NOTICED.get(slug)
     return kind(said, seconds=retry_after(answer), noticed=noticed)
 
@@ -153,16 +153,16 @@ def _slug(document: Mapping[str, object]) -> str:
     return name.removeprefix(PREFIX) if isinstance(name, str) else ""
 
 
-_FIRST_PAUSE = 0.5  # seconds; the next one is twice as long
-_BUSY_PAUSE = 30.0  # at most, for a server that answers that it cannot serve now
-AWAY_PAUSE = 900.0  # at most, for a server that does not answer
-AWAY_SECONDS = 5.0  # of tries without an answer, until an owner who has nothing under way is told
-_POLICY_SECONDS = 60.0  # until a policy that does not allow may allow
-_UNTRUSTED_SECONDS = 60.0  # until an operator may have repaired a certificate
+_FIRST_PAUSE = 0.5  # seconds; doubled after each failure
+_BUSY_PAUSE = 30.0  # the maximum, for a server that responds that it is unavailable
+AWAY_PAUSE = 900.0  # the maximum, for a server that does not respond
+AWAY_SECONDS = 5.0  # seconds of failed attempts before the call returns, if no session is pending
+_POLICY_SECONDS = 60.0  # until the policy is checked again after a refusal
+_UNTRUSTED_SECONDS = 60.0  # allows an operator time to renew a certificate
 _TIMED_OUT = "the call timed out"
 _ANSWERED = (200, 202, 206, 304)
 
-Accept = Callable[[Request, Answer], str | None]  # the reason why an answer does not show what it must
+Accept = Callable[[Request, Answer], str | None]  # the reason why an answer fails its check
 
 
 def anything(_request: Request, _answer: Answer) -> None:
@@ -170,31 +170,31 @@ def anything(_request: Request, _answer: Answer) -> None:
 
 
 class Exchange:
-    """One call of a device: the requests of its steps, how long they may take, and what they have moved."""
+    """One call of a device: the requests of its steps, their time limit, and the bytes transferred."""
 
     def __init__(self, context: Context, *, most_bytes: int | None = None) -> None:
         self.context, self._most_bytes = context, most_bytes
         self._ends = context.clock() + context.policy.seconds
         self.traffic = Traffic()
         self._ended_rounds: EndedRounds | None = None
-        self.tossed: int | None = None  # the round for which this device has tossed a coin
-        self.begun = False  # a session is under way: it is worth waiting for a server until the call ends
+        self.tossed: int | None = None  # the round for which this device has drawn its participation
+        self.begun = False  # a session is pending, so waiting for a server until the call ends is worthwhile
         self._silent_since: float | None = None
 
     def hear_of_rounds(self, found: object) -> None:
-        """Remember how rounds ended, from an answer that every device gets."""
+        """Remember how rounds ended, from an answer that is the same for every device."""
         self._ended_rounds = EndedRounds.read(found) or self._ended_rounds
 
     def settle(self) -> Steps[tuple[Receipt, ...]]:
-        """Note what became of earlier rounds; return the receipts about which there is news.
+        """Record the outcome of earlier rounds; return the receipts that this updates.
 
-        Only at the end of a call: between two requests a server would see by the time it takes who was in a round.
+        Only at the end of a call: between two requests, the time it takes would reveal to a server who was in a round.
         """
         rounds = self._ended_rounds
         return () if rounds is None else tuple((yield from work(lambda: self.context.vault.settle(rounds))))
 
     def end_within(self, seconds: float) -> None:
-        """Shorten the time that is left."""
+        """Shorten the remaining time."""
         self._ends = min(self._ends, self.context.clock() + seconds)
 
     def wait_until(self, time: float) -> Steps[None]:
@@ -206,11 +206,11 @@ class Exchange:
             yield from pause(seconds)
 
     def note(self, misconduct: Misconduct) -> Steps[None]:
-        """Count misconduct of a server."""
+        """Record a server's misconduct."""
         yield from work(lambda: self.context.note(misconduct))
 
     def noting(self, steps: Steps[Result]) -> Steps[Result]:
-        """Run the steps of a whole call; count a server's misconduct, and remember who does not answer."""
+        """Run the steps of a whole call; record misconduct, and remember which servers do not respond."""
         try:
             result = yield from steps
         except DeviceError as error:
@@ -222,7 +222,7 @@ class Exchange:
         return result
 
     def ask(self, *requests: Request, accept: Accept = anything) -> Steps[list[Answer]]:
-        """Send requests at the same time, retrying each until it is answered; raise the error of the first refusal."""
+        """Send requests concurrently, retrying each until it is answered; raise the error of the first refusal."""
         answers: dict[int, Answer] = {}
         while True:
             waiting = [index for index in range(len(requests)) if index not in answers]
@@ -256,7 +256,7 @@ class Exchange:
         try:
             found = yield from send(*(replace(one, seconds=min(one.seconds, left)) for one in requests))
         except DeviceError:
-            # A server without the pinned key gets no byte. How much the other one has got by then is not known.
+            # A server without the pinned key receives nothing. How much the other one has received by then is unknown.
             if len(requests) > 1:
                 self._count(requests, [Lost("")] * len(requests))
             raise
@@ -264,7 +264,7 @@ class Exchange:
         return found
 
     def check_room(self, count: int) -> None:
-        """Raise unless the policy allows this many bytes more."""
+        """Raise unless the policy allows this many more bytes."""
         moved = sum(self.traffic.sent) + sum(self.traffic.received) + count
         if self._most_bytes is not None and moved > self._most_bytes:
             raise RefusedError("a retry would transfer more bytes than the policy allows")
@@ -274,16 +274,16 @@ class Exchange:
             self.traffic.count(request, one)
 
     def _count_failures(self, asked: set[int], failed: set[int]) -> int:
-        """Count failures in a row by server, across calls; return the most of those that have just failed."""
+        """Count consecutive failures by server, across calls; return the highest count of those that just failed."""
         counts = self.context.vault.failures
         counts.update({one: counts.get(one, 0) + 1 if one in failed else 0 for one in asked})
         return max((counts[one] for one in failed), default=0)
 
     def _back_off(self, troubles: list[UnavailableError], failures: int) -> Steps[None]:
-        """Wait as long as the servers ask, and a growing time that is in part random: devices must not retry together.
+        """Wait as long as the servers ask, plus an exponential delay with jitter: devices must not retry together.
 
-        The time goes on growing from call to call, so that a fleet leaves a server alone that is away for long. If it
-        is longer than what is left of this call, the caller is told to call again after it.
+        The time keeps growing from call to call, so that a fleet does not burden a server after a long outage. If it
+        exceeds what remains of this call, the caller is told when to call again.
         """
         asked = max(error.seconds or 0.0 for error in troubles)
         longest = AWAY_PAUSE if any(error.seconds is None for error in troubles) else _BUSY_PAUSE
@@ -294,7 +294,7 @@ class Exchange:
         yield from pause(wait, str(troubles[0]))
 
     def _until(self, *, away: bool) -> float:
-        """Return until when this call may go on trying."""
+        """Return the time at which this call stops retrying."""
         if not away:
             self._silent_since = None
         elif self._silent_since is None:

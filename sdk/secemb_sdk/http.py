@@ -1,8 +1,8 @@
 """Requests over HTTP with httpx: on the caller's event loop, or on a separate one while the caller waits.
 
 Redirects are not followed, proxies and credentials of the environment are not used, cookies are not kept, nothing is
-decompressed, and no more of an answer is read than its request allows. A request's timeout covers all of it, so a
-server that sends its answer byte by byte times out like one that is silent.
+decompressed, and no more of an answer is read than its request allows. A request's timeout covers the whole request,
+so a server that sends its answer byte by byte times out like one that sends nothing.
 """
 
 import asyncio
@@ -19,19 +19,19 @@ from secemb_sdk.steps import Answer, Lost, Request, send_together
 from secemb_sdk.trust import Authorities, Pins, check_address, line_problem, make_context, tls_problem
 
 _CONNECT_SECONDS = 10.0
-_SILENT_SECONDS = 30.0  # without a byte: the connection is dead
+_SILENT_SECONDS = 30.0  # without a byte, after which the connection is considered dead
 _LIMITS = httpx.Limits(max_connections=2, max_keepalive_connections=1, keepalive_expiry=30.0)
 _TOO_LONG = "the response is too long"
 _TOO_SLOW = "the response took too long"
-_USUAL = {"accept-encoding": "identity", "user-agent": "secemb"}  # no version: devices look alike
-_PIECE = 1 << 14  # bytes of a body that are handed over at once: one TLS record
+_USUAL = {"accept-encoding": "identity", "user-agent": "secemb"}  # no version, so that devices look alike
+_PIECE = 1 << 14  # bytes of a body passed on at a time: one TLS record
 
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
 class _Moved:
-    """How many bytes of bodies one exchange has moved each way."""
+    """Bytes of bodies that one exchange has transferred each way."""
 
     sent: int = 0
     received: int = 0
@@ -41,14 +41,14 @@ class _Moved:
 
 
 class HttpTransport:
-    """Carries requests on an event loop; one small pool of connections for each server."""
+    """Sends requests on an event loop, with a small connection pool for each server."""
 
     def __init__(self, servers: Sequence[str], *, ca: Authorities = None, pins: Sequence[Pins] | None = None) -> None:
         self._servers = servers
         self._clients = [httpx.AsyncClient(**one) for one in _settings(servers, ca, pins)]
 
     async def send(self, request: Request) -> Answer | Lost:
-        """Return the answer to one request, or `Lost` with what had moved by then."""
+        """Return the answer to one request, or `Lost` with the bytes transferred by then."""
         moved = _Moved()
         try:
             async with asyncio.timeout(request.seconds):
@@ -78,7 +78,7 @@ class HttpTransport:
 
 
 def refuse_event_loop() -> None:
-    """Raise where an event loop runs: waiting here would stop everything else on it."""
+    """Raise if an event loop is running: waiting here would block everything else on it."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -89,7 +89,7 @@ def refuse_event_loop() -> None:
 
 
 class BlockingHttpTransport:
-    """Carries requests while the caller waits, on an event loop in a separate thread.
+    """Sends requests while the caller waits, on an event loop in a separate thread.
 
     Without an event loop httpx limits each step of a request but not the whole: a server that sends a byte now and then
     could make it last forever. Here the whole request times out, as on the caller's event loop. A name look-up in the
@@ -103,7 +103,7 @@ class BlockingHttpTransport:
         self._thread.start()
 
     def send_all(self, requests: tuple[Request, ...]) -> list[Answer | Lost]:
-        """Return the answers to requests that are sent at the same time, in their order."""
+        """Return the answers to requests that are sent concurrently, in the order of the requests."""
         refuse_event_loop()
         return self._wait_for(send_together(self._transport, requests))
 
@@ -113,7 +113,7 @@ class BlockingHttpTransport:
         return self._wait_for(self._transport.send(request))
 
     def close(self) -> None:
-        """Close all connections; callers that wait in other threads return."""
+        """Close all connections; callers waiting in other threads return."""
         if self._loop.is_closed():
             return
         self._wait_for(self._end())
@@ -145,7 +145,7 @@ def _settings(servers: Iterable[str], ca: Authorities, pins: Sequence[Pins] | No
             "verify": make_context(url, ca=ca, pins=wanted),
             "limits": _LIMITS,
             "headers": _USUAL,
-            "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none: they would link sessions
+            "cookies": CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # none, because cookies would link sessions
             "follow_redirects": False,
             "trust_env": False,
         }

@@ -1,4 +1,4 @@
-"""A device's copy of its task's catalogue: a file that is downloaded in pieces, and checked."""
+"""A device's copy of its task's catalogue: a file that is downloaded in pieces and verified."""
 
 import os
 from collections.abc import Collection
@@ -15,18 +15,18 @@ FOREIGN = "the catalogue from server 0 does not match the task's digest; tell it
 
 
 class CatalogueFile:
-    """One device's copy of its task's catalogue. It is public, and says nothing about its owner."""
+    """One device's copy of its task's catalogue. It is public, and reveals nothing about its owner."""
 
     def __init__(self, folder: Path, task: TaskSpec) -> None:
         self.task, self._folder = task, folder
         self._path, self._part = folder / FILE, folder / _UNFINISHED
 
     def is_here(self) -> bool:
-        """Tell whether the file is here and undamaged."""
+        """Tell whether the file exists and is intact."""
         return self._path.is_file() and file_digest(self._path) == self.task.catalogue
 
     def size_of_part(self) -> int:
-        """Return how many bytes of a download are here."""
+        """Return how many bytes have been downloaded so far."""
         make_folder(self._folder)
         return self._part.stat().st_size if self._part.exists() else 0
 
@@ -41,7 +41,7 @@ class CatalogueFile:
         remove_file(self._part)
 
     def install(self) -> None:
-        """Use the complete download from now on; raise if it is not the task's catalogue, or not a catalogue."""
+        """Put the complete download into use; raise if it is not the task's catalogue, or not a catalogue."""
         if file_digest(self._part) != self.task.catalogue:
             raise CopyError(FOREIGN)
         try:
@@ -62,7 +62,7 @@ class CatalogueFile:
             return Catalogue.read(lines)
 
     def names(self, rows: Collection[int]) -> dict[int, tuple[str, str | None]]:
-        """Return ids and titles of some rows; memory does not grow with the catalogue."""
+        """Return ids and titles of some rows, in constant memory."""
         with self._path.open(encoding="utf-8", newline="") as lines:
-            entries = enumerate(read_entries(lines), start=-1)  # the first is the header
+            entries = enumerate(read_entries(lines), start=-1)  # the first line is the header
             return {row: (entry[1], entry[2] or None) for row, entry in entries if row in rows}

@@ -1,4 +1,4 @@
-"""What a device has detected of servers that break the protocol: of which kind, how often, and when last.
+"""Protocol violations by servers that a device has detected: of which kind, how often, and when last.
 
 It is for the device's owner, who may show it to others; no server is told. It contains no item and no rating.
 """
@@ -12,18 +12,18 @@ from typing import Any
 class Misconduct(StrEnum):
     """What a device can detect."""
 
-    SERVER_KEY = "server-key"  # a server shows another key than the pinned one
-    TASK = "task"  # a server shows another task than the pinned one
+    SERVER_KEY = "server-key"  # a server presents a key other than the pinned one
+    TASK = "task"  # a server presents a task other than the pinned one
     ROUND = "round"  # the servers announce different rounds
     MODEL = "model"  # the servers announce different models
-    RELAY_KEY = "relay-key"  # server 0 shows a relay key that server 1 has not signed, or no longer uses
-    NOT_PASSED_ON = "not-passed-on"  # server 1 got something else from server 0 than this device has encrypted for it
-    MAC = "proof"  # a server got an upload that is not from this device, or says so of this device's
+    RELAY_KEY = "relay-key"  # server 0 presents a relay key that server 1 has not signed, or no longer uses
+    NOT_PASSED_ON = "not-passed-on"  # server 1 received something other than what this device encrypted for it
+    MAC = "proof"  # a server received an upload that is not from this device, or claims that this device's is not
     SESSION = "session"  # a server holds keys or an upload of this session that this device has not sent
-    RECEIPT = "receipt"  # a server does not show that it, or server 1, holds what it was sent
+    RECEIPT = "receipt"  # a server does not prove that it, or server 1, holds what was sent
     ROWS = "rows"  # rows with a wrong tag, or an answer that cannot be read
-    DENSE = "dense"  # a dense part that the other server does not publish
-    TABLE = "table"  # a table that the other server does not publish, or that is not the announced model
+    DENSE = "dense"  # a dense part that differs from the other server's
+    TABLE = "table"  # a table that differs from the other server's, or is not the announced model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,10 @@ class Detection:
 
     kind: str  # a value of Misconduct
     count: int
-    last: str  # by this device's clock, UTC
+    last: str  # UTC, from this device's clock
 
     def again(self, date: str) -> "Detection":
-        """Return the count after one more."""
+        """Return the detection counted once more."""
         return Detection(kind=self.kind, count=self.count + 1, last=date)
 
 
@@ -43,7 +43,7 @@ Detections = Mapping[str, Detection]  # by kind
 
 
 def add(found: Detections, kind: Misconduct, date: str) -> Detections:
-    """Return detections with one more of a kind."""
+    """Return detections with one more of this kind."""
     before = found.get(kind.value, Detection(kind=kind.value, count=0, last=date))
     return {**found, kind.value: before.again(date)}
 

@@ -1,4 +1,4 @@
-"""The file of a record: one line that says what it is, then its bytes, plain or encrypted.
+"""The file format of a record: one header line, then the record's bytes, plain or encrypted.
 
     secemb-home 1 <name> plain <SHA-256 of the rest>
     secemb-home 1 <name> sealed <check of the key>          then 12 bytes of nonce, and AES-GCM over the record
@@ -16,14 +16,14 @@ from secemb_sdk.errors import DamagedError, HomeKeyError, NewerHomeError
 from secemb_shared.randomness import secure_bytes
 
 MAGIC, FORMAT = "secemb-home", 1
-_PLAIN, _ENCRYPTED = "plain", "sealed"  # as the files say it
+_PLAIN, _ENCRYPTED = "plain", "sealed"  # as written in the files
 _NONCE_BYTES = 12
 _KEY_BYTES = (16, 32)
 _LONGEST_LINE = 200
 
 
 class FileCipher:
-    """Makes the files of one home: encrypted with its key, or plain with a checksum where it has no key."""
+    """Encodes and decodes a home's files: encrypted with its key, or plain with a checksum if there is no key."""
 
     def __init__(self, key: bytes | None = None) -> None:
         if key is not None and len(key) not in _KEY_BYTES:
@@ -35,12 +35,12 @@ class FileCipher:
         """Return the file of a record."""
         if self._cipher is None:
             return _line(name, _PLAIN, hashlib.sha256(body).hexdigest()) + body
-        # Always fresh, even where a test gives the device its random bytes: a nonce is never used twice.
+        # Always from the system, even when a test supplies the device's random bytes: a nonce is never reused.
         line, nonce = _line(name, _ENCRYPTED, self._check), secure_bytes(_NONCE_BYTES)
         return line + nonce + self._cipher.encrypt(nonce, body, line)
 
     def decode(self, name: str, data: bytes) -> bytes:
-        """Return the record in a file, or raise the error that says what is wrong with the file."""
+        """Return the record in a file, or raise an error that describes what is wrong with the file."""
         line, newline, _ = data[:_LONGEST_LINE].partition(b"\n")
         body = data[len(line) + 1 :]
         words = line.decode("ascii", "replace").split(" ")
@@ -77,7 +77,7 @@ def _line(name: str, how: str, check: str) -> bytes:
 
 
 def _key_check(key: bytes) -> str:
-    """Return what tells a wrong key from a corrupted file; it reveals nothing about a random key."""
+    """Return a value that distinguishes a wrong key from a corrupted file; it reveals nothing about a random key."""
     return hmac.new(key, b"secemb home key check", hashlib.sha256).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""The home directory of one device: named records, in files that are replaced as a whole."""
+"""The home directory of one device: named records, in files that are replaced atomically."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ def write_file(path: Path, data: bytes) -> None:
     """Replace a file atomically; only its owner can read it."""
     unfinished = path.with_name(path.name + _UNFINISHED)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(unfinished)  # left by a process that was killed
+        os.unlink(unfinished)  # left behind by a killed process
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         view = memoryview(data)
@@ -69,14 +69,14 @@ def remove_file(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that only its owner can enter; close an existing one to others."""
+    """Create a folder that only its owner can enter, or restrict an existing one."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name durable: it belongs to the folder, not to the file."""
+    """Make a new name durable: names are stored in the folder, not in the file."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -88,7 +88,7 @@ _LOCK = "lock"
 
 
 class Home:
-    """A folder that one object holds open: mode 0700, files 0600, each record replaced as a whole."""
+    """A folder that only one object has open: mode 0700, files 0600, each record replaced atomically."""
 
     def __init__(self, folder: Path | str, cipher: FileCipher) -> None:
         self.folder, self._cipher = Path(folder), cipher
@@ -116,7 +116,7 @@ class Home:
             remove_file(self.folder / name)
 
     def place(self, *, renew: bool = False) -> list[int]:
-        """Return what tells this home from a copy, and from itself before `renew`; no program can set it back."""
+        """Return what distinguishes this home from a copy, and from itself before `renew`; no program can reset it."""
         with self._held():
             if renew:
                 os.utime(self.folder / _LOCK)
@@ -124,14 +124,14 @@ class Home:
             return [found.st_ino, found.st_ctime_ns]
 
     def close(self) -> None:
-        """Release the home, so that it can be opened again."""
+        """Release the home so that it can be reopened."""
         with self.lock:
             if self._hold is not None:
                 os.close(self._hold)
                 self._hold = None
 
     def _take(self) -> int:
-        """Make the folder and take its lock, which the system releases when this process ends."""
+        """Create the folder and acquire its lock, which the system releases when this process ends."""
         try:
             make_folder(self.folder)
             handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -148,7 +148,7 @@ class Home:
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Let one thread at a time touch the files of a home that is open."""
+        """Allow one thread at a time to access the files of an open home."""
         with self.lock:
             if self._hold is None:
                 raise HomeError("the device is closed; open it again")

@@ -16,23 +16,23 @@ _LONGEST_REASON = 200
 class Traffic:
     """Bytes to and from each server: bodies of requests and answers, without headers and TLS.
 
-    Retries count, and so does what had moved of a request that failed or of an answer that was cut off.
+    Retries count, and so do the bytes transferred in failed requests and truncated answers.
     """
 
     sent: list[int] = field(default_factory=lambda: [0, 0])
     received: list[int] = field(default_factory=lambda: [0, 0])
 
     def add(self, other: "Traffic") -> None:
-        """Add what was counted before."""
+        """Add an earlier count."""
         self.sent = [mine + yours for mine, yours in zip(self.sent, other.sent, strict=True)]
         self.received = [mine + yours for mine, yours in zip(self.received, other.received, strict=True)]
 
     def copy(self) -> "Traffic":
-        """Return the count as it is now."""
+        """Return a copy of the count."""
         return Traffic(list(self.sent), list(self.received))
 
     def count(self, request: Request, answer: Answer | Lost) -> None:
-        """Add one exchange; of a lost one, what had moved by then. What is not known counts as sent."""
+        """Add one exchange; if lost, the bytes transferred by then. Bytes whose fate is unknown count as sent."""
         if isinstance(answer, Answer):
             sent, received = len(request.body), len(answer.body)
         else:
@@ -49,22 +49,20 @@ class Receipt:
     kind: str  # train, survey or evaluate
     model_version: int
     model_digest: str
-    sent: tuple[
-        int, int
-    ]  # bytes of bodies to server 0 and 1; what was in flight when the app was killed may be missing
+    sent: tuple[int, int]  # bytes of bodies to server 0 and 1; bytes in transit when the app was killed may be missing
     received: tuple[int, int]
     slots: int  # keys sent; the same for every device
-    truncated: int  # items without a place in this round, or not in the catalogue
-    complete: bool  # both servers acknowledged everything; if not, the session was dropped
+    truncated: int  # items that could not be placed in this round, or are not in the catalogue
+    complete: bool  # both servers acknowledged everything; otherwise the session was dropped
     date: str  # by this device's clock, UTC
-    transport: str = "direct"  # or relayed: everything went through server 0
-    published: bool | None = None  # whether the round was, as server 0 says; None: not known yet
-    version: int | None = None  # the model that it made
+    transport: str = "direct"  # otherwise relayed: everything went through server 0
+    published: bool | None = None  # whether the round was published, according to server 0; None: not yet known
+    version: int | None = None  # the resulting model
     reason: str | None = None  # why it was aborted
 
     @property
     def fate(self) -> str:
-        """Return what became of the round, in words."""
+        """Return the outcome of the round, in words."""
         if self.published is None:
             return "not known yet"
         if not self.published:
@@ -83,7 +81,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class EndedRounds:
-    """How rounds ended, as server 0 tells every device: all from `since` to `until` but the aborted were published."""
+    """How rounds ended, according to server 0: all from `since` to `until` were published, except the aborted."""
 
     since: int
     until: int
@@ -91,7 +89,7 @@ class EndedRounds:
 
     @classmethod
     def read(cls, found: object) -> Self | None:
-        """Return what a server says, or None if that cannot be read: nothing depends on it."""
+        """Parse a server's statement, or return None if it is malformed: nothing depends on it."""
         try:
             told = found if isinstance(found, dict) else {}
             aborted = {int(number): _one_line(reason) for number, reason in told["aborted"].items()}
@@ -100,7 +98,7 @@ class EndedRounds:
             return None
 
     def settle(self, receipt: Receipt) -> Receipt:
-        """Return a receipt with what became of its round; one that is complete and not settled yet."""
+        """Return a receipt with the outcome of its round; the receipt must be complete and not yet settled."""
         if not receipt.complete or receipt.published is not None or not self.since <= receipt.round <= self.until:
             return receipt
         if receipt.round in self.aborted:
@@ -136,4 +134,4 @@ def date_of(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
-        return "unknown"  # the clock shows a year that no calendar has
+        return "unknown"  # the clock shows a year that a date cannot represent

@@ -1,4 +1,4 @@
-"""The records of a home: ratings, events, texts, the private part of a model, and the session that a device is in."""
+"""The records of a home: ratings, events, texts, the private part of a model, and the device's pending session."""
 
 import json
 import math
@@ -24,7 +24,7 @@ _LARGEST_ITEM, _LARGEST_RATING = 2**31, 3e38
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Record:
-    """What the home stores under one name. Its content is private."""
+    """The data that the home stores under one name. Its content is private."""
 
     fields: Mapping[str, Any] = field(default_factory=dict)
     parts: Mapping[str, bytes] = field(default_factory=dict)
@@ -67,14 +67,14 @@ def decode_ratings(record: Record) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Events:
-    """What the owner has chosen, and when: in time order, and as they were logged where times are equal."""
+    """The owner's choices and their times: in time order, and in the order of logging where times are equal."""
 
     items: Indices  # (n,)
     times: Times  # (n,) seconds
 
     @classmethod
     def none(cls) -> Self:
-        """Return what a new home has."""
+        """Return the empty record of a new home."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.float64))
 
     def without(self, item: int) -> "Events":
@@ -83,7 +83,7 @@ class Events:
         return Events(self.items[kept], self.times[kept])
 
     def add(self, items: Sequence[int], times: Sequence[float | None], *, now: float) -> "Events":
-        """Return these and more. An event without a time is the newest, though the clock may have been set back."""
+        """Return these and more. An event without a time is the newest, even if the clock was set back."""
         all_items = np.concatenate([self.items, np.array(items, dtype=np.int64)])
         all_times, order = _in_time_order(self.times, times, now)
         return Events(all_items[order], all_times)
@@ -91,25 +91,25 @@ class Events:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class Texts:
-    """What the owner has written, and when: in the order of events."""
+    """The owner's texts and their times, ordered like events."""
 
     texts: tuple[str, ...]
     times: Times  # (n,) seconds
 
     @classmethod
     def none(cls) -> Self:
-        """Return what a new home has."""
+        """Return the empty record of a new home."""
         return cls((), np.zeros(0, np.float64))
 
     def add(self, texts: Sequence[str], times: Sequence[float | None], *, now: float) -> "Texts":
-        """Return these and more. A text without a time is the newest, though the clock may have been set back."""
+        """Return these and more. A text without a time is the newest, even if the clock was set back."""
         everything = (*self.texts, *texts)
         all_times, order = _in_time_order(self.times, times, now)
         return Texts(tuple(everything[place] for place in order.tolist()), all_times)
 
 
 def _in_time_order(known: Times, times: Sequence[float | None], now: float) -> tuple[Times, Indices]:
-    """Return all times in order, and the place that each had before; equal ones keep theirs."""
+    """Return all times sorted, and the original index of each; the sort is stable."""
     latest, found = max(known.max(initial=-math.inf), now), []
     for time in times:
         found.append(latest if time is None else time)
@@ -164,7 +164,7 @@ def check_time(time: float) -> float:
 
 
 def check_item(item: int, most: int | None = None) -> int:
-    """Return an item, or raise `RatingError`; `most` is how many there are."""
+    """Return an item, or raise `RatingError`; `most` is the number of items."""
     if type(item) is bool or not hasattr(item, "__index__") or not 0 <= index(item) < _LARGEST_ITEM:
         raise RatingError("an item must be a whole number, 0 or greater: its row in the catalogue")
     if most is not None and index(item) >= most:
@@ -207,28 +207,28 @@ def export_private(state: PrivateState) -> Mapping[str, Any]:
     return {"steps": state.steps, **{name: getattr(state, name).tolist() for name in _ARRAYS}}
 
 
-_ROUTE = "relay"  # the part with the route's state
-_PRIVATE = "private "  # before the names of the parts that belong to the private state
+_ROUTE = "relay"  # the part that holds the route's state
+_PRIVATE = "private "  # prefix of the names of parts in the private state
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Intent:
-    """A session that server 0 may have heard of, and nothing more."""
+    """A session that at most server 0 may know of."""
 
     seed: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Ticket:
-    """The round of a session, its permission, and what it has cost so far."""
+    """The round of a session, its permission, and its traffic so far."""
 
     round: bytes  # canonical form
     ticket: str
     truncated: int  # items without a place in the round, or not in the catalogue
     traffic: Traffic
-    receipts: int  # how many there were before: this session adds one, however often it is finished
+    receipts: int  # number of receipts before this session: it adds one, however often it is finished
     transport: str  # of all its messages
-    route_state: bytes = b""  # what the transport's route needs to send them
+    route_state: bytes = b""  # the data that the transport's route needs to send them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -238,7 +238,7 @@ class Keyed:
     ticket: Ticket
     seed: bytes
     selection: Selection
-    keys_digest: bytes  # of both messages: rebuilt keys must be those that were sent
+    keys_digest: bytes  # of both messages: rebuilt keys must equal those that were sent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -250,7 +250,7 @@ class Written:
     update: Messages
     marks: Marks
     private: PrivateState | None  # replaces the private part once both servers have the update
-    trouble: str | None = None  # the name of the error that kept it from training
+    trouble: str | None = None  # the name of the error that prevented training
 
 
 Stage: TypeAlias = Intent | Keyed | Written
@@ -293,7 +293,7 @@ def decode_stage(record: Record) -> Stage:
 
 
 def export_stage(stage: Stage | None) -> dict[str, Any] | None:
-    """Return how far a session is, without what would let others continue it."""
+    """Return the stage of a session, without the secrets that would let others continue it."""
     match stage:
         case None | Intent():
             return None
@@ -329,7 +329,7 @@ def _decode_keyed(record: Record) -> Keyed:
         items=np.frombuffer(record.parts["items"], "<i8").astype(np.int64),
         values=np.frombuffer(record.parts["values"], "<f4").astype(np.float32),
         held_out=np.frombuffer(record.parts["held out"], np.bool_),
-        left_out=0,  # counted in the ticket already
+        left_out=0,  # already counted in the ticket
         window=_decode_window(record.fields),
     )
     return Keyed(

@@ -1,24 +1,24 @@
-"""What a device keeps in its home, and how it changes.
+"""The data that a device keeps in its home, and how they change.
 
     identity    the task and the servers it was opened with, and the key of its hold-out
-    task        the task's canonical form, once both servers have shown it
+    task        the task's canonical form, once both servers have sent it
     ratings     what was logged, each item once
     events      what was logged in time order
     texts       what was written, in time order
     private     the private part of the model
     session     the pending session
     receipts    what was sent in each round
-    detections  what servers did against the protocol, counted
-    rounds      the newest round that this device has been in, and the place where this was written
-    failures    how often in a row each server has not answered
+    detections  protocol violations by servers, counted
+    rounds      the newest round that this device took part in, and the place where this was written
+    failures    the number of consecutive failures of each server
     relay       the newest relay key of server 1 that this device has seen
     dense, table-dense*  dense parts of the newest version that was read, and of copies of the table
     public/     copies of the table and the catalogue: a cache, not encrypted
 
-A session belongs to the place where it began. In a home that was copied, moved to another disk or restored since then,
-it is dropped: otherwise a path could be used twice. Nor does such a home know which rounds it has been in. No program
-can notice that the whole disk was set back, or the file `session` alone during its session, so leave the home out of
-backups.
+A session is tied to the place where it began. In a home that was copied, moved to another disk or restored since
+then, it is dropped: otherwise a path could be used twice. Such a home also does not know which rounds it took part in.
+No program can detect that the whole disk was rolled back, or `session` alone during its session, so exclude the home
+from backups.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -63,7 +63,7 @@ Encode = Callable[[Iterable[str]], Indices]  # texts → rows of their words
 
 _PRIVATE_NAMES = ("session", "private", "ratings", "events", "texts")
 _REPORT_NAMES = ("receipts", "detections")  # for the owner to read
-_PLACE = "place"  # where a session has begun, or a round was entered
+_PLACE = "place"  # where a session began, or a round was entered
 
 
 class Vault:
@@ -72,11 +72,11 @@ class Vault:
     def __init__(self, home: Home, *, random_bytes: RandomBytes = secure_bytes) -> None:
         self._home, self._random_bytes = home, random_bytes
         self._ratings: dict[int, float] | None = None
-        self.failures = self._read_failures()  # how often in a row each server has not answered; changes in place
-        self.forgotten = 0  # how many times; a round that began before writes nothing afterwards
+        self.failures = self._read_failures()  # the number of consecutive failures of each server; changed in place
+        self.forgotten = 0  # how often it was erased; a round that began earlier writes nothing afterwards
 
     def bind(self, task_id: bytes, servers: tuple[str, str]) -> None:
-        """Make this the home of a device of that task and those servers, or check that it is."""
+        """Bind this home to a task and its servers, or check that it is bound to them."""
         with self._home.lock:
             found = self._home.read("identity")
             if found is None:
@@ -102,15 +102,15 @@ class Vault:
     # The task.
 
     def task(self) -> TaskSpec | None:
-        """Return the task, if the servers have shown it before."""
+        """Return the task, if the servers have sent it before."""
         found = self._read_copy("task")
         try:
             return None if found is None else TaskSpec.decode(found.parts["task"])
-        except SecEmbError:  # kept by another version of the SDK, with another format of tasks
+        except SecEmbError:  # stored by another version of the SDK, with a different task format
             return None
 
     def keep_task(self, task: TaskSpec) -> None:
-        """Remember the task."""
+        """Store the task."""
         self._home.write("task", Record({}, {"task": task.encode()}))
 
     # Ratings.
@@ -147,7 +147,7 @@ class Vault:
         return item in ratings or others.items.size < events.items.size
 
     def _most_items(self) -> int | None:
-        """Return how many items the task has, as soon as it is known."""
+        """Return how many items the task has, if known."""
         task = self.task()
         return None if task is None else task.items
 
@@ -181,7 +181,7 @@ class Vault:
             self._home.write("texts", encode_texts(self.texts().add(written, times, now=now)))
 
     def words(self, encode: Encode) -> Indices:
-        """Return the words of all texts in time order, as rows that this function finds."""
+        """Return the words of all texts in time order, as rows found by the given function."""
         return encode(self.texts().texts)
 
     # The private part and the session that changes it.
@@ -197,15 +197,15 @@ class Vault:
         return None if found is None else decode_stage(found)
 
     def drop_session(self) -> None:
-        """Remove a session that cannot be continued. That is always safe: it will not be sent again."""
+        """Remove a session that cannot be continued. This is always safe: it will not be sent again."""
         self._home.remove("session")
 
     def keep_session(self, stage: Stage, *, round_: int | None = None, forgotten: int) -> None:
-        """Store the stage of the session in this round, unless the owner has erased everything meanwhile."""
+        """Store the stage of the session in this round, unless the owner has erased everything in the meantime."""
         with self._home.lock:
             self._check_remembers(forgotten)
             if round_ is not None:
-                # First: a device that dies in between misses the round, rather than taking part in it twice.
+                # First, so that a device killed in between misses the round rather than taking part in it twice.
                 self.enter_round(round_)
             record, newest, new = encode_stage(stage), self.newest_round(), isinstance(stage, Intent)
             place = self._home.place(renew=new)
@@ -214,21 +214,21 @@ class Vault:
             self._home.write("session", Record({**record.fields, _PLACE: place}, record.parts))
 
     def session_is_elsewhere(self) -> bool:
-        """Tell whether the session began in another place: this home is a copy, or was restored."""
+        """Tell whether the session began in another place, so that this home is a copy or was restored."""
         found = self._home.read("session")
         return found is not None and found.fields.get(_PLACE) != self._home.place()
 
     def enter_round(self, number: int) -> None:
-        """Remember that this device has been in a round."""
+        """Record that this device took part in a round."""
         with self._home.lock:
             newest = self.newest_round()
             if newest is None or number > newest:
                 self._keep_newest(number)
 
     def newest_round(self) -> int | None:
-        """Return the newest round that this device has been in: -1 if it was in none, None if that is not known.
+        """Return the newest round that this device took part in: -1 if none, None if unknown.
 
-        It is not known in a home that was copied or restored: its device may have been in newer rounds.
+        It is unknown in a home that was copied or restored: its device may have taken part in newer rounds.
         """
         try:
             found = self._home.read("rounds")
@@ -243,11 +243,11 @@ class Vault:
     def end_session(
         self, receipt: Receipt, *, receipts: int, private: PrivateState | None = None, forgotten: int
     ) -> None:
-        """Store what a session leaves, and end it. Doing this twice has the same effect as once."""
+        """Store the results of a session, and end it. This is idempotent."""
         with self._home.lock:
             self._check_remembers(forgotten)
             if self.receipt_at(receipts) is None:
-                # First: it says whether both servers have acknowledged, so that they are not asked again.
+                # First, because it records whether both servers have acknowledged, so that they are not asked again.
                 self._keep_receipts([*self.receipts(), receipt])
             if private is not None:
                 self._home.write("private", encode_private(private))
@@ -261,12 +261,12 @@ class Vault:
         return [] if found is None else [Receipt.from_json(one) for one in found.fields["receipts"]]
 
     def receipt_at(self, place: int) -> Receipt | None:
-        """Return a receipt, counted from 0, if it is there."""
+        """Return a receipt by its number, from 0, if it exists."""
         found = self.receipts()
         return found[place] if place < len(found) else None
 
     def settle(self, rounds: EndedRounds) -> list[Receipt]:
-        """Note what became of the rounds of receipts; return those that became known."""
+        """Record the outcome of the rounds of receipts; return the receipts that this updates."""
         with self._home.lock:
             before = self.receipts()
             after = [rounds.settle(one) for one in before]
@@ -280,20 +280,20 @@ class Vault:
     # Misconduct of servers.
 
     def detections(self) -> Detections:
-        """Return what was detected, by kind."""
+        """Return the detections, by kind."""
         found = self._read_copy("detections")
         return {} if found is None else from_json(found.fields["detections"])
 
     def note(self, misconduct: Misconduct, date: str) -> None:
-        """Count one more detection."""
+        """Record one more detection."""
         with self._home.lock:
             found = add(self.detections(), misconduct, date)
             self._home.write("detections", Record({"detections": as_json(found)}))
 
-    # Servers that do not answer.
+    # Servers that do not respond.
 
     def keep_failures(self) -> None:
-        """Remember who does not answer, for the next start; a home that cannot store it must not end a call."""
+        """Store which servers do not respond, for the next start; a home that cannot store it must not end a call."""
         with suppress(HomeError):
             if self.failures != self._read_failures():
                 self._home.write("failures", Record({str(one): count for one, count in self.failures.items()}))
@@ -313,7 +313,7 @@ class Vault:
         return RelayKey(public=found.parts["public"], **times)
 
     def see_relay_key(self, key: RelayKey) -> bool:
-        """Remember the newest relay key; tell whether this one is not older than that."""
+        """Store the relay key if it is the newest; tell whether it is not older than the stored one."""
         with self._home.lock:
             newest = self.relay_key()
             if newest is None or key.not_before > newest.not_before:
@@ -324,18 +324,18 @@ class Vault:
     # The dense part, which is public.
 
     def dense(self, name: str, version: int) -> bytes | None:
-        """Return the dense part of a version, if it was kept under this name."""
+        """Return the dense part of a version, if stored under this name."""
         found = self._read_copy(name)
         return None if found is None or found.fields["version"] != version else found.parts["dense"]
 
     def keep_dense(self, name: str, version: int, body: bytes) -> None:
-        """Keep the dense part of a version, replacing the one under this name."""
+        """Store the dense part of a version, replacing the one under this name."""
         self._home.write(name, Record({"version": version}, {"dense": body}))
 
     # The owner's rights.
 
     def forget(self, *, receipts: bool = False) -> None:
-        """Erase ratings, events, texts, private part and session; with `receipts`, receipts and detections too."""
+        """Erase ratings, events, texts, private part and session; with `receipts`, also receipts and detections."""
         with self._home.lock:
             self.forgotten += 1
             for name in (*_PRIVATE_NAMES, *(_REPORT_NAMES if receipts else ())):
@@ -343,7 +343,7 @@ class Vault:
             self._ratings = {}
 
     def export(self) -> dict[str, Any]:
-        """Return everything that this home knows about its owner, as plain data."""
+        """Return everything that this home stores about its owner, as plain data."""
         with self._home.lock:
             identity, private = self._must_have("identity").fields, self.private()
             events, texts = self.events(), self.texts()
@@ -366,7 +366,7 @@ class Vault:
             }
 
     def close(self) -> None:
-        """Release the home, so that it can be opened again."""
+        """Release the home so that it can be reopened."""
         self._home.close()
 
     def _read_copy(self, name: str) -> Record | None:

@@ -1,4 +1,4 @@
-"""What a device trains. The base needs no torch; the models that do are in `secemb_sdk.models.torch`."""
+"""The models that devices train. The base needs no torch; the models that need it are in `secemb_sdk.models.torch`."""
 
 from secemb_sdk.errors import ModelError, NotFiniteLossError, PartError, TorchMissingError
 from secemb_sdk.models.factorisation import MatrixFactorisation

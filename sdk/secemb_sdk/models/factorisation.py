@@ -1,12 +1,12 @@
-"""Biased matrix factorisation with gradients written by hand: what the base install trains.
+"""Biased matrix factorisation with hand-written gradients: the model of the base install.
 
     score     b_u + b_i + ⟨p_u, q_i⟩
     ratings   Σ over the device's ratings of e² + penalty · (|p_u|² + |q_i|²)   +   person penalty · |p_u|²
               + bias penalty · b_u²
     ranking   the losses of `secemb_sdk.models.ranking`, over items that the owner has chosen and strangers
 
-An item's row is its vector q_i and then its bias b_i, which begins at the task's centre. The private part is the
-person's vector p_u and then b_u. Penalties of rows that count once, however often an item is rated, are the server's.
+An item's row is its vector q_i followed by its bias b_i, which starts at the task's centre. The private part is the
+person's vector p_u followed by b_u. Penalties that count once per row, however often it is rated, are the server's.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ from secemb_sdk.models.ridge import Penalties, solve_cautiously
 from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 
-SCALE = 0.05  # standard deviation of first vectors
+SCALE = 0.05  # standard deviation of initial vectors
 
 
 class MatrixFactorisation:
@@ -41,7 +41,7 @@ class MatrixFactorisation:
 
     @property
     def row_width(self) -> int:
-        """Return the length of an item's vector, and one for its bias."""
+        """Return the length of an item's vector, plus one for its bias."""
         return self._dimension + 1
 
     @property
@@ -51,7 +51,7 @@ class MatrixFactorisation:
 
     @property
     def private_size(self) -> int:
-        """Return the length of a person's vector, and one for the bias."""
+        """Return the length of a person's vector, plus one for the bias."""
         return self._dimension + 1
 
     def first_private(self, random: np.random.Generator) -> Floats:
@@ -61,7 +61,7 @@ class MatrixFactorisation:
         return private
 
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-        """Return the private part for these rows and ratings: a ridge regression, with care for the vector."""
+        """Return the private part for these rows and ratings, by a ridge regression that shrinks the vector."""
         if self._loss != SQUARED:
             return np.append(ranking.fit_vector(rows[:, :-1], ratings.values), np.float32(0))
         rest = ratings.values - rows[:, -1]
@@ -83,15 +83,15 @@ class MatrixFactorisation:
         return Gradients(float(loss), self._by_row(errors, rows, private), none, 2 * by_private)
 
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
-        """Return what each rating alone gives: every number follows from one row, one rating and the private part."""
+        """Return each rating's own gradients: each depends only on one row, one rating and the private part."""
         errors = self.scores(rows, dense, private, ratings.items) - ratings.values
         return self._by_row(errors, rows, private), np.zeros((errors.size, 0), np.float32)
 
     def scores(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> Floats:
-        """Return the predicted ratings, or what items are ranked by."""
+        """Return the predicted ratings, or the scores that items are ranked by."""
         if rows.shape != (items.size, self.row_width) or private.shape != (self.private_size,) or dense.size:
             raise PartError("matrix factorisation needs a row for each item, a private part and no dense part")
-        # Not a matrix product: how BLAS sums a row depends on how many there are, and here each row stands alone.
+        # Not a matrix product: how BLAS sums a row depends on the number of rows, but rows must be independent here.
         products: Floats = np.einsum("ij,j->i", rows[:, :-1], private[:-1])
         scores: Floats = products + rows[:, -1] + private[-1]
         return scores

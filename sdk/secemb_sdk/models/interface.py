@@ -1,4 +1,4 @@
-"""What a device asks of a model: gradients for its own ratings or events, and scores. Without torch.
+"""The interface of a model: gradients for a device's own ratings or events, and scores. Without torch.
 
 A model has three parts. Its rows come from the shared table, one per item; its dense part is shared as a whole; its
 private part never leaves the device.
@@ -20,14 +20,14 @@ FeatureLookup = Callable[[Indices], Features]  # (n,) items → (n, features)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """Some of a person's events in time order. Each is a place among the items whose rows are there; −1: no row."""
+    """Some of a person's events in time order. Each is an index into the items whose rows are available; −1: no row."""
 
     events: Indices = field(repr=False)  # (n,)
-    strangers: Indices = field(repr=False)  # (m,) the items that events are told from
-    seed: int = field(repr=False)  # of what a model draws while it learns, such as dropout
+    strangers: Indices = field(repr=False)  # (m,) the items that events are distinguished from
+    seed: int = field(repr=False)  # for random draws during training, such as dropout
 
     def move(self, to: Indices) -> "Window":
-        """Return the same events where the item at place i is now at `to[i]`, or has no row if that is −1."""
+        """Return the same events after the item at index i has moved to `to[i]`, or lost its row if that is −1."""
         events, strangers = (np.where(one < 0, -1, to[one]) for one in (self.events, self.strangers))
         return Window(events, strangers, self.seed)
 
@@ -36,9 +36,9 @@ class Window:
 class Ratings:
     """One person's ratings on the task's scale (`Scale`), each item once.
 
-    Where a task has no ratings: 1 for what the owner has chosen and 0 for others. Where it learns from events, the
-    window says in which order they were chosen. What a model has drawn beside them may have the chance of that for a
-    value.
+    If a task has no ratings: 1 for what the owner has chosen and 0 for others. If it learns from events, the
+    window gives the order in which they were chosen. The value of an item drawn by the model may be the probability
+    of drawing it.
     """
 
     items: Indices = field(repr=False)  # (n,)
@@ -46,7 +46,7 @@ class Ratings:
     window: Window | None = field(default=None, repr=False)
 
     def take(self, places: Indices) -> "Ratings":
-        """Return the ratings at some places, in this order; events of other items then have no row."""
+        """Return the ratings at some indices, in this order; events of other items then have no row."""
         window = self.window
         if window is not None:
             to = np.full(self.items.size, -1, dtype=np.int64)
@@ -66,7 +66,7 @@ class Gradients:
 
 
 class Model(Protocol):
-    """A recommender as its device sees it."""
+    """A recommender from the point of view of its device."""
 
     @property
     def row_width(self) -> int:
@@ -91,67 +91,67 @@ class Model(Protocol):
 
 
 class SolvedModel(Model, Protocol):
-    """A model that finds the private part that suits the rows at hand, wherever it was before.
+    """A model that can solve for the private part that fits the rows at hand, from any state.
 
-    A device that was never in a round, or has lost its state, is then as good as any other, and the shared part learns
+    A device that is new, or has lost its state, then does as well as any other, and the shared part learns
     in a tenth of the rounds (federated reconstruction, Singhal et al. 2021).
     """
 
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-        """Return the private part to go on with; `rows[i]` is the row of `ratings.items[i]`."""
+        """Return the private part to continue with; `rows[i]` is the row of `ratings.items[i]`."""
 
 
 class SequenceModel(Model, Protocol):
-    """A model of events in time order: it says what comes next. Its ratings have a window.
+    """A model of events in time order, which predicts the next one. Its ratings have a window.
 
-    The private part holds where the person stands after the events, beside what the model learns about the person.
+    The private part holds the state after the events, in addition to what the model learns about the person.
     """
 
     @property
     def length(self) -> int:
-        """Return how many events the model looks back."""
+        """Return how many past events the model uses."""
 
     @property
     def room(self) -> int:
-        """Return how many different items a round has room for, unless its task says otherwise: m' of the paper."""
+        """Return the default capacity of a round in different items: m' of the paper."""
 
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
-        """Return what a round learns from: events of one person, and strangers from a catalogue of so many items.
+        """Return the training data of a round: events of one person, and strangers from a catalogue of this size.
 
-        There is room for so many different items. A round in which there is nothing to learn gets no items.
+        There is room for `room` different items. A round in which there is nothing to learn gets no items.
         """
 
     def follow(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-        """Return the private part after the events of a window: `scores` then tells what comes next."""
+        """Return the private part after the events of a window; `scores` then predicts what comes next."""
 
 
 class TextModel(SequenceModel, Protocol):
     """A model of events that are words. Its task's catalogue is the vocabulary, and its devices log texts."""
 
     def split(self, text: str) -> list[str]:
-        """Return the words of a text, as the vocabulary has them."""
+        """Return the words of a text, as spelled in the vocabulary."""
 
     def log_chances(self, rows: Floats, dense: Floats, words: Indices) -> Floats:
-        """Return the logarithm of the chance of each word but the first, after those before it.
+        """Return the log probability of each word but the first, given those before it.
 
-        `rows` is the whole table. There are at most as many words as the model looks back, and one more.
+        `rows` is the whole table. There are at most `length` + 1 words.
         """
 
 
 class RecordModel(Model, Protocol):
-    """A model that finds the gradients of many ratings at once, each as if it were the only one."""
+    """A model that computes the gradients of many ratings at once, each as if it were the only one."""
 
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
         """Return the gradients of each rating's own loss by its row, (n, row width), and by the dense part, (n, size).
 
-        Each line depends on its own rating alone, to the last bit: where the unit of privacy is a record, the promise
-        rests on it. A model that cannot do this leaves the method out, and is asked for one rating at a time.
+        Each line depends only on its own rating, to the last bit: where the unit of privacy is a record, the guarantee
+        relies on it. A model that cannot do this omits the method, and is called for one rating at a time.
         """
 
 
-# A look at the method, not `isinstance`: that costs as much as the gradients of a dozen ratings.
+# A look-up of the method, because `isinstance` costs as much as the gradients of a dozen ratings.
 def is_solved(model: Model) -> TypeGuard[SolvedModel]:
-    """Tell whether a model can find its private part."""
+    """Tell whether a model can solve for its private part."""
     return hasattr(model, "fit_private")
 
 
@@ -166,5 +166,5 @@ def reads_texts(model: Model) -> TypeGuard[TextModel]:
 
 
 def gives_records(model: Model) -> TypeGuard[RecordModel]:
-    """Tell whether a model can find the gradients of many ratings at once."""
+    """Tell whether a model can compute the gradients of many ratings at once."""
     return hasattr(model, "record_gradients")

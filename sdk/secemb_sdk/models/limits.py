@@ -1,4 +1,4 @@
-"""How an update is cut to the limits of a task with noise: as a whole, or the part of each rating."""
+"""Clips an update to the limits of a task with noise: as a whole, or the part of each rating."""
 
 import math
 from collections.abc import Iterator
@@ -19,18 +19,18 @@ from secemb_shared.secure_sum import SUM_RING
 Doubles = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.floating]
 
-_SHORT = 1 - 2.0**-10  # rounding to whole steps makes an update longer by much less than the rest
-_TOGETHER = 1 << 18  # numbers of gradients that are found at once: a model's calls cost more than its arithmetic
-_IN_CACHE = 1 << 15  # of those that are cut at once
+_SHORT = 1 - 2.0**-10  # rounding to whole steps lengthens an update by far less than this margin
+_TOGETHER = 1 << 18  # gradient values computed at once: a model's calls cost more than its arithmetic
+_IN_CACHE = 1 << 15  # of those that are clipped at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clip:
-    """How long an update may be, in the ring's smallest steps."""
+    """The maximum norm of an update, in the ring's smallest steps."""
 
     unit: str
     limit: int  # of rows and dense part together, or of the rows alone
-    dense_limit: int | None = None  # of the dense part, where it has a separate limit
+    dense_limit: int | None = None  # of the dense part, if it has a separate limit
     fraction_bits: int
 
     def __post_init__(self) -> None:
@@ -52,15 +52,15 @@ class Clip:
 
 
 def clip_update(rows: Numbers, dense: Numbers, clip: Clip) -> tuple[Doubles, Doubles]:
-    """Return a device's whole update within the limits; the numbers are whole steps, so that encoding loses nothing."""
+    """Return a device's whole update, clipped; the values are whole steps, so that encoding loses nothing."""
     by_row, by_dense = _cut(rows, dense, clip)
     return _numbers(by_row, clip), _numbers(by_dense, clip)
 
 
 def fit_norm(rows: Numbers, dense: Numbers, task: TaskSpec) -> tuple[Numbers, Numbers, bool]:
-    """Return a device's whole update no longer than the task's norm bound, and whether it was longer.
+    """Return a device's whole update, clipped to the task's norm bound, and whether it was longer.
 
-    What is short enough is left as it is, to the last bit.
+    An update that is short enough is unchanged, to the last bit.
     """
     if not task.norm_bound or _length(rows, dense) <= task.norm_bound / 2.0**task.fraction_bits * _SHORT:
         return rows, dense, False
@@ -75,21 +75,21 @@ def _length(rows: Numbers, dense: Numbers) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecordUpdate:
-    """What a device's ratings add up to, each within the limits."""
+    """The sum of the contributions of a device's ratings, each clipped."""
 
     rows: Doubles = field(repr=False)  # (n, row width)
     dense: Doubles = field(repr=False)  # (dense size,)
-    trouble: str | None = None  # the name of an error, if there is a rating that cannot be learned from
+    trouble: str | None = None  # the name of an error, if a rating cannot be learned from
 
 
 def clip_records(
     model: Model, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
 ) -> RecordUpdate:
-    """Return the sum over a device's ratings of what each alone adds, each within the limits.
+    """Return the sum of the contributions of a device's ratings, each clipped.
 
-    The gradient of each rating is computed by itself, so a penalty that a model counts once per device counts here once
-    per rating. A rating that cannot be learned from adds nothing and takes nothing from the others: if it suppressed
-    the whole update, one rating could change more than its clip.
+    The gradient of each rating is computed separately, so a penalty that a model counts once per device counts once
+    per rating here. A rating that cannot be learned from adds nothing and does not affect the others: if it
+    suppressed the whole update, one rating could change more than its clip.
     """
     found = _records_together(model, rows, dense, private, ratings, clip) if gives_records(model) else None
     if found is None:
@@ -98,7 +98,7 @@ def clip_records(
 
 
 def clip_sums(values: Doubles, line: BudgetLine) -> Doubles:
-    """Return what a device adds to a secure sum, scaled to the limit."""
+    """Return a device's contribution to a secure sum, scaled to the limit."""
     (steps,) = clip_to_steps([values], limit=line.clip, fraction_bits=SUM_RING.fraction_bits)
     return steps / 2.0**SUM_RING.fraction_bits
 
@@ -117,20 +117,20 @@ class _Records:
 def _records_together(
     model: RecordModel, rows: Floats, dense: Floats, private: Floats, ratings: Ratings, clip: Clip
 ) -> _Records | None:
-    """Return what the ratings add, from many gradients at once; None if the model fails."""
+    """Return the contributions of the ratings, from many gradients at once; None if the model fails."""
     found = _Records.zeros(rows, dense)
     for some in _slices(len(rows), _TOGETHER // (rows.shape[1] + dense.size)):
         try:
-            with np.errstate(all="ignore"):  # what overflows is left out below
+            with np.errstate(all="ignore"):  # values that overflow are left out below
                 gradients = model.record_gradients(rows[some], dense, private, _only(ratings, some))
-        except Exception:  # one rating may be the reason: ask for each alone
+        except Exception:  # one rating may be the cause: compute each separately
             return None
         _add_cut(found, some, *gradients, clip)
     return found
 
 
 def _add_cut(found: _Records, some: slice, by_row: Floats, by_dense: Floats, clip: Clip) -> None:
-    """Add what these ratings give, each within the limits; one whose gradient is not finite adds nothing."""
+    """Add the contributions of these ratings, each clipped; one whose gradient is not finite adds nothing."""
     into = found.by_row[some]
     for few in _slices(len(by_row), _IN_CACHE // (by_row.shape[1] + by_dense.shape[1])):
         try:
@@ -163,7 +163,7 @@ def _slices(count: int, step: int) -> Iterator[slice]:
 
 
 def _only_finite(by_row: Floats, by_dense: Floats) -> tuple[Floats, Floats]:
-    """Return the gradients with zeros in place of those that are not finite."""
+    """Return the gradients, with non-finite ones replaced by zeros."""
     usable = np.isfinite(np.concatenate([by_row, by_dense], axis=1)).all(axis=1, keepdims=True)
     by_row, by_dense = (np.where(usable, part, np.float32(0)) for part in (by_row, by_dense))
     return by_row, by_dense
@@ -186,7 +186,7 @@ def _cut(rows: Numbers, dense: Numbers, clip: Clip) -> tuple[Steps, Steps]:
 
 
 def _cut_each(rows: Floats, dense: Floats, clip: Clip) -> tuple[Steps, Steps]:
-    """Return many updates, one a line, each within the limits."""
+    """Return many updates, one per line, each clipped."""
     if clip.dense_limit is None:
         by_row, by_dense = clip_each_to_steps([rows, dense], limit=clip.limit, fraction_bits=clip.fraction_bits)
         return by_row, by_dense

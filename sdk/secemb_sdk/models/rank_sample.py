@@ -1,4 +1,4 @@
-"""Words that a text is told from, drawn by their rank: frequent ones often, each with a chance that is known."""
+"""Sampling of negative words by rank: frequent ones more often, each with a known probability."""
 
 import numpy as np
 import numpy.typing as npt
@@ -12,25 +12,25 @@ _BYTES, _STEPS = 8, 2.0**64
 
 
 def sample_by_rank(known: Indices, *, items: int, count: int, random_bytes: RandomBytes) -> tuple[Indices, Doubles]:
-    """Return so many items that are not known, lowest first, and the chance that each had of being drawn.
+    """Return `count` items that are not known, in ascending order, and the probability of drawing each.
 
-    Chances fall with the rank, which is the item's number, and are at most 1. Drawing is systematic: chances are laid
-    end to end, and every item is taken into which a step of length 1 leads, from a random place below 1. So the number
-    of items is exact and needs no second try, whatever is known; and one divided by the chance is a fair weight.
+    Probabilities fall with the rank, which is the item's number, and are at most 1. Sampling is systematic: the
+    probabilities are laid end to end, and steps of length 1 from a random start below 1 select the items. So their
+    number is always exact without retries, and one divided by the probability is an unbiased weight.
     """
     chances = _chances(known, items, count)
     chosen = np.flatnonzero(chances)
     ends = np.cumsum(chances[chosen])
     first = int.from_bytes(random_bytes(_BYTES), "little") / _STEPS
     steps = first + np.arange(min(count, chosen.size))
-    # The last end is the number of steps but for rounding.
+    # The last end equals the number of steps, up to rounding.
     places = np.searchsorted(ends, steps * (ends[-1] / steps.size) if steps.size else steps, side="right")
     taken = chosen[np.minimum(places, chosen.size - 1)]
     return taken, chances[taken]
 
 
 def _chances(known: Indices, items: int, count: int) -> Doubles:
-    """Return the chance of each item: in proportion to its weight, as far as it is below 1."""
+    """Return the probability of each item: proportional to its weight, at most 1."""
     weights = 1 / (np.arange(items) + SHIFT)
     weights[known] = 0
     chances = np.zeros(items)

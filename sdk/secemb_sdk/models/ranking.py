@@ -3,7 +3,7 @@
     bpr       Σ over the chosen of the mean over the strangers of log(1 + exp(s − c))     (Rendle et al. 2009)
     softmax   Σ over the chosen of −log(exp(c) / (exp(c) + Σ over the strangers of exp(s)))
 
-c and s are the scores of a chosen item and of a stranger. A device without one or the other has nothing to learn.
+c and s are the scores of a chosen item and of a stranger. A device that lacks either has nothing to learn.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from secemb_sdk.models.interface import Floats
 from secemb_sdk.models.ridge import solve_ridge
 from secemb_shared.messages.spec import BPR, SOFTMAX
 
-LENGTH = 4.0  # of a person's vector: without a rating there is no scale, and this one spreads scores enough
-STRANGERS = 4.0  # how much all strangers count in the fit, for each chosen item
+LENGTH = 4.0  # norm of a person's vector: without ratings there is no scale, and this one spreads scores enough
+STRANGERS = 4.0  # total weight of all strangers in the fit, per chosen item
 
-Loss = Callable[[Floats, Floats], tuple[float, Floats]]  # scores and values → loss, slope by each score
+Loss = Callable[[Floats, Floats], tuple[float, Floats]]  # scores and values → loss, derivative by each score
 
 
 def bpr(scores: Floats, values: Floats) -> tuple[float, Floats]:
-    """Return the loss of pairs and its slope by each score."""
+    """Return the loss of pairs and its derivative by each score."""
     chosen, slopes = values > 0, np.zeros_like(scores)
     differences = scores[~chosen][None, :] - scores[chosen][:, None]
     if differences.size == 0:
@@ -32,13 +32,13 @@ def bpr(scores: Floats, values: Floats) -> tuple[float, Floats]:
 
 
 def softmax(scores: Floats, values: Floats) -> tuple[float, Floats]:
-    """Return the loss of each chosen item among all strangers, and its slope by each score."""
+    """Return the loss of each chosen item among all strangers, and its derivative by each score."""
     chosen, slopes = values > 0, np.zeros_like(scores)
     if chosen.all() or not chosen.any():
         return 0.0, slopes
     own, other = scores[chosen], scores[~chosen]
     rest = np.logaddexp.reduce(other)
-    total = np.logaddexp(own, rest)  # of each chosen item with the strangers
+    total = np.logaddexp(own, rest)  # of each chosen item together with the strangers
     slopes[chosen] = np.exp(own - total) - 1
     slopes[~chosen] = np.exp(other[None, :] - total[:, None]).sum(axis=0)
     return float((total - own).sum()), slopes
@@ -48,7 +48,7 @@ LOSSES: dict[str, Loss] = {BPR: bpr, SOFTMAX: softmax}
 
 
 def fit_vector(inputs: Floats, values: Floats) -> Floats:
-    """Return a person's vector of the usual length, in the direction that tells the chosen from the strangers best."""
+    """Return a person's vector of fixed norm, in the direction that best separates the chosen from the strangers."""
     weights = np.sqrt(weigh(values))
     found = solve_ridge(inputs * weights[:, None], values * weights, np.ones(inputs.shape[1], np.float32))
     length = np.linalg.norm(found)
@@ -56,7 +56,7 @@ def fit_vector(inputs: Floats, values: Floats) -> Floats:
 
 
 def weigh(values: Floats) -> Floats:
-    """Return how much each item counts in the fit: however many strangers there are, together they count the same."""
+    """Return the weight of each item in the fit; the total weight of strangers does not depend on their number."""
     chosen = values > 0
     count = int(np.count_nonzero(chosen))
     strangers = max(1, values.size - count)

@@ -1,7 +1,7 @@
-"""The models that have a name. To add one, write its class in a file and register it at the end of this one.
+"""The registry of models by name. To add one, write its class in a file and register it at the end of this one.
 
-An app can register its own model: everything that takes a model's name then knows it. A class that can be imported
-needs no registration: `package.module:Class` is its name.
+An app can register its own model, which can then be used wherever a model's name is accepted. A class that can be
+imported needs no registration: `package.module:Class` is its name.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from secemb_shared.randomness import Indices
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownFeatures:
-    """What is known about one person and about every item, beside the ratings: ones and zeros."""
+    """Known features of one person and of every item, in addition to the ratings: ones and zeros."""
 
     person: Features = field(repr=False)  # (features of a person,)
     items: FeatureLookup = field(repr=False)
@@ -25,7 +25,7 @@ class KnownFeatures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How many numbers a model has: in a row, in its dense part and in its private part."""
+    """The sizes of a model: of a row, of its dense part and of its private part."""
 
     row_width: int
     dense_size: int
@@ -34,7 +34,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelKind:
-    """A model by name. Its class is imported when the first model is made, because torch takes long to import."""
+    """A named model. Its class is imported when the first model is created, because torch is slow to import."""
 
     name: str  # as users type it
     title: str  # as tables and charts show it
@@ -44,7 +44,7 @@ class ModelKind:
     has_dense: bool = True  # the class takes `dense_penalty`
     has_events: bool = False  # it learns from events in time order: the loss of its tasks is `next`
     has_texts: bool = False  # its events are words
-    instance: Model | None = field(default=None, repr=False, compare=False)  # the model itself, if it is made already
+    instance: Model | None = field(default=None, repr=False, compare=False)  # the model itself, if already created
 
     def make(
         self,
@@ -53,7 +53,7 @@ class ModelKind:
         features: KnownFeatures | None = None,
         **settings: object,  # dimension, loss, penalty, person_penalty, bias_penalty, scale
     ) -> Model:
-        """Return the model; a setting that is None, or that the class does not know, is left to the class."""
+        """Return the model; a setting that is None, or unknown to the class, is left to the class."""
         if self.instance is not None:
             return self.instance
         if self.has_dense:
@@ -68,7 +68,7 @@ class ModelKind:
         return model
 
     def shape(self, *, dimension: int | None = None, user_features: int = 0, item_features: int = 0) -> Shape:
-        """Return the sizes of the model for these numbers of features."""
+        """Return the sizes of the model for these feature counts."""
 
         def no_features(items: Indices) -> Features:
             return np.zeros((items.size, item_features), dtype=np.uint8)
@@ -84,7 +84,7 @@ _OWN: dict[str, ModelKind] = {}  # by the names of their classes
 
 
 def register(kind: ModelKind) -> None:
-    """Give a model its name, or raise `ModelError` if another model has it."""
+    """Register a model under its name, or raise `ModelError` if the name is taken."""
     if _KINDS.setdefault(kind.name, kind) != kind:
         raise ModelError(f"a model named {kind.name!r} already exists; choose a different name")
 
@@ -107,7 +107,7 @@ def find(name: str) -> ModelKind:
 
 
 def name_of(model: str | Model) -> str:
-    """Return the name of a model. One that is made already takes the name of its class, until that is named again."""
+    """Return the name of a model. A model object has the name of its class, until another is registered."""
     if isinstance(model, str):
         _OWN.pop(model, None)
         return model
@@ -149,7 +149,7 @@ def _imported(name: str) -> ModelKind:
 
 
 def _uses_torch(kind: type) -> bool:
-    """Tell whether a class computes with torch, which it has then imported."""
+    """Tell whether a class computes with torch, in which case it has imported it."""
     return any(base.__module__.startswith(_TORCH) for base in kind.__mro__)
 
 

@@ -1,6 +1,6 @@
 """The scale of a task's ratings, and how models see it.
 
-A model learns from z = (rating − centre) / spread, and predicts z. So rates, penalties and limits mean the same for
+A model learns from z = (rating − centre) / spread, and predicts z. Thus rates, penalties and limits mean the same for
 stars from 1 to 5, for points from 0 to 100 and for likes.
 """
 
@@ -20,7 +20,7 @@ Number = TypeVar("Number", float, Floats)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Where ratings lie. Choices without ratings have no scale: they stay as they are."""
+    """The range of ratings. Choices without ratings have no scale and are unchanged."""
 
     centre: float = 0.0
     spread: float = 1.0
@@ -41,9 +41,9 @@ class Scale:
         return (rating - self.centre) / self.spread
 
     def restore(self, score: Number) -> Number:
-        """Return what a model says as a rating; it may lie beyond the scale, so that a ranking has no ties."""
+        """Convert a prediction to a rating; it may exceed the scale, so that a ranking has no ties."""
         return self.centre + self.spread * score
 
     def cut(self, scores: Doubles) -> Doubles:
-        """Return what a model says, no further than the ends of the scale: there is no rating beyond."""
+        """Clip a prediction to the scale: there are no ratings beyond it."""
         return np.clip(scores, self.standardise(self.lowest), self.standardise(self.highest))

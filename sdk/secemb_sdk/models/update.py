@@ -18,7 +18,7 @@ BETAS, EPS = (0.9, 0.999), 1e-8  # as in torch.optim.Adam
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PrivateState:
-    """The private part of a model and the state of its optimiser: what a device keeps from round to round."""
+    """The private part of a model and the state of its optimiser: the state that a device keeps between rounds."""
 
     values: Floats = field(repr=False)  # (private size,), as are the next two
     first: Floats = field(repr=False)  # Adam's mean gradient
@@ -32,7 +32,7 @@ class PrivateState:
         return cls(values=values, first=np.zeros_like(values), second=np.zeros_like(values))
 
     def step(self, gradient: Floats, *, rate: float) -> "PrivateState":
-        """Return the state after one step of Adam against the gradient."""
+        """Return the state after one step of Adam."""
         steps = self.steps + 1
         first = self.first + np.float32(1 - BETAS[0]) * (gradient - self.first)
         second = np.float32(BETAS[1]) * self.second + np.float32(1 - BETAS[1]) * gradient * gradient
@@ -54,10 +54,10 @@ def learn(
 ) -> tuple[Floats, Floats, PrivateState]:
     """Return the updates to upload, one per row and one for the dense part, and the next private state.
 
-    A model that can solve its private part does so first. Others move it by one step of Adam in each epoch.
+    A model that can solve for its private part does so first. Others update it by one step of Adam in each epoch.
 
     `rows[i]` is the row of `ratings.items[i]`; the updates of rows come in the same order. Raises `NotFiniteLossError`
-    where there is nothing to learn from: the device then uploads zeros, because a missing upload would reveal that, and
+    if there is nothing to learn from: the device then uploads zeros, because a missing upload would reveal that, and
     keeps its state.
     """
     _check(model, rows, dense, ratings, epochs)
@@ -71,9 +71,9 @@ def learn(
 
 
 def fit_bound(values: Numbers, task: TaskSpec) -> tuple[Numbers, bool]:
-    """Return the numbers clipped to the task's bound for one element, and whether any was beyond it."""
+    """Return the values clipped to the task's bound for one element, and whether any exceeded it."""
     largest = np.float32(task.bound / 2.0**task.fraction_bits)
-    if float(largest) * 2.0**task.fraction_bits > task.bound:  # float32 rounded a long bound up
+    if float(largest) * 2.0**task.fraction_bits > task.bound:  # float32 rounded the bound up
         largest = np.nextafter(largest, np.float32(0))
     if values.size == 0 or (-largest <= values.min() and values.max() <= largest):
         return values, False
@@ -90,7 +90,7 @@ def _check(model: Model, rows: Floats, dense: Floats, ratings: Ratings, epochs: 
 
 
 def fit_private(model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings) -> PrivateState:
-    """Return the state with a private part that suits these rows, or follows these events, if the model can find it."""
+    """Return the state with a private part fitted to these rows, or following these events, if the model can do so."""
     if ratings.items.size == 0:
         return state
     with np.errstate(all="ignore"):
@@ -109,7 +109,7 @@ def _find_private(model: Model, private: Floats, rows: Floats, dense: Floats, ra
 def move_private(
     model: Model, state: PrivateState, rows: Floats, dense: Floats, ratings: Ratings, *, rate: float
 ) -> PrivateState:
-    """Return the private state after a round whose update is known already: solved, or moved by one step of Adam."""
+    """Return the private state after a round whose update is already computed: solved, or after one step of Adam."""
     if is_solved(model):
         return fit_private(model, state, rows, dense, ratings)
     return _learn_once(model, state, rows, dense, ratings, rate)[2]

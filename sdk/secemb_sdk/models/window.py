@@ -1,4 +1,4 @@
-"""Events in time order, without torch: those that a round learns from, and the newest, which the next one follows."""
+"""Windows of events in time order, without torch: those that a round trains on, and the newest, for predictions."""
 
 import numpy as np
 
@@ -6,15 +6,15 @@ from secemb_sdk.models.interface import Floats, Ratings, Window
 from secemb_shared.randomness import Indices, RandomBytes, draw_below
 
 _SEED_BYTES = 8
-_FEWEST = 2  # events: one to learn from what came before it
-_TRIES = 4  # draws for each stranger, some of which are no strangers
+_FEWEST = 2  # events: one to predict, and one before it
+_TRIES = 4  # draws for each stranger, because some draws are not strangers
 
 
 def draw_window(events: Indices, *, items: int, length: int, room: int, random_bytes: RandomBytes) -> Ratings:
-    """Return up to this many events in a row, from a place that is drawn, and strangers.
+    """Return up to this many consecutive events, from a random position, and strangers.
 
-    There is room for so many different items. Strangers fill what events leave of it, at least half but for one: a
-    round reads as many rows in any case, and each of them teaches something.
+    There is room for `room` different items. Strangers fill what events leave of it, at least half less one: a
+    round reads the same number of rows in any case, and each of them improves training.
     """
     chosen = draw_events(events, min(length, (room + 1) // 2), random_bytes)
     if not chosen.size:
@@ -27,7 +27,7 @@ def draw_window(events: Indices, *, items: int, length: int, room: int, random_b
 
 
 def draw_events(events: Indices, most: int, random_bytes: RandomBytes) -> Indices:
-    """Return up to so many events in a row, from a place that is drawn; none where there are too few to learn from."""
+    """Return up to this many consecutive events, from a random position; none if there are too few to learn from."""
     count = min(events.size, most)
     if count < _FEWEST:
         return events[:0]
@@ -42,7 +42,7 @@ def newest(events: Indices, length: int) -> Ratings:
 
 
 def order(events: Indices | list[int], strangers: Indices | list[int], *, seed: int) -> Ratings:
-    """Return items, each once and in order, with the window that says which of them are events and strangers."""
+    """Return the distinct items in order, with the window that tells which of them are events and strangers."""
     both = [np.array(one, dtype=np.int64) for one in (events, strangers)]
     together = np.concatenate(both)
     items = np.unique(together[together >= 0])

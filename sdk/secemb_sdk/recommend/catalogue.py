@@ -17,18 +17,18 @@ from secemb_shared.messages import TaskSpec
 
 
 class Recommendation(NamedTuple):
-    """An item for the owner. Without a catalogue it has no id and no title."""
+    """A recommended item. Without a catalogue it has no id and no title."""
 
     item: int  # its row
     score: float
-    id: str | None = None  # as the catalogue's author calls it
+    id: str | None = None  # the id in the catalogue
     title: str | None = None
 
 
 def name_items(
     exchange: Exchange, task: TaskSpec, scored: Iterable[tuple[int, float]], *, titles: bool
 ) -> Steps[list[Recommendation]]:
-    """Return items with their ids and titles, if they are wanted and the task has a catalogue."""
+    """Return items with their ids and titles, if requested and if the task has a catalogue."""
     if not titles or not task.catalogue:
         return [Recommendation(item, score) for item, score in scored]
     file = CatalogueFile(exchange.context.vault.public_folder, task)
@@ -50,20 +50,20 @@ def find_catalogue(context: Context) -> Steps[Catalogue]:
 
 
 def fetch_vocabulary(context: Context, task: TaskSpec) -> Steps[None]:
-    """Have the task's words here, if the model reads texts. A device without texts has them too: nobody shall tell."""
+    """Fetch the task's words, if the model reads texts: on a device without texts too, so that it looks like others."""
     if not reads_texts(context.model_for(task)):
         return
     if not task.catalogue:
         raise MisfitError(
             "a language model needs a task with a vocabulary as its catalogue; this task has no catalogue"
         )
-    # An exchange of its own: it happens once, and is no part of a round's traffic.
+    # A separate exchange: it happens once, and is not part of a round's traffic.
     yield from fetch_catalogue(Exchange(context), CatalogueFile(context.vault.public_folder, task))
-    yield from work(lambda: context.vocabulary(task))  # raises before anything is begun, unless it is one
+    yield from work(lambda: context.vocabulary(task))  # raises before anything starts if it is not a text model
 
 
 def fetch_catalogue(exchange: Exchange, file: CatalogueFile, *, chunk: int = CHUNK) -> Steps[None]:
-    """Download the catalogue unless it is here; what was cut off continues where it stopped."""
+    """Download the catalogue unless it is stored here; an interrupted download resumes."""
     if (yield from work(file.is_here)):
         return
     try:
@@ -73,7 +73,7 @@ def fetch_catalogue(exchange: Exchange, file: CatalogueFile, *, chunk: int = CHU
         yield from work(file.drop_part)
         if isinstance(error, CopyError):
             raise
-        raise CopyError(FOREIGN) from error  # it is shorter than what this device has of it
+        raise CopyError(FOREIGN) from error  # it is shorter than what this device has already downloaded
 
 
 def _download(exchange: Exchange, file: CatalogueFile, chunk: int) -> Steps[None]:

@@ -1,4 +1,4 @@
-"""The device's copies of the item table: their files, and the shelf that they are kept on."""
+"""The device's copies of the item table: their files, and the shelf that manages them."""
 
 import os
 from collections.abc import Collection
@@ -22,7 +22,7 @@ from secemb_shared.randomness import Indices
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableCopy:
-    """One version of the table, in a file. It is public, and says nothing about its owner."""
+    """One version of the table, in a file. It is public, and reveals nothing about its owner."""
 
     path: Path = field(repr=False)
     shape: CopyShape
@@ -35,7 +35,7 @@ class TableCopy:
 
     @cached_property
     def encoded(self) -> Encoded:
-        """Return the file's bytes by row, read from the disk as they are used."""
+        """Return the file's bytes by row, read from disk on use."""
         return np.memmap(self.path, dtype=np.uint8, mode="r", shape=(self.shape.items, self.shape.row_bytes))
 
 
@@ -58,13 +58,13 @@ _TABLE = {"file", "format", "sha256", "version"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A download: what it is, its digests and its size."""
+    """A download: its kind, its digests and its size."""
 
     version: int
     format: TableFormat
     since: int | None  # the version that a delta starts from; None is a full copy
     sha256: str  # of the bytes to download
-    whole: str  # of the full copy that they make
+    whole: str  # of the full copy that they produce
     size: int
 
 
@@ -80,7 +80,7 @@ class Shelf:
         return CopyShape(format=format_, items=self.task.items, width=self.task.row_width)
 
     def table(self, format_: TableFormat) -> TableCopy | None:
-        """Return the copy that is in use, if there is one in this format."""
+        """Return the copy in use, if there is one in this format."""
         found, shape = self._recall("table", _TABLE), self.shape(format_)
         if found is None or found["format"] != format_:
             return None
@@ -90,7 +90,7 @@ class Shelf:
         return TableCopy(path=path, shape=shape, version=found["version"], sha256=found["sha256"])
 
     def download(self) -> tuple[Download, int] | None:
-        """Return the pending download and how many bytes of it are here."""
+        """Return the pending download and how many bytes have been downloaded."""
         found = self._recall("part", {field.name for field in fields(Download)})
         if found is None:
             return None
@@ -99,7 +99,7 @@ class Shelf:
         return (download, have) if have <= download.size else None
 
     def begin(self, download: Download) -> None:
-        """Drop any other download and begin this one."""
+        """Start this download, dropping any other one."""
         self.drop_download()
         self._write("part", asdict(download))
 
@@ -109,12 +109,12 @@ class Shelf:
             file.write(data)
 
     def drop_download(self) -> None:
-        """Remove the pending download and what was made of it."""
+        """Remove the pending download and everything made from it."""
         for path in (self._folder / "part", self._part, self._whole):
             remove_file(path)
 
     def assemble(self, download: Download) -> TableCopy:
-        """Return the copy that a complete download makes, not yet in use; raise if its digest is wrong."""
+        """Return the copy made from a complete download, not yet in use; raise if its digest is wrong."""
         if file_digest(self._part) != download.sha256:
             raise CopyError("the copy of the table was damaged in transit; sync again")
         path = self._part if download.since is None else self._apply_delta(download)
@@ -132,7 +132,7 @@ class Shelf:
         return self._whole
 
     def install(self, copy: TableCopy) -> TableCopy:
-        """Use this copy from now on, and remove what is no longer needed."""
+        """Put this copy into use, and remove what is no longer needed."""
         path = self._folder / f"table-{copy.version}-{copy.sha256[:16]}.{copy.shape.format}"
         with copy.path.open("rb") as file:
             os.fsync(file.fileno())
@@ -146,11 +146,11 @@ class Shelf:
     def _remove_all_but(self, used: Path) -> None:
         for path in self._folder.glob("table-*"):
             if path != used:
-                with suppress(OSError):  # some systems keep a file that is open: next time
+                with suppress(OSError):  # some systems cannot remove an open file: retry next time
                     path.unlink()
 
     def _recall(self, name: str, names: Collection[str]) -> dict[str, Any] | None:
-        """Return a record of this task with these fields; one that cannot be read counts as missing."""
+        """Return a record of this task with these fields; an unreadable one counts as missing."""
         data = read_file(self._folder / name)
         try:
             found = {} if data is None else dict(Record.decode(data).fields)

@@ -3,8 +3,8 @@
     ask server 0 for a place     →  a round, and a ticket to read in it
     KEYS to both                 →  an ANSWER from each, which together are the rows
 
-Nothing is written and nothing kept. Each read has its own session, with its own id and seeds. What a server sees is
-that a device reads, and how many times.
+Nothing is written or stored. Each read has its own session, with its own id and seeds. A server only sees
+that a device reads, and how often.
 """
 
 from dataclasses import dataclass, field
@@ -38,20 +38,20 @@ class RowsRead:
     wrong: bool = field(default=False, repr=False)  # an answer failed its check
 
     def joined(self, round_: RoundSpec, found: Found | None) -> "RowsRead":
-        """Return these rows and those of one more read, which failed if there is nothing."""
+        """Return these rows and those of another read; None counts as a failed read."""
         if found is None:
             return RowsRead(round_, self.items, self.rows, wrong=True)
         items, rows = np.concatenate([self.items, found[0]]), np.concatenate([self.rows, found[1]])
         return RowsRead(round_, items, rows, self.wrong)
 
     def check(self) -> None:
-        """Raise `RowTagError` if an answer was wrong; to be called once everything that would be sent is sent."""
+        """Raise `RowTagError` if an answer was wrong; call this only after everything has been sent."""
         if self.wrong:
             raise RowTagError("a server sent wrong rows, which were discarded; try again, and tell the operators")
 
 
 class ReadSession:
-    """A session that reads and cannot write: it has no way to make an update."""
+    """A read-only session: it cannot make an update."""
 
     def __init__(self, round_: RoundSpec, items: Indices, seed: bytes) -> None:
         self._session = DeviceSession(round_, items, random_bytes=SeededBytes(seed))
@@ -63,18 +63,18 @@ class ReadSession:
 
     @property
     def truncated(self) -> int:
-        """Return how many items found no place."""
+        """Return how many items could not be placed."""
         return self._session.truncated
 
     def read(self, answers: Messages) -> tuple[Indices, Floats]:
-        """Return the items that found a place and their rows."""
+        """Return the items that were placed, and their rows."""
         return self._session.read(answers)
 
 
 def read_rows(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsRead]:
     """Return the rows of different items of the catalogue, all from one version of the model.
 
-    A wrong answer changes nothing in what is sent: whatever was to be read is read, and the result says so. A device
+    A wrong answer does not change what is sent: everything is read, and the result reports the failure. A device
     that stopped early would tell a server whether it had guessed an item right. See `RowsRead.check`.
     """
     for _ in range(_ATTEMPTS):
@@ -85,7 +85,7 @@ def read_rows(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsR
 
 
 def _read_all(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsRead | None]:
-    """Return all rows, or nothing if the version changed on the way."""
+    """Return all rows, or None if the version changed in the meantime."""
     context, read = exchange.context, _nothing(task)
     while items.size:
         chunk, rest = items[: task.capacity], items[task.capacity :]
@@ -94,7 +94,7 @@ def _read_all(exchange: Exchange, task: TaskSpec, items: Indices) -> Steps[RowsR
         joined = Joined(round=decode_round(place.round, task), ticket=place.ticket)
         if read.round is not None and read.round.model_version != joined.round.model_version:
             return None
-        # The time until keys are sent must not tell how many items were to be placed.
+        # The time until keys are sent must not reveal how many items were to be placed.
         keys_at = context.clock() + context.policy.keys_seconds
         session = yield from work(partial(ReadSession, joined.round, chunk, seed))
         yield from exchange.wait_until(keys_at)
@@ -118,11 +118,11 @@ def _send_keys(exchange: Exchange, joined: Joined, session_id: bytes, keys: Mess
 
 
 def _understand(session: ReadSession, chunk: Indices, answers: Messages) -> tuple[Found | None, Indices]:
-    """Return items and rows, or nothing if an answer is wrong; and the items that are still to be read."""
+    """Return items and rows, or None if an answer is wrong; and the remaining items."""
     try:
         items, rows = session.read(answers)
     except (RowTagError, MessageError):
-        return None, chunk[: session.truncated]  # which these are no longer matters, only how many
+        return None, chunk[: session.truncated]  # only their number matters now, not which they are
     return (items, rows), chunk[~np.isin(chunk, items)]
 
 

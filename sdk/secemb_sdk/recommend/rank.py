@@ -1,4 +1,4 @@
-"""What the owner may like: over the whole catalogue from a copy of the table, or among candidates read privately."""
+"""Recommendations: from the whole catalogue by a copy of the table, or among candidates read privately."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -32,14 +32,14 @@ Scored = list[tuple[int, float]]  # items and their scores, best first
 
 _MOST_NUMBERS = 2**18  # of a block: a megabyte
 _MOST_ROWS = 4096
-_SPARSE = 8  # times as many items in the catalogue as are known: then draws find strangers
+_SPARSE = 8  # minimum ratio of catalogue to known items, so that draws find strangers
 _NONE = np.empty(0, dtype=np.int64)
 
 
 def recommend_items(
     context: Context, *, k: int, table: TableFormat, include_rated: bool, titles: bool = True
 ) -> Steps[list[Recommendation]]:
-    """Return the k best items of the catalogue; where there is no network, by the copy that is here."""
+    """Return the k best items of the catalogue; without a network, from the local copy."""
     exchange = Exchange(context)
     task = yield from exchange.noting(find_task(exchange))
     yield from fetch_vocabulary(context, task)
@@ -62,7 +62,7 @@ def rank_candidates(
     except RowTagError:
         yield from exchange.note(Misconduct.ROWS)
         raise
-    # Rated ones are read like all others and left out here: how much is read must not depend on who reads.
+    # Rated items are read like all others and left out here: how much is read must not depend on the owner.
     rated = set((yield from work(lambda: _rated(context, task, include_rated=include_rated))).tolist())
     kept = [(item, score) for item, score in ranked if item not in rated]
     return (yield from name_items(exchange, task, kept, titles=titles))
@@ -71,7 +71,7 @@ def rank_candidates(
 def rank_privately(
     exchange: Exchange, task: TaskSpec, model: Model, candidates: Indices, *, private: Floats
 ) -> Steps[Scored]:
-    """Return the candidates with their scores, best first, but for those that the catalogue does not have."""
+    """Return the candidates with their scores, best first, without those missing from the catalogue."""
     items = np.unique(candidates)
     items = items[(items >= 0) & (items < task.items)]
     own = yield from work(lambda: _events_beside(exchange.context, task, model, items))
@@ -85,7 +85,7 @@ def rank_privately(
 
 
 def newest_copy(exchange: Exchange, task: TaskSpec, table: TableFormat) -> Steps[tuple[TableCopy, Floats]]:
-    """Return the published table and its dense part; where there is no network, what is here."""
+    """Return the published table and its dense part; without a network, the local ones."""
     shelf = Shelf(exchange.context.vault.public_folder, task)
     try:
         return (yield from exchange.noting(_sync(exchange, shelf, table)))
@@ -97,7 +97,7 @@ def newest_copy(exchange: Exchange, task: TaskSpec, table: TableFormat) -> Steps
 
 
 def copy_here(exchange: Exchange, task: TaskSpec, table: TableFormat) -> Steps[tuple[TableCopy, Floats] | None]:
-    """Return the table that is here and its dense part; nothing is sent unless that has been lost."""
+    """Return the local table and its dense part; nothing is sent unless the dense part has been lost."""
     kept = yield from work(lambda: Shelf(exchange.context.vault.public_folder, task).table(table))
     return None if kept is None else (kept, (yield from _table_dense(exchange, task, kept.version)))
 
@@ -105,9 +105,9 @@ def copy_here(exchange: Exchange, task: TaskSpec, table: TableFormat) -> Steps[t
 def recommend(
     model: Model, copy: TableCopy, *, private: Floats, dense: Floats, k: int, exclude: Indices = _NONE
 ) -> Scored:
-    """Return the k best items of the whole catalogue with their scores, but for those to leave out.
+    """Return the k best items of the whole catalogue with their scores, without those to leave out.
 
-    The table is looked at in blocks of rows, so that memory does not grow with the catalogue.
+    The table is read in blocks of rows, so that memory use does not grow with the catalogue.
     """
     if k < 1:
         raise ValueError("k must be at least 1")
@@ -122,7 +122,7 @@ def recommend(
 
 
 def block_rows(width: int) -> int:
-    """Return how many rows a model sees at once."""
+    """Return how many rows are passed to a model at once."""
     return max(16, min(_MOST_ROWS, _MOST_NUMBERS // width))
 
 
@@ -133,8 +133,8 @@ def score(model: Model, items: Indices, rows: Floats, *, dense: Floats, private:
 
 
 def best(items: Indices, scores: Floats, k: int) -> tuple[Indices, Floats]:
-    """Return the k items of the highest scores, best first; of equal ones the lower number comes first."""
-    scores = np.where(np.isnan(scores), np.float32(-np.inf), scores)  # what a model cannot score comes last
+    """Return the k items with the highest scores, best first; ties are broken by the lower item number."""
+    scores = np.where(np.isnan(scores), np.float32(-np.inf), scores)  # NaN scores come last
     if items.size > k:
         least = np.partition(scores, items.size - k)[items.size - k]
         items, scores = items[scores >= least], scores[scores >= least]
@@ -151,7 +151,7 @@ def _sync(exchange: Exchange, shelf: Shelf, table: TableFormat) -> Steps[tuple[T
 
 
 def _table_dense(exchange: Exchange, task: TaskSpec, version: int, *, beside: TableCopy | None = None) -> Steps[Floats]:
-    """Return the dense part of a version, and keep it; that of the copy which is still in use stays as well."""
+    """Return the dense part of a version, and store it; that of the copy still in use is kept too."""
     name = yield from work(lambda: _free_name(exchange.context, version, beside))
     return _agreed((yield from _read_dense(exchange, task, version, keep=name)))
 
@@ -168,7 +168,7 @@ def _agreed(dense: Floats | None) -> Floats:
 
 
 def _free_name(context: Context, version: int, beside: TableCopy | None) -> str:
-    """Return under which name a dense part is kept, or may be without taking the place of one that is in use."""
+    """Return the name under which a dense part is stored, or can be stored without replacing one in use."""
     held = [name for name in TABLES if context.vault.dense(name, version) is not None]
     free = [name for name in TABLES if beside is None or context.vault.dense(name, beside.version) is None]
     return (held or free)[0]
@@ -176,7 +176,7 @@ def _free_name(context: Context, version: int, beside: TableCopy | None) -> str:
 
 def _recommend(context: Context, task: TaskSpec, copy: TableCopy, dense: Floats, k: int, include_rated: bool) -> Scored:
     model = context.model_for(task)
-    # From everything that the owner has rated or chosen: a device that was never in a round is as good as others.
+    # From everything that the owner has rated or chosen: a new device then does as well as others.
     ratings = context.own_data(task, context.random_bytes)
     state = current_private(context, model, context.random_bytes)
     state = fit_private(model, state, copy.rows(ratings.items), dense, ratings)
@@ -186,16 +186,16 @@ def _recommend(context: Context, task: TaskSpec, copy: TableCopy, dense: Floats,
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class _Own:
-    """The owner's newest events, and what is read beside the candidates because of them."""
+    """The owner's newest events, and the rows read with the candidates because of them."""
 
     events: Ratings | None = None
     beside: Indices = field(default_factory=lambda: _NONE)
 
 
 def _events_beside(context: Context, task: TaskSpec, model: Model, candidates: Indices) -> _Own:
-    """Return what a model of events needs; others need nothing.
+    """Return what a model of events needs; other models need nothing.
 
-    However many events there are, and whichever of them are candidates, equally many rows are read.
+    The number of rows read does not depend on how many events there are, or which of them are candidates.
     """
     if not follows(model):
         return _Own()
@@ -203,7 +203,7 @@ def _events_beside(context: Context, task: TaskSpec, model: Model, candidates: I
     own = np.setdiff1d(events.items, candidates)
     known = set(candidates.tolist()) | set(own.tolist())
     rest = min(model.length, task.items - candidates.size) - own.size
-    if task.items < _SPARSE * len(known):  # draws would hit known ones too often, and find too few
+    if task.items < _SPARSE * len(known):  # draws would hit known items too often, and find too few
         others = sample(np.setdiff1d(np.arange(task.items), list(known)), rest, context.random_bytes)
     else:
         others = draw_strangers(task.items, rest, known, context.random_bytes)

@@ -1,4 +1,4 @@
-"""How a text may go on: words from the device's copy of the table. Nothing of the text leaves the device."""
+"""Suggestions to continue a text: words from the device's copy of the table. Nothing of the text leaves the device."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,19 +24,19 @@ from secemb_shared.messages.table import TableFormat
 
 
 class Suggestion(NamedTuple):
-    """One way in which a text may go on."""
+    """One suggested continuation of a text."""
 
-    text: str  # the whole text, with the words in place
-    words: tuple[str, ...]  # fewer than were asked for if the text ends after them
-    chance: float  # of all of them, by the model
+    text: str  # the whole text, including the words
+    words: tuple[str, ...]  # fewer than requested if the text ends after them
+    chance: float  # of all of them, according to the model
 
 
 def suggest_words(
     context: Context, text: str, *, k: int, words: int, table: TableFormat, refresh: bool
 ) -> Steps[list[Suggestion]]:
-    """Return the k likeliest next words, each followed by the likeliest ones until there are so many.
+    """Return the k most likely next words, each followed by the most likely ones up to `words` in total.
 
-    The copy that is here is used, so that no server notices when its owner types; `refresh` fetches a newer one first.
+    The local copy is used, so that no server notices when the owner types; `refresh` fetches a newer one first.
     """
     if k < 1 or words < 1:
         raise ValueError("k and words must be at least 1")
@@ -58,7 +58,7 @@ def suggest_words(
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class _Writer:
-    """A model with everything that it needs to write."""
+    """A model with everything that it needs to continue texts."""
 
     model: TextModel
     copy: TableCopy
@@ -67,14 +67,14 @@ class _Writer:
     vocabulary: Vocabulary
 
     def go_on(self, text: str, k: int, count: int) -> list[Suggestion]:
-        """Return the best ways to go on with this text."""
+        """Return the best continuations of this text."""
         begun = [END, *self.vocabulary.rows_of(self.model.split(text))]
         chances = self.chances(begun)
         first = np.argsort(-chances[len(SPECIAL) :], kind="stable")[:k] + len(SPECIAL)
         return [self._finish(text, begun, word, float(chances[word]), count) for word in first.tolist()]
 
     def chances(self, rows: list[int]) -> npt.NDArray[np.float64]:
-        """Return how likely each word comes after these."""
+        """Return the probability of each word after these."""
         history = newest(np.array(rows, dtype=np.int64), self.model.length)
         state = fit_private(self.model, self.private, self.copy.rows(history.items), self.dense, history)
         return softmax(score_all(self.model, self.copy, dense=self.dense, private=state.values))
@@ -83,7 +83,7 @@ class _Writer:
         added = [word]
         while len(added) < count:
             chances = self.chances([*begun, *added])
-            chances[: len(SPECIAL)] *= np.arange(len(SPECIAL)) == END  # the text may end, but no word is unknown
+            chances[: len(SPECIAL)] *= np.arange(len(SPECIAL)) == END  # a text may end, but <unknown> is never added
             best = int(chances.argmax())
             if best == END:
                 break
@@ -93,7 +93,7 @@ class _Writer:
 
 
 def score_all(model: Model, copy: TableCopy, *, dense: Floats, private: Floats) -> Floats:
-    """Return the score of every item; the table is looked at in blocks of rows."""
+    """Return the score of every item; the table is read in blocks of rows."""
     items = np.arange(copy.shape.items, dtype=np.int64)
     step = block_rows(copy.shape.width)
     blocks = [items[first : first + step] for first in range(0, items.size, step)]
@@ -101,7 +101,7 @@ def score_all(model: Model, copy: TableCopy, *, dense: Floats, private: Floats) 
 
 
 def softmax(scores: Floats) -> npt.NDArray[np.float64]:
-    """Return the chances that scores stand for."""
+    """Return the probabilities that scores stand for."""
     wide = scores.astype(np.float64)
     shares: npt.NDArray[np.float64] = np.exp(wide - wide.max())
     shares /= shares.sum()

@@ -1,4 +1,4 @@
-"""How a device brings its copy of the item table up to date: in pieces, whole or by a delta, and checked."""
+"""Updates a device's copy of the item table: in pieces, as a full copy or a delta, and verified."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from secemb_shared.messages.table import COUNT_BYTES, TableFormat, model_digest
 
 CHUNK = 2**20
 _SAME = 304
-PIECE_SECONDS = 300.0  # a piece that is cut off is lost, so slow networks must be able to finish one
+PIECE_SECONDS = 300.0  # a truncated piece is lost, so slow networks must be able to finish one
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ETAG = re.compile(r'"([0-9a-f]{64})"')
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
@@ -29,7 +29,7 @@ _CONTENT_RANGE = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The copy to download: all of it, or what changed since a version."""
+    """The copy to download: all of it, or the changes since a version."""
 
     version: int
     format: TableFormat
@@ -46,10 +46,10 @@ def sync(
     *,
     dense: Floats,
     format_: TableFormat,
-    compare: bool = True,  # with server 1; not where it has shown the digest already
+    compare: bool = True,  # with server 1; not if server 1 has already sent the digest
     chunk: int = CHUNK,
 ) -> Steps[TableCopy]:
-    """Return a copy of the published table, downloaded only if it is not here; `dense` has the same version."""
+    """Return a copy of the published table, downloaded only if missing; `dense` has the same version."""
     held = yield from work(lambda: shelf.table(format_))
     if held is not None and held.version == published.version:
         return held
@@ -63,15 +63,15 @@ def sync(
 
 
 def read_whole_table(exchange: Exchange, round_: RoundSpec, dense: Floats) -> Steps[Floats | None]:
-    """Return all rows that a round reads; None if they cannot be had, or the policy does not allow so many bytes.
+    """Return all rows that a round reads; None if they are unavailable, or the policy does not allow as many bytes.
 
-    The round's specification, which both servers have shown, has the digest that says whether they are right. This copy
-    is kept beside the one for recommendations, whose dense part may be of another version.
+    They are verified by the digest in the round's specification, which both servers have sent. This copy
+    is kept separately from the one for recommendations, whose dense part may be of another version.
     """
     task, published = round_.task, Published(round_.model_version, round_.model_digest)
     shelf = Shelf(exchange.context.vault.public_folder / "evaluation", task)
     try:
-        # With room for the upload, or the session would be lost.
+        # Leaves room for the upload, or the session would be lost.
         exchange.check_room(shelf.shape(TableFormat.FLOAT32).copy_bytes + Sizes.of(task).upload)
         steps = sync(exchange, shelf, published, dense=dense, format_=TableFormat.FLOAT32, compare=False)
         copy = yield from exchange.noting(steps)
@@ -81,7 +81,7 @@ def read_whole_table(exchange: Exchange, round_: RoundSpec, dense: Floats) -> St
 
 
 def _fetch_delta(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> Steps[TableCopy | None]:
-    """Return the new copy by way of a delta, or nothing: the full copy can always be fetched instead."""
+    """Return the new copy by applying a delta, or None: the full copy can always be fetched instead."""
     try:
         return (yield from _fetch(exchange, shelf, target, chunk))
     except (CopyError, GoneError, RefusedError):
@@ -89,7 +89,7 @@ def _fetch_delta(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) 
 
 
 def _fetch(exchange: Exchange, shelf: Shelf, target: _Target, chunk: int) -> Steps[TableCopy]:
-    """Return the copy that server 0 has, complete and undamaged, but not yet in use."""
+    """Return server 0's copy, complete and verified, but not yet in use."""
     try:
         download = yield from _download(exchange, shelf, target, chunk)
         return (yield from work(lambda: shelf.assemble(download)))
@@ -129,7 +129,7 @@ def _check(
 
 
 def _compare(exchange: Exchange, task: TaskSpec, copy: TableCopy) -> Steps[None]:
-    """Raise unless server 1 has the same bytes; if it has others, it sends only one byte of them."""
+    """Raise unless server 1 has the same bytes; if it has different ones, it sends only one byte of them."""
     path = _path(task, _Target(copy.version, copy.shape.format))
     headers = {"if-none-match": f'"{copy.sha256}"', "range": "bytes=0-0"}
     (answer,) = yield from exchange.ask(Request(server=1, method="GET", path=path, headers=headers))
@@ -141,7 +141,7 @@ def _compare(exchange: Exchange, task: TaskSpec, copy: TableCopy) -> Steps[None]
 
 
 def check_model(task: TaskSpec, copy: TableCopy, dense: Floats, digest: bytes) -> None:
-    """Raise unless a copy in float32 and the dense part are the model of this digest."""
+    """Raise unless a float32 copy and the dense part match this model digest."""
     parts: Iterator[bytes] = chain(read_blocks(copy.path), [np.ascontiguousarray(dense, dtype="<f4").tobytes()])
     found = model_digest(
         task.task_id,
@@ -170,7 +170,7 @@ def _piece_of(task: TaskSpec, target: _Target, first: int, count: int) -> Reques
 
 
 def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Download:
-    """Return the download that a piece belongs to; refuse a piece that is not the next, or of an impossible size."""
+    """Return the download that a piece belongs to; refuse one that is not next, or has an impossible size."""
     size = full_size(answer, first)
     etag = _ETAG.fullmatch(answer.headers.get("etag", ""))
     sha256 = etag[1] if etag else ""
@@ -185,7 +185,7 @@ def _read_piece(shelf: Shelf, target: _Target, answer: Answer, first: int) -> Do
 
 
 def full_size(answer: Answer, first: int) -> int:
-    """Return the size of the whole that a piece belongs to; raise unless the piece begins at `first`."""
+    """Return the total size of the file that a piece belongs to; raise unless the piece begins at `first`."""
     count = len(answer.body)
     if answer.status == 200 and not first:
         return count  # a proxy may ignore ranges

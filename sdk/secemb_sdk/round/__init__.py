@@ -1,1 +1,1 @@
-"""One round on a device: joining, the session, what it uploads, and the two routes its messages take."""
+"""One round on a device: joining, the session, its upload, and the two routes for its messages."""

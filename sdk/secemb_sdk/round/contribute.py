@@ -1,4 +1,4 @@
-"""One round, as a device goes through it: join, send keys, read rows, train, send the update. Without I/O."""
+"""One round on a device: join, send keys, read rows, train, send the update. Without I/O."""
 
 import hashlib
 from collections.abc import Mapping
@@ -39,16 +39,16 @@ from secemb_shared.messages.spec import EVALUATE, SURVEY
 
 @dataclass(frozen=True, slots=True)
 class Contributed:
-    """Both servers have everything; this is the receipt."""
+    """Both servers have acknowledged everything; this is the receipt."""
 
     receipt: Receipt
-    trouble: str | None = None  # the name of the error that made it upload zeros, or less; no server sees it
-    settled: tuple[Receipt, ...] = ()  # of earlier rounds: this call learned whether they were published
+    trouble: str | None = None  # the name of the error because of which it uploaded zeros, or less; no server sees it
+    settled: tuple[Receipt, ...] = ()  # receipts of earlier rounds whose outcome became known in this call
 
 
 @dataclass(frozen=True, slots=True)
 class NotNow:
-    """Nothing was finished. Call again after `seconds`; a session continues unless its round is full."""
+    """The round was not finished. Call again after `seconds`; a session continues unless its round is full."""
 
     seconds: float
     reason: str
@@ -57,7 +57,7 @@ class NotNow:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A session was given up; the next call begins a new one."""
+    """A session was dropped; the next call begins a new one."""
 
     reason: str
     seconds: float
@@ -75,14 +75,14 @@ class Ended:
 Outcome: TypeAlias = Contributed | NotNow | Dropped | Ended
 
 
-_UNTIL_NEXT = 5.0  # seconds to wait where no server has said how many
+_UNTIL_NEXT = 5.0  # seconds to wait if no server gave a time
 
 ROUTES = (DirectRoute, RelayedRoute)
-Opened = tuple[DeviceSession, SeededBytes]  # a session and the random bytes that it draws
+Opened = tuple[DeviceSession, SeededBytes]  # a session and its source of random bytes
 
 
 def contribute(context: Context) -> Steps[Outcome]:
-    """Take part in one round; return how it ended, and which earlier rounds turn out to have been published."""
+    """Take part in one round; return its outcome, and the outcomes of earlier rounds."""
     exchange = Exchange(context, most_bytes=context.policy.bytes)
     outcome = yield from _outcome(context, exchange)
     return replace(outcome, settled=(yield from exchange.settle()))
@@ -94,7 +94,7 @@ def _outcome(context: Context, exchange: Exchange) -> Steps[Outcome]:
     except ForgottenError as error:
         return Dropped(str(error), _UNTIL_NEXT)
     except EndedError as error:
-        yield from ask_how_rounds_ended(exchange)  # the refusal does not tell
+        yield from ask_how_rounds_ended(exchange)  # the refusal does not include it
         return Ended(str(error))
     except ExchangeError as error:
         return NotNow(error.seconds or _UNTIL_NEXT, str(error))
@@ -109,7 +109,7 @@ def _contribute(context: Context, exchange: Exchange) -> Steps[Outcome]:
 
 
 class Participation:
-    """A device in one round, or in the rest of one that was interrupted."""
+    """A device in one round, possibly continued after an interruption."""
 
     def __init__(self, exchange: Exchange, task: TaskSpec) -> None:
         self._context, self._exchange, self._task = exchange.context, exchange, task
@@ -118,7 +118,7 @@ class Participation:
         self._routes: Mapping[str, Route] = {route.transport: route(exchange, task) for route in ROUTES}
 
     def run(self) -> Steps[Outcome]:
-        """Continue the session in the home; if there is none, or its round has ended, begin one."""
+        """Continue the session in the home; if there is none, or its round has ended, start one."""
         try:
             stage = yield from work(self._vault.session)
         except DamagedError:
@@ -134,7 +134,7 @@ class Participation:
         return (yield from self._guarded(self._begin(seed), resumed=False))
 
     def _guarded(self, steps: Steps[Outcome], *, resumed: bool) -> Steps[Outcome]:
-        """Run steps; drop a session that cannot be finished, and leave one that can as it is."""
+        """Run steps; drop a session that cannot be finished, and leave others unchanged."""
         try:
             return (yield from steps)
         except (UnavailableError, PinError, EnrolmentError):
@@ -159,10 +159,10 @@ class Participation:
         try:
             joined = yield from route.join(seed)
         except ConflictError:  # this session has a place in an earlier round
-            yield from leave_out(self._exchange)  # of this round, where a coin decides
+            yield from leave_out(self._exchange)  # of this round, if participation is random
             seed = yield from self._draw_seed()
             joined = yield from route.join(seed)
-        yield from check_privacy(self._exchange, joined.round, seed)  # server 0 may have opened the next one meanwhile
+        yield from check_privacy(self._exchange, joined.round, seed)  # server 0 may have opened the next one by now
         joined_at = self._context.clock()
         keyed, opened = yield from work(lambda: self._open(route, joined, seed))
         yield from self._keep(keyed)
@@ -176,7 +176,7 @@ class Participation:
         if elsewhere:
             raise RefusedError("the home was copied or restored during a session")
         left = yield from work(lambda: self._vault.receipt_at(stage.ticket.receipts))
-        if left is not None:  # killed while the session ended; the rest needs no server
+        if left is not None:  # killed while ending the session; the rest needs no server
             yield from self._finish(stage, left)
             if left.complete and isinstance(stage, Written):
                 return Contributed(left, stage.trouble)
@@ -190,7 +190,7 @@ class Participation:
         return (yield from self._send_keys(route, stage, opened))
 
     def _draw_seed(self) -> Steps[bytes]:
-        """Draw the seed of a new session, and store it before any server hears of it."""
+        """Draw the seed of a new session, and store it before sending anything to a server."""
         seed = self._context.random_bytes(SESSION_SEED_BYTES)
         yield from work(lambda: self._vault.keep_session(Intent(seed), forgotten=self._forgotten))
         return seed
@@ -222,7 +222,7 @@ class Participation:
         table = None
         if session.round.kind == EVALUATE and self._task.ranks_whole_table and dense is not None:
             table = yield from read_whole_table(self._exchange, session.round, dense)
-        read_at = context.clock()  # from here, so that a server that answers late cannot use up the pace
+        read_at = context.clock()  # from here, so that a slow server cannot consume the pace
         upload = yield from work(
             lambda: make_upload(context, session, keyed.selection, answers.read_rows, dense, drawn, table=table)
         )
@@ -244,7 +244,7 @@ class Participation:
         return Contributed(receipt, written.trouble)
 
     def _keep(self, stage: Keyed | Written) -> Steps[None]:
-        """Store a stage before anything of it is sent."""
+        """Store a stage before sending any of its messages."""
         number = self._round(stage.ticket).number
         yield from work(lambda: self._vault.keep_session(stage, round_=number, forgotten=self._forgotten))
         self._stage = stage
@@ -279,7 +279,7 @@ class Participation:
 
 
 def _build(round_: RoundSpec, keyed: Keyed) -> Opened | None:
-    """Rebuild a session, or return None if this version of the app makes other keys."""
+    """Rebuild a session, or return None if this version of the app makes different keys."""
     drawn = SeededBytes(keyed.seed)
     session = DeviceSession(round_, keyed.selection.items, random_bytes=drawn)
     return (session, drawn) if _digest(session.keys) == keyed.keys_digest else None

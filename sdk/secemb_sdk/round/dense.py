@@ -12,7 +12,7 @@ from secemb_sdk.round.route import Confirm
 from secemb_sdk.steps import Request, Steps, work
 from secemb_shared.messages import TaskSpec
 
-# Names in the home: for rounds, and for copies of the table. Of these there are two during a download.
+# Names in the home: for rounds, and for copies of the table, of which there are two during a download.
 ROUNDS, TABLES = "dense", ("table-dense", "table-dense-2")
 
 _SAME = 304

@@ -1,11 +1,11 @@
-"""Which events a device brings to a round, where its task learns what comes next (`loss` is `next`).
+"""Selects the events that a device uses in a round, if its task predicts the next event (`loss` is `next`).
 
-    train      a window of events in a row, drawn anew in each round, and strangers; never the newest event
+    train      a window of consecutive events, drawn in each round, and strangers; never the newest event
     survey     all different items
     evaluate   the newest event, which is held out; strangers to rank it among; and the events before it
 
-Only the newest event is held out, and only until there is a newer one: what comes next is then always asked of a model
-that has not seen it. A device with `hold_out=0` trains on all events, and evaluates nothing.
+Only the newest event is held out, and only until there is a newer one, so the model is always evaluated on an event
+that it has not seen. A device with `hold_out=0` trains on all events, and evaluates nothing.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ _SEED_BYTES = 8
 def select_events(
     round_: RoundSpec, model: SequenceModel, events: Indices, *, hold_out: bool, random_bytes: RandomBytes
 ) -> Selection:
-    """Return what a device with these events, in time order, brings to a round."""
+    """Return the selection of a device with these events, in time order."""
     task, known = round_.task, in_catalogue(events, round_.task.items)
     unknown = events.size - known.size
     if round_.kind == EVALUATE:
@@ -47,7 +47,7 @@ def select_events(
 
 
 def in_catalogue(events: Indices, items: int) -> Indices:
-    """Return the events whose items a catalogue of this size has."""
+    """Return the events whose items are in a catalogue of this size."""
     return events[events < items]
 
 
@@ -63,7 +63,7 @@ def _select_to_measure(round_: RoundSpec, model: SequenceModel, known: Indices, 
     strangers = draw_strangers(round_.task.items, count_strangers(capacity), set(known.tolist()), random_bytes)
     history = newest(before_last(known), min(model.length, capacity - 1 - strangers.size))
     own = np.union1d(history.items, [held])
-    seed = int.from_bytes(random_bytes(_SEED_BYTES), "little")  # of the strangers that no row is read for
+    seed = int.from_bytes(random_bytes(_SEED_BYTES), "little")  # of the strangers whose rows are not read
     items = np.concatenate([own, strangers])
     of_strangers = np.full(strangers.size, np.nan, np.float32)
     return Selection(

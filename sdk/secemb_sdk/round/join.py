@@ -1,4 +1,4 @@
-"""Before a session: the task as both servers show it, the round they announce, and a place in it."""
+"""Before a session: the task and the round that both servers announce, and a place in the round."""
 
 import hashlib
 import json
@@ -14,10 +14,10 @@ from secemb_shared.errors import SecEmbError
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.messages.canonical import decimal, digest
 
-BETWEEN_ROUNDS = 2.0  # seconds until there may be a round again
-_ONCE = 5.0  # seconds until a round may have ended that this device has been in
+BETWEEN_ROUNDS = 2.0  # seconds until there may be another round
+_ONCE = 5.0  # seconds until a round that this device took part in may have ended
 _GRANTED = 200
-_LATEST = 1e12  # seconds since 1970 that no deadline reaches
+_LATEST = 1e12  # seconds since 1970, later than any deadline
 _MOST = 1 << 16  # bytes of a task with its round, or of a ticket
 _LONGEST_TICKET = 128
 _DOMAIN = b"secemb/1 takes part"
@@ -38,7 +38,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permission:
-    """Server 0's permission to take part in a round or to read in it, as it shows them."""
+    """Server 0's permission to take part in a round or to read in it."""
 
     round: str  # canonical form, not yet decoded
     ticket: str = field(repr=False)
@@ -46,12 +46,12 @@ class Permission:
 
 
 def find_task(exchange: Exchange) -> Steps[TaskSpec]:
-    """Return the task: from the home, or for the first time from both servers."""
+    """Return the task: from the home, or the first time from both servers."""
     context = exchange.context
     known = yield from work(context.vault.task)
     if known is not None:
         return known
-    # Its digest is the pinned id, so it does not matter who shows it. Both are asked where both are needed later.
+    # Its digest is the pinned id, so either server can send it. Both are asked if both are needed later.
     servers = (0, 1) if context.transport == DIRECT else (0,)
     answers = yield from exchange.ask(*(_ask_task(context, server) for server in servers))
     views = [_read_view(context, server, answer) for server, answer in zip(servers, answers, strict=True)]
@@ -97,7 +97,7 @@ def announced_round(exchange: Exchange, *, server: int) -> Steps[str | None]:
 
 
 def _no_round(exchange: Exchange) -> Steps[EndedError | UnavailableError]:
-    """Return why there is no round: server 0 knows when the next one opens, and whether there will be one."""
+    """Return the error for a missing round: server 0 knows when the next one opens, and whether there will be one."""
     (answer,) = yield from exchange.ask(_ask_task(exchange.context, 0))
     view = _read_view(exchange.context, 0, answer)
     exchange.hear_of_rounds(view.get("rounds"))
@@ -110,7 +110,7 @@ def _no_round(exchange: Exchange) -> Steps[EndedError | UnavailableError]:
 
 
 def ask_how_rounds_ended(exchange: Exchange) -> Steps[None]:
-    """Ask server 0 for the task once more, if it answers: its last rounds have ended, and no ticket will tell how."""
+    """Ask server 0 for the task again, if possible, because no more tickets will tell how the last rounds ended."""
     try:
         (answer,) = yield from exchange.ask(_ask_task(exchange.context, 0))
     except ExchangeError:
@@ -119,16 +119,16 @@ def ask_how_rounds_ended(exchange: Exchange) -> Steps[None]:
 
 
 def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[None]:
-    """Raise unless the task's promise of privacy lets this device take part in a round.
+    """Raise unless the task's privacy guarantee lets this device take part in a round.
 
-    In a task that makes one a device takes part in a round once at most. Where the promise counts on chance, a coin
-    decides for each round.
+    In a task with a guarantee a device takes part in a round at most once. If the guarantee assumes random sampling,
+    participation is drawn for each round.
     """
     task, vault = round_.task, exchange.context.vault
     if task.privacy is None:
         return
     newest = yield from work(vault.newest_round)
-    if newest is None:  # it may have been this one; the device leaves it out, and knows again from then on
+    if newest is None:  # it may have been this one, so the device skips it, and knows for later ones
         yield from work(lambda: vault.enter_round(round_.number))
     if newest is None or round_.number <= newest:
         raise UnavailableError(
@@ -141,7 +141,7 @@ def check_privacy(exchange: Exchange, round_: RoundSpec, seed: bytes) -> Steps[N
 
 
 def leave_out(exchange: Exchange) -> Steps[None]:
-    """Stay out of the round that a coin has decided about: another seed must not toss for it again."""
+    """Skip the round that was drawn for already: another seed must not draw again."""
     tossed = exchange.tossed
     if tossed is not None:
         yield from work(lambda: exchange.context.vault.enter_round(tossed))
@@ -194,7 +194,7 @@ def _ask_server0(context: Context, session_id: bytes, purpose: Purpose) -> Reque
 
 
 def _read_view(context: Context, server: int, answer: Answer) -> dict[str, Any]:
-    """Return what a server says about the task, if it is the pinned one."""
+    """Return a server's view of the task, if it is the pinned one."""
     view = _read(server, answer)
     if digest(_text(view, "task").encode()) != context.task_id:
         reason = (
@@ -212,7 +212,7 @@ def _read(server: int, answer: Answer) -> dict[str, Any]:
 
 
 def _text(found: dict[str, Any], name: str, *, most: int = _MOST) -> str:
-    """Return a text that can travel in a header: it may be stored, and would be sent again and again."""
+    """Return a text that is valid in a header: it may be stored and sent repeatedly."""
     text = found.get(name)
     if not isinstance(text, str) or not text.isascii() or not text.isprintable() or len(text) > most:
         raise UnavailableError(_UNREADABLE)
@@ -227,7 +227,7 @@ def _decode_task(text: str) -> TaskSpec:
 
 
 def _heed_deadline(exchange: Exchange, answer: Answer, found: dict[str, Any]) -> None:
-    """End before the round does: by the server's own clock, because this device's may be wrong."""
+    """End before the round does, by the server's clock, because this device's may be wrong."""
     now, until = server_time(answer), found.get("upload_until")
     if now is not None and isinstance(until, int | float) and abs(until) < _LATEST:
         exchange.end_within(until - now)

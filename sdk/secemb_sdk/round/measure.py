@@ -1,7 +1,7 @@
-"""What a device measures in an evaluation: how well the model predicts and ranks what was held out.
+"""The measurements of an evaluation: how well the model predicts and ranks held-out data.
 
-The same held-out items are predicted and ranked without the model as well, so that each figure stands beside a simpler
-one of exactly the same interactions. docs/evaluation.md has the definitions.
+The same held-out items are also predicted and ranked without the model, so that each figure has a baseline on
+exactly the same interactions. docs/evaluation.md has the definitions.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ from secemb_shared.messages.spec import SQUARED
 from secemb_shared.randomness import Indices
 from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
-_SPREAD = "recall", "ndcg", "reciprocal", "whole_ndcg", "whole_reciprocal", "surprise"  # whose squares are sent too
-RIDGE = 3.0  # ratings' worth of belief that a person's bias is zero
-_LARGEST = SUM_BOUND / 2.0**SUM_RING.fraction_bits  # of one number; only a model that has diverged comes near it
+_SPREAD = "recall", "ndcg", "reciprocal", "whole_ndcg", "whole_reciprocal", "surprise"  # whose squares are also sent
+RIDGE = 3.0  # shrinkage of a person's bias towards zero, in ratings
+_LARGEST = SUM_BOUND / 2.0**SUM_RING.fraction_bits  # of one number; only a diverged model comes near it
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Ranking:
     """How one person's relevant items rank among others."""
 
     hit: float  # 1 if one of them is among the first k
-    recall: float  # the share of them that is among the first k
+    recall: float  # the share of them among the first k
     ndcg: float  # the gain of the first k places, as a share of the largest possible
-    reciprocal: float  # one over the place of the first of them
+    reciprocal: float  # one divided by the rank of the first of them
 
 
 def measure(
@@ -48,16 +48,16 @@ def measure(
 ) -> Doubles:
     """Return the numbers of `task.measured`; `rows[i]` is the row of `items[i]`.
 
-    A task that ranks in the whole catalogue takes the whole table for that; a device without it ranks nothing.
+    A task that ranks the whole catalogue needs the whole table; a device without it ranks nothing.
     """
-    order = np.argsort(items)  # sums of floats depend on it, and items come in the order of their slots
+    order = np.argsort(items)  # float sums depend on the order, and items are in the order of their slots
     items, rows = items[order], rows[order]
     values, held = selection.ratings_of(items).values, selection.are_held_out(items)
     strangers = np.isnan(values)
     trained = ~held & ~strangers
-    # Where the unit of privacy is a record, a solved private part depends on other ratings too. That is no matter here:
-    # the numbers of an evaluation are clipped as a whole.
-    # Events are followed by their window, which says itself where their rows are.
+    # If the unit of privacy is a record, a solved private part depends on other ratings too. This does not matter
+    # here, because the numbers of an evaluation are clipped as a whole.
+    # For events, the window itself tells where their rows are.
     known = trained if selection.window is None else np.ones_like(trained)
     private = fit_private(model, private, rows[known], dense, selection.ratings_of(items[known]))
     scores = model.scores(rows, dense, private.values, items).astype(np.float64)
@@ -76,16 +76,16 @@ def measure(
         numbers |= _rankings(
             rank(scores[held], scores[strangers], FIRST_PLACES), rank(biases[held], biases[strangers], FIRST_PLACES)
         )
-    # Numbers that say how much devices differ are large, and a clip would cut all others with them.
+    # Numbers for the variance over devices are large, and a clip would scale down all others with them.
     numbers |= _differences(numbers, task.capacity) if task.privacy is None else {"surprise": 0.0}
     kept = {name: numbers[name] for name in task.measured.names() if name in numbers}
     return np.minimum(task.measured(**kept).numbers(), _LARGEST)
 
 
 def rank(relevant: npt.NDArray[np.floating], others: npt.NDArray[np.floating], k: int) -> Ranking:
-    """Return how relevant items rank among others by their scores; of equal scores the relevant item comes last."""
+    """Return how relevant items rank among others by their scores; in ties the relevant item comes last."""
     places = np.sort([np.count_nonzero(others >= score) for score in relevant])
-    places += np.arange(1, places.size + 1)  # those before it that are relevant too
+    places += np.arange(1, places.size + 1)  # the relevant ones before it
     first = places[places <= k]
     ideal = (1 / np.log2(np.arange(2, 2 + min(k, places.size)))).sum()
     return Ranking(
@@ -108,7 +108,7 @@ def _rank_whole(whole: WholeTable, scores: Doubles, biases: Doubles, held: int) 
 
 
 def _surprise(scores: Doubles, held: int) -> dict[str, float]:
-    """Return how unlikely an item was among all, if scores are logarithms of chances but for a constant."""
+    """Return the negative log probability of an item among all, if scores are log probabilities up to a constant."""
     highest = scores.max()
     return {"surprise": float(highest + np.log(np.exp(scores - highest).sum()) - scores[held])}
 
@@ -145,7 +145,7 @@ def _rankings(by_model: Ranking, by_bias: Ranking) -> dict[str, float]:
 
 
 def _differences(numbers: dict[str, float], capacity: int) -> dict[str, float]:
-    """Return the squares and products from which the spread over devices follows."""
+    """Return the squares and products for the variance over devices."""
     count, squared = numbers.get("predictions", 0.0), numbers.get("squared", 0.0)
     return {
         "predictions_2": count * count / capacity,

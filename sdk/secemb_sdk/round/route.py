@@ -1,8 +1,8 @@
-"""How a session's messages travel. Each transport is one `Route`; the code that runs a round knows no more than this.
+"""The interface of transports for a session's messages. Each is one `Route`, the only one known to the code of a round.
 
     join      → a place in a round that both servers run
-    keys      → the rows of the session's items, and a way to have server 1 confirm the dense part
-    update    → both servers show that they hold it
+    keys      → the rows of the session's items, and a way to let server 1 confirm the dense part
+    update    → both servers prove that they hold it
 
 A new transport is a subclass, and one entry in `ROUTES` of `secemb_sdk.round.contribute`.
 """
@@ -20,9 +20,9 @@ from secemb_sdk.steps import Request, Steps
 from secemb_shared.messages import RoundSpec, TaskSpec
 from secemb_shared.randomness import Indices
 
-_SHORT_ANSWER = 1 << 16  # bytes of an answer that is not a message of the protocol
+_SHORT_ANSWER = 1 << 16  # maximum bytes of an answer that is not a protocol message
 
-ReadRows = Callable[[], tuple[Indices, Floats]]  # items that found a place and their rows; raises if a tag is wrong
+ReadRows = Callable[[], tuple[Indices, Floats]]  # the placed items and their rows; raises if a tag is wrong
 Confirm = Callable[[bytes], Steps[bool]]  # whether server 1 publishes the same dense part
 
 
@@ -32,12 +32,12 @@ class Joined:
 
     round: RoundSpec
     ticket: str = field(repr=False)
-    route_state: bytes = field(default=b"", repr=False)  # what the route needs for the messages; kept with the ticket
+    route_state: bytes = field(default=b"", repr=False)  # data that the route needs; stored with the ticket
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the servers answered to a session's keys."""
+    """The servers' answers to a session's keys."""
 
     read_rows: ReadRows = field(repr=False)
     confirm_dense: Confirm = field(repr=False)
@@ -61,7 +61,7 @@ class Route(ABC):
 
     @abstractmethod
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
-        """Send the update until both servers have shown that they hold it."""
+        """Send the update until both servers have proved that they hold it."""
 
 
 def carry(
@@ -76,7 +76,7 @@ def carry(
     most: int = 0,
     mac: bytes = b"",
 ) -> Request:
-    """Return the request that carries one message, with the MAC that goes with an upload."""
+    """Return the request for one message, with the MAC of an upload."""
     headers = {"content-type": "application/octet-stream", "secemb-ticket": ticket}
     return Request(
         server=server,

@@ -1,4 +1,4 @@
-"""The direct transport: each server gets its own messages."""
+"""The direct transport: each server receives its own messages."""
 
 import hashlib
 from functools import partial
@@ -26,7 +26,7 @@ class DirectRoute(Route):
         announced: str | None = yield from find_round(self._exchange, self._task, seed, server=1)
         place = yield from ask_permission(self._exchange, session_id_of(seed), "join")
         if announced != place.round:
-            # Server 0 may have opened the next round between the two requests; then server 1 knows it by now.
+            # Server 0 may have opened the next round between the two requests; server 1 knows it by now.
             announced = yield from announced_round(self._exchange, server=1)
         if announced != place.round:
             raise UnavailableError(
@@ -35,7 +35,7 @@ class DirectRoute(Route):
         return Joined(round=decode_round(place.round, self._task), ticket=place.ticket)
 
     def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
-        """Send KEYS to both at the same time."""
+        """Send KEYS to both servers concurrently."""
         most = Sizes.of(self._task).answer
         first, second = yield from self._exchange.ask(
             *(
@@ -47,7 +47,7 @@ class DirectRoute(Route):
         return Answers(partial(session.read, (first.body, second.body)), confirm)
 
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
-        """Send to server 1 first: server 0 ends the round by what it holds itself."""
+        """Send to server 1 first, because server 0 ends the round based on what it holds."""
         for server in (1, 0):
             message, mac, ticket = written.update[server], written.marks.macs[server], written.ticket.ticket
             request = carry(round_, written.session_id, ticket, "update", message, server=server, mac=mac)
@@ -55,7 +55,7 @@ class DirectRoute(Route):
 
 
 def _acknowledges(request: Request, answer: Answer) -> str | None:
-    """Return None if a server says that it holds exactly what was sent."""
+    """Return None if a server acknowledges exactly what was sent."""
     if json_object(answer.body).get("sha256") == hashlib.sha256(request.body).hexdigest():
         return None
     return f"server {request.server} did not acknowledge the update"

@@ -1,4 +1,4 @@
-"""The relayed transport: server 0 gets everything, and passes on what is encrypted to server 1's relay key."""
+"""The relayed transport: server 0 receives everything, and forwards what is encrypted to server 1's relay key."""
 
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
@@ -21,23 +21,23 @@ from secemb_shared.messages.canonical import digest
 from secemb_shared.messages.relay_key import RelayKey
 from secemb_shared.messages.relayed import box_content, decode_relayed_answer, encode_relayed, step_of
 
-_CLOCK_SLACK = 86_400.0  # seconds by which a device's clock may be wrong
-_MOST_KEYS = 3  # that are tried for one message: the one of the ticket, and those fetched in its place
+_CLOCK_SLACK = 86_400.0  # tolerated error of a device's clock, in seconds
+_MOST_KEYS = 3  # tried for one message: the one in the ticket, and its replacements
 _NO_RECEIPT = "server 0 did not return server 1's receipt for the {}"
 
 Make = Callable[[RelayKey], Request]
 
 
 class RelayKeys:
-    """The relay keys of server 1, as server 0 shows them: each must be signed, current, and not older than the last."""
+    """The relay keys of server 1, as sent by server 0: each must be signed, current, and not older than the last."""
 
     def __init__(self, exchange: Exchange, task: TaskSpec) -> None:
         self._exchange, self._context, self._task = exchange, exchange.context, task
 
     def expect(self) -> Steps[None]:
-        """Raise unless there is a key to encrypt to: a device that takes a place in a round must be able to upload.
+        """Raise unless there is a key to encrypt to: a device that joins a round must be able to upload.
 
-        The last key that was seen will do; server 0 is asked only where it has expired.
+        The last known key suffices; server 0 is asked only if it has expired.
         """
         seen = yield from work(self._context.vault.relay_key)
         if seen is None or not self.is_current(seen):
@@ -55,7 +55,7 @@ class RelayKeys:
         return answer.body
 
     def take_announcement(self, shown: str) -> Steps[bytes]:
-        """Return an announcement that came with a ticket, checked."""
+        """Verify an announcement from a ticket, and return it."""
         try:
             announcement = urlsafe_b64decode(shown.encode("ascii"))
         except ValueError:
@@ -74,11 +74,11 @@ class RelayKeys:
             ) from None
 
     def is_current(self, key: RelayKey) -> bool:
-        """Tell whether a key is valid now, as far as this device knows the time."""
+        """Tell whether a key is valid now, according to this device's clock."""
         return key.is_current(self._context.wall_clock(), slack=_CLOCK_SLACK)
 
     def _remember(self, announcement: bytes) -> Steps[None]:
-        """Refuse a key that is not valid now, or older than the newest that was seen: it may have been given up."""
+        """Refuse a key that is not valid now, or is older than the newest known one: it may have been withdrawn."""
         key = self.trust(announcement)
         if not self.is_current(key):
             raise UnavailableError("server 0 returned an expired relay key for server 1; check this device's clock")
@@ -89,17 +89,17 @@ class RelayKeys:
 
 
 class RelayedRoute(Route):
-    """Talks to server 0 alone. Its state beside a ticket is the announcement of server 1's relay key."""
+    """Communicates with server 0 only. Its state besides a ticket is the announcement of server 1's relay key."""
 
     transport = RELAYED
 
     def __init__(self, exchange: Exchange, task: TaskSpec) -> None:
         super().__init__(exchange, task)
         self._keys = RelayKeys(exchange, task)
-        self._fetched: RelayKey | None = None  # in place of the one that came with the ticket
+        self._fetched: RelayKey | None = None  # replaces the one from the ticket
 
     def join(self, seed: bytes) -> Steps[Joined]:
-        """Take a place in the round that server 0 announces; server 1 refuses what was encrypted for any other."""
+        """Take a place in the round that server 0 announces; server 1 refuses boxes encrypted for another round."""
         if self._task.privacy is not None:
             yield from find_round(self._exchange, self._task, seed, server=0)
         yield from self._keys.expect()
@@ -112,7 +112,7 @@ class RelayedRoute(Route):
         return Joined(round=round_, ticket=place.ticket, route_state=announcement)
 
     def send_keys(self, session: DeviceSession, ticket: Ticket) -> Steps[Answers]:
-        """Send RELAYED_KEYS until an answer shows that server 1 holds its part."""
+        """Send RELAYED_KEYS until an answer proves that server 1 holds its part."""
         round_, session_id, most = session.round, session.session_id, Sizes.of(self._task).relayed_download
         content, hold = box_content(round_, Kind.KEYS, session.keys[1]), session.holds[1]
         expected = holds.receipt_of(round_.label(session_id), hold, hold)
@@ -133,7 +133,7 @@ class RelayedRoute(Route):
         return Answers(partial(session.read_relayed, answer.body), partial(_confirm, session, confirmed))
 
     def send_update(self, round_: RoundSpec, written: Written) -> Steps[None]:
-        """Send RELAYED_UPLOAD until both servers show that they hold their parts."""
+        """Send RELAYED_UPLOAD until both servers prove that they hold their parts."""
         (own, other), marks, step = written.update, written.marks, step_of(round_, Kind.RELAYED_UPLOAD)
         content = box_content(round_, step, other, mac=marks.macs[1])
 
@@ -152,7 +152,7 @@ class RelayedRoute(Route):
         yield from self._send(written.ticket, make, acknowledges)
 
     def _send(self, ticket: Ticket, make: Make, accept: Accept) -> Steps[Answer]:
-        """Send a message; where server 1 no longer uses the key, encrypt the same message to the one it uses."""
+        """Send a message; if server 1 no longer uses the key, encrypt the same message to the current one."""
         key = yield from self._first_key(ticket)
         for _ in range(_MOST_KEYS):
             request = yield from work(partial(make, key))
@@ -167,7 +167,7 @@ class RelayedRoute(Route):
         )
 
     def _first_key(self, ticket: Ticket) -> Steps[RelayKey]:
-        """Return the key that came with the ticket, unless another has been fetched or it has expired."""
+        """Return the key from the ticket, unless it has expired or another has been fetched."""
         key = self._fetched or self._keys.trust(ticket.route_state)
         if not self._keys.is_current(key):
             key = self._fetched = yield from self._keys.fetch()
@@ -175,7 +175,7 @@ class RelayedRoute(Route):
 
 
 def _confirm(session: DeviceSession, confirmed: bytes, body: bytes) -> Steps[bool]:
-    """Compare a dense part with what server 1 has confirmed beside its answer; no request is needed."""
+    """Compare a dense part with server 1's confirmation in its answer; no request is needed."""
     yield from ()
     place = session.round.label(session.session_id)
     return same_mark(holds.dense_mark(place, session.holds[1], digest(body)), confirmed)

@@ -1,12 +1,12 @@
-"""Which items a device brings to a round.
+"""Selects the items that a device uses in a round.
 
-    train      all that it has rated, except those it holds out; where the task has no ratings: as many strangers as
-               there is room for beside a sample of these, at least as many as there are
+    train      all that it has rated, except held-out ones; if the task has no ratings: a sample of these, and as many
+               strangers as there is room for, at least as many as the sample has
     survey     all that it has rated
-    evaluate   items that it holds out; strangers: items it has not rated, to rank the others among; and with at least
-               half of the capacity items that it trains on, to solve its private part from
+    evaluate   held-out items; strangers: items it has not rated, to rank the others among; and, in at least half of the
+               capacity, items that it trains on, to solve for its private part
 
-If a round does not have room for all items, each session draws a new sample. Items outside the catalogue are left out
+If a round does not have room for all items, each session draws a new sample. Items outside the catalogue are omitted
 and counted.
 """
 
@@ -26,21 +26,21 @@ from secemb_shared.messages.spec import EVALUATE, SQUARED, TRAIN
 from secemb_shared.randomness import Indices, RandomBytes, draw_below, sample
 
 Mask = npt.NDArray[np.bool_]
-_BESIDE = 5  # items for each chosen one, itself and strangers, where a private part is solved from all of them
+_BESIDE = 5  # items per chosen one, including it, from which a private part is solved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Selection:
-    """Items and their owner's ratings, as models see them. Private."""
+    """Items and their owner's ratings, standardised for models. Private."""
 
     items: Indices  # (n,) each once
     values: Floats  # (n,) NaN for strangers
-    held_out: Mask  # (n,) what is only measured, and never learned from
-    left_out: int  # items of this device that are not in the catalogue, and events that do not fit
+    held_out: Mask  # (n,) those only measured, never learned from
+    left_out: int  # items of this device outside the catalogue, and events that do not fit
     window: Window | None = None  # of events
 
     def ratings_of(self, items: Indices) -> Ratings:
-        """Return the ratings of some of these items, in their order."""
+        """Return the ratings of some of these items, in the given order."""
         own = Ratings(self.items, self.values, self.window)
         return own if items is self.items else own.take(self._places(items))
 
@@ -62,7 +62,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldOut:
-    """Which ratings are only for evaluation: a keyed hash of the item decides, so that it never changes."""
+    """The ratings reserved for evaluation: a keyed hash of the item decides, so that the choice never changes."""
 
     key: bytes = field(repr=False)
     fraction: float
@@ -76,7 +76,7 @@ class HoldOut:
 
 
 def select(round_: RoundSpec, ratings: Mapping[int, float], hold_out: HoldOut, random_bytes: RandomBytes) -> Selection:
-    """Return what a device with these ratings brings to a round."""
+    """Return the selection of a device with these ratings."""
     known = _known(round_.task, ratings)
     unknown = len(ratings) - len(known)
     if round_.kind == EVALUATE:
@@ -93,9 +93,9 @@ def select(round_: RoundSpec, ratings: Mapping[int, float], hold_out: HoldOut, r
 def among_strangers(
     task: TaskSpec, chosen: Iterable[int], known: Container[int], count: int, random_bytes: RandomBytes
 ) -> tuple[Indices, Floats]:
-    """Return this many items: of those that the owner has chosen at most half, with the value 1, and strangers with 0.
+    """Return this many items: at most half of them chosen by the owner, with the value 1, and strangers with 0.
 
-    Strangers are not among the known.
+    Strangers are not among the known items.
     """
     own = sample(np.array(list(chosen), dtype=np.int64), count // 2, random_bytes)
     others = draw_strangers(task.items, count - own.size, known, random_bytes) if own.size else own
@@ -104,7 +104,7 @@ def among_strangers(
 
 
 def to_fit(task: TaskSpec, ratings: Mapping[int, float], known: Container[int], random_bytes: RandomBytes) -> Ratings:
-    """Return these ratings for a private part to be solved from; for rankings with strangers, none of the known."""
+    """Return these ratings to solve for a private part; for rankings with strangers, none of them known."""
     own = _known(task, ratings)
     if task.loss != SQUARED:
         return Ratings(*among_strangers(task, own, known, _BESIDE * len(own), random_bytes))
@@ -113,7 +113,7 @@ def to_fit(task: TaskSpec, ratings: Mapping[int, float], known: Container[int], 
 
 
 def _known(task: TaskSpec, ratings: Mapping[int, float]) -> dict[int, float]:
-    """Return the ratings of items in the catalogue, as models see them; one beyond the scale counts as its end."""
+    """Return the ratings of items in the catalogue, standardised for models and clipped to the scale."""
     scale = Scale.of(task)
     lowest, highest = scale.standardise(scale.lowest), scale.standardise(scale.highest)
     return {
@@ -135,7 +135,7 @@ def _select_to_measure(
     strangers = draw_strangers(round_.task.items, count, known, random_bytes)
     rest, count = [item for item in known if item not in hold_out], capacity - held.size - strangers.size
     if round_.task.loss != SQUARED:
-        # Strangers to fit with must be others: those to rank among would rank too low.
+        # The fit needs different strangers: those to rank among would rank too low.
         trained, values = among_strangers(
             round_.task, rest, known.keys() | set(strangers.tolist()), count, random_bytes
         )
@@ -152,7 +152,7 @@ def _select_to_measure(
 
 
 def draw_strangers(items: int, count: int, known: Container[int], random_bytes: RandomBytes) -> Indices:
-    """Return up to `count` items that the device has not rated, without going through the catalogue."""
+    """Return up to `count` items that the device has not rated, without listing the catalogue."""
     drawn = draw_below(np.full(4 * count, items, dtype=np.int64), random_bytes)
     found = dict.fromkeys(item for item in drawn.tolist() if item not in known)
     return np.array(list(found)[:count], dtype=np.int64)

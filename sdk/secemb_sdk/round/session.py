@@ -1,4 +1,4 @@
-"""A device's part in one round, without I/O: it makes bytes and reads bytes, and a route carries them."""
+"""A device's part in one round, without I/O: it encodes and decodes messages, and a route sends them."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -44,7 +44,7 @@ SESSION_BYTES = 16
 class SeededBytes:
     """A `RandomBytes` that gives the same bytes in the same order: AES-256 in counter mode under the seed.
 
-    A seed belongs to one session, and reveals its paths.
+    A seed is used for one session, and reveals its paths.
     """
 
     __slots__ = ("_stream",)
@@ -64,12 +64,12 @@ class SeededBytes:
 
 
 def session_id_of(seed: bytes) -> bytes:
-    """Return the id that a session with this seed will draw: the first of its bytes."""
+    """Return the id that a session with this seed will draw: its first bytes."""
     return SeededBytes(seed)(SESSION_BYTES)
 
 
 def generator_seed(random_bytes: RandomBytes) -> int:
-    """Return a seed for NumPy: for first weights, which are not part of the protocol."""
+    """Return a seed for NumPy, for initial weights, which are not part of the protocol."""
     return int.from_bytes(random_bytes(16), "little")
 
 
@@ -78,14 +78,14 @@ Messages = tuple[bytes, bytes]  # to server 0, to server 1
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Marks:
-    """What goes with an upload, and is stored with it: the holds that it is made from are not."""
+    """The marks sent and stored with an upload; the holds that they are derived from are not stored."""
 
-    macs: Messages  # show each server that the upload comes from the device that made the keys
-    receipt: bytes  # shows the device that server 1 holds a relayed upload
+    macs: Messages  # prove to each server that the upload is from the device that made the keys
+    receipt: bytes  # proves to the device that server 1 holds a relayed upload
 
 
 class DeviceSession:
-    """One device in one round: which rows it reads, and what it adds to them."""
+    """One device in one round: the rows it reads, and the updates it adds to them."""
 
     def __init__(
         self,
@@ -102,19 +102,19 @@ class DeviceSession:
         self._seeds = (random_bytes(SEED_BYTES), random_bytes(SEED_BYTES))
         self.keys, self._secret = self._open()
         self._random_bytes = random_bytes
-        self.update: Messages | None = None  # what `write` made; a retry sends these bytes again
+        self.update: Messages | None = None  # the messages from `write`; a retry sends the same bytes
 
     def __repr__(self) -> str:
         return f"<DeviceSession of round {self.round.number}>"
 
     @cached_property
     def holds(self) -> tuple[bytes, bytes]:
-        """Return the secret that this device shares with each server, and not with the other."""
+        """Return the secrets that this device shares with each server but not with the other."""
         return hold_of(self.keys[0]), hold_of(self.keys[1])
 
     @cached_property
     def marks(self) -> Marks:
-        """Return what goes with the upload that `write` made."""
+        """Return the marks of the upload that `write` made."""
         if self.update is None:
             raise SessionError("there is no upload yet; call write() first")
         place, digests = self.round.label(self.session_id), [digest(message) for message in self.update]
@@ -123,7 +123,7 @@ class DeviceSession:
 
     @property
     def truncated(self) -> int:
-        """Return how many items found no place in this round."""
+        """Return how many items could not be placed in this round."""
         return self._placement.truncated
 
     def read(self, answers: Messages) -> tuple[Indices, row_access.Rows]:
@@ -132,7 +132,7 @@ class DeviceSession:
         return row_access.recover(self.round, self._placement, (words[0], words[1]), self._backend)
 
     def read_relayed(self, answer: bytes) -> tuple[Indices, row_access.Rows]:
-        """Return the items that take part and their rows, from the one answer that came through server 0."""
+        """Return the items that take part and their rows, from the single answer through server 0."""
         masked, _, _ = decode_relayed_answer(self.round, self.session_id, answer)
         words = holds.mask(self.round.label(self.session_id), self.holds[1], masked, self._backend)
         return row_access.recover(self.round, self._placement, (words, np.zeros_like(words)), self._backend)
@@ -151,7 +151,7 @@ class DeviceSession:
         leaves = self._secret.spend()
         words, proof = self._correct(leaves, payload, encoded)
         if task.norm_shape is not None and proof is None:
-            # Too long: the servers would reject it. No words have been sent, so those of zeros may take their place.
+            # Too long: the servers would reject it. No words have been sent, so words of zeros can be sent instead.
             payload, encoded = np.zeros_like(payload), np.zeros_like(encoded)
             words, proof = self._correct(leaves, payload, encoded)
         self.update = (
@@ -163,7 +163,7 @@ class DeviceSession:
     def _correct(
         self, leaves: tuple[Blocks, Blocks], payload: RingArray, dense: RingArray
     ) -> tuple[RingArray, Proof | None]:
-        """Return the correction words, and the proof of their length where the task asks for one and it can be made."""
+        """Return the correction words, and the proof of their length if the task requires one and it can be made."""
         round_, label = self.round, self.round.label(self.session_id)
         words = self._backend.convert_gen(label.key(Purpose.CONVERT), *leaves, payload)
         shape = round_.task.norm_shape
@@ -188,7 +188,7 @@ class DeviceSession:
             raise SpecError(f"a round of kind {self.round.kind} sums {self.round.sum_size} numbers")
         encoded = SUM_RING.encode(values, bound=SUM_BOUND)
         self._secret.spend()  # one upload per session, whatever its kind
-        # Drawn here and not with the other seeds: a training session needs none.
+        # Drawn here and not with the other seeds, because a training session needs none.
         seed = self._random_bytes(SEED_BYTES)
         key = self.round.label(self.session_id).key(Purpose.SUM_SHARE, seed)
         self.update = (

@@ -1,4 +1,4 @@
-"""What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything failed."""
+"""The upload of a session: an update, the numbers of a survey or an evaluation, or zeros if anything failed."""
 
 from dataclasses import dataclass
 
@@ -26,9 +26,9 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 
 def survey(values: Floats) -> npt.NDArray[np.float64]:
-    """Return how many items a device has, its ratings above and below the centre and squared, and what is kept of them.
+    """Return a device's item count, the sums of its ratings above and below the centre and squared, and the kept counts.
 
-    No number is negative: where the unit of privacy is a record, the noise rests on it.
+    No number is negative: if the unit of privacy is a record, the noise relies on this.
     """
     count, wide = values.size, values.astype(np.float64)
     sums = [np.maximum(wide, 0).sum(), np.maximum(-wide, 0).sum(), (wide * wide).sum()]
@@ -41,17 +41,17 @@ Numbers = npt.NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Upload:
-    """What a device sends, and what it keeps of the round."""
+    """The data that a device sends, and those that it keeps from the round."""
 
     messages: Messages
-    private: PrivateState | None = None  # None: as it was
+    private: PrivateState | None = None  # None: unchanged
     trouble: str | None = None  # the name of an error
-    clipped: bool = False  # it was longer than the task's bounds allow, as a whole or in one number
+    clipped: bool = False  # it exceeded the task's bounds, as a whole or in one number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class _Learned:
-    """What a device has learned from its ratings."""
+    """The result of training on a device."""
 
     rows: Numbers
     dense: Numbers
@@ -67,13 +67,13 @@ def make_upload(
     dense: Floats | None,
     random_bytes: RandomBytes,
     *,
-    table: Floats | None = None,  # all rows, where an evaluation ranks all of them
+    table: Floats | None = None,  # all rows, if an evaluation ranks all of them
 ) -> Upload:
     """Return the upload, or zeros if anything fails: a missing upload would reveal that."""
     try:
         return _make(context, session, selection, read_rows, dense, random_bytes, table)
     except Exception as error:
-        # Any error: a wrong tag, a model that fails, numbers that are not finite. The owner learns its name.
+        # Any error: a wrong tag, a failing model, non-finite numbers. The owner is told its name.
         if isinstance(error, RowTagError | MessageError):
             context.note(Misconduct.ROWS)
         return Upload(messages=session.write_nothing(), trouble=type(error).__name__)
@@ -135,8 +135,8 @@ def _learn(
         clipped = clip_update(by_row, by_dense, clip)
         return _Learned(rows=clipped[0], dense=clipped[1], private=moved)
     found, trouble = clip_records(model, rows, dense, private.values, ratings, clip), None
-    # Whatever a rating does wrong, the update of the others stands: if it were suppressed, one rating could change
-    # more than its clip. The private part moves only now, for the next round: it depends on all ratings of this one.
+    # A faulty rating does not affect the update from the others: if it were suppressed, one rating could change
+    # more than its clip. The private part changes only now, for the next round: it depends on all ratings of this one.
     try:
         if found.trouble is None:
             private = move_private(model, private, rows, dense, ratings, rate=rate)

@@ -14,7 +14,7 @@ import { holdOut, type IsHeldOut } from "./round/selection.js";
 import type { Send } from "./transport.js";
 
 const KEYS_PACE = 0.1; // of the pace
-const OVERHEAD = 8192; // bytes beside the messages: the task, the round, the ticket, receipts
+const OVERHEAD = 8192; // bytes in addition to the messages: the task, the round, the ticket, receipts
 
 /** The limits that an app sets. Nothing is sent while `allowed` returns false. */
 export interface Policy {
@@ -46,7 +46,7 @@ export class Context {
       readonly policy: Policy;
       readonly model: Model | undefined; // undefined: matrix factorisation with the task's width
       readonly rate: number | undefined; // of the private part's optimiser; undefined: the task's rate for rows
-      readonly holdOut: number; // the fraction of ratings that is for evaluation alone
+      readonly holdOut: number; // the fraction of ratings reserved for evaluation
       readonly transport: Transport | undefined; // undefined: relayed where the task allows it
       readonly clock: () => number; // seconds, for all waiting and deadlines
       readonly wallClock: () => number; // seconds since 1970: dates receipts, and tells whether a relay key is valid
@@ -115,7 +115,7 @@ export class Context {
     return this.parts.rate ?? decimal(task.fields.row_rate);
   }
 
-  /** Return how long after the ticket keys are sent, however many items had to be placed. */
+  /** Return how long after the ticket keys are sent, regardless of how many items are placed. */
   get keysSeconds(): number {
     return KEYS_PACE * this.policy.paceSeconds;
   }
@@ -124,7 +124,7 @@ export class Context {
     return holdOut(this.vault.holdOutKey, this.parts.holdOut);
   }
 
-  /** Count misconduct of a server. A home that cannot store it must not change what is sent. */
+  /** Record a server's misconduct. What is sent must not depend on whether the home can store it. */
   async note(misconduct: Misconduct): Promise<void> {
     await this.vault.note(misconduct, this.today()).catch(() => undefined);
   }

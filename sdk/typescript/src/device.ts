@@ -28,10 +28,10 @@ export interface Opening {
   readonly task: string; // the task's id: 64 hexadecimal digits
   readonly token?: string; // from the operator of server 0, by way of the app's backend; none where enrolment is open
   readonly model?: Model; // none: matrix factorisation with the task's width
-  readonly key?: Bytes; // 32 random bytes; with it the home is encrypted
+  readonly key?: Bytes; // 32 random bytes; if given, the home is encrypted
   readonly policy?: Partial<Policy>;
   readonly rate?: number; // learning rate of the private part; none: the task's rate for rows
-  readonly holdOut?: number; // the fraction of ratings that is kept for evaluation and never trained on
+  readonly holdOut?: number; // the fraction of ratings reserved for evaluation and never trained on
   readonly transport?: Transport; // none: relayed where the task allows it
   readonly fetch?: Fetch;
   readonly clock?: () => number; // seconds, for waiting and deadlines
@@ -137,7 +137,7 @@ export class Device {
     return this.#vault().receipts();
   }
 
-  /** Return what this device has detected of servers that break the protocol, by kind. */
+  /** Return the protocol violations by servers that this device has detected, by kind. */
   async detections(): Promise<Detection[]> {
     return this.#vault().detections();
   }

@@ -139,7 +139,7 @@ export class ForgottenError extends HomeError {
   override name = "ForgottenError";
 }
 
-/** A server does not do what it is asked. `seconds` is when to try again, where the server said so. */
+/** A server does not fulfil a request. `seconds` is when to try again, where the server said so. */
 export class ExchangeError extends DeviceError {
   override name = "ExchangeError";
   readonly seconds: number | undefined;

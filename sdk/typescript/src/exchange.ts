@@ -13,10 +13,10 @@ import { Lost, type Answer, type Request } from "./transport.js";
 const PREFIX = "urn:secemb:problem:";
 export const ENDED = "the task has ended: no more rounds will open";
 export const LONGEST_WAIT = 86_400; // seconds that a server can make a device wait
-const FIRST_PAUSE = 0.5; // seconds; the next one is twice as long
-const BUSY_PAUSE = 30; // at most, for a server that answers that it cannot serve now
-const AWAY_PAUSE = 900; // at most, for a server that does not answer
-const POLICY_SECONDS = 60; // until a policy that does not allow may allow
+const FIRST_PAUSE = 0.5; // seconds; doubled after each failure
+const BUSY_PAUSE = 30; // the maximum, for a server that responds that it is unavailable
+const AWAY_PAUSE = 900; // the maximum, for a server that does not respond
+const POLICY_SECONDS = 60; // until the policy is checked again after a refusal
 const TIMED_OUT = "the time for this call has run out";
 const ANSWERED = [200, 202, 206, 304];
 const LATER = "server {server} cannot do this now";
@@ -78,7 +78,7 @@ const BY_STATUS: Readonly<Record<number, Entry>> = {
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 export type Json = Record<string, any>;
 
-/** Return the JSON object in an answer; an empty one if there is none, or if a name in it occurs twice. */
+/** Return the JSON object in an answer; an empty one if there is none, or if it contains a duplicate name. */
 export function jsonObject(body: Bytes): Json {
   try {
     const written = read(body);
@@ -114,10 +114,10 @@ export function serverTime(answer: Answer): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-/** Return the reason why an answer does not show what it must. */
+/** Return the reason why an answer fails its check. */
 export type Accept = (request: Request, answer: Answer) => string | undefined;
 
-/** One call of a device: the requests of its steps, how long they may take, and what they have moved. */
+/** One call of a device: the requests of its steps, their time limit, and the bytes transferred. */
 export class Exchange {
   traffic: Traffic = noTraffic();
   /** The round for which this device has tossed a coin. */
@@ -132,13 +132,13 @@ export class Exchange {
     this.#ends = context.clock() + context.policy.seconds;
   }
 
-  /** Remember how rounds ended, from an answer that every device gets. */
+  /** Remember how rounds ended, from an answer that is the same for every device. */
   hearOfRounds(found: unknown): void {
     this.#endedRounds = readEndedRounds(found) ?? this.#endedRounds;
   }
 
   /**
-   * Note what became of earlier rounds; return the receipts about which there is news. Only at the end of a call:
+   * Record the outcome of earlier rounds; return the receipts that this updates. Only at the end of a call:
    * between two requests a server would see by the time it takes who was in a round.
    */
   async settle(): Promise<Receipt[]> {
@@ -157,7 +157,7 @@ export class Exchange {
     await this.context.parts.sleep(seconds);
   }
 
-  /** Run the steps of a whole call; count a server's misconduct, and remember who does not answer. */
+  /** Run the steps of a whole call; record misconduct, and remember which servers do not respond. */
   async noting<Result>(steps: () => Promise<Result>): Promise<Result> {
     try {
       return await steps();
@@ -174,7 +174,7 @@ export class Exchange {
     return (await this.askAll([request], accept))[0]!;
   }
 
-  /** Send requests at the same time, retrying each until it is answered; raise the error of the first refusal. */
+  /** Send requests concurrently, retrying each until it is answered; raise the error of the first refusal. */
   async askAll(requests: readonly Request[], accept: Accept = () => undefined): Promise<Answer[]> {
     const answers = new Map<Request, Answer>();
     for (;;) {
@@ -221,8 +221,8 @@ export class Exchange {
   }
 
   /**
-   * Wait as long as the servers ask, and a growing time that is in part random: devices must not retry together. If it
-   * is longer than what is left of this call, the caller is told to call again after it.
+   * Wait as long as the servers ask, plus exponential back-off with jitter, so that devices do not retry together. If it
+   * exceeds what remains of this call, the caller is told when to call again.
    */
   async #backOff(troubles: readonly UnavailableError[], failures: number): Promise<void> {
     const asked = Math.max(...troubles.map((one) => one.seconds ?? 0));
@@ -248,11 +248,11 @@ export function errorFor(server: number, answer: Answer): DeviceError {
   const document = isProblem ? jsonObject(answer.body) : {};
   const slug = typeof document["type"] === "string" ? document["type"].replace(PREFIX, "") : "";
   const [Kind, words] = entryOf(slug, answer.status);
-  // Server 0 may claim this of anything, so the message tells whom it names and who says so.
+  // Server 0 can claim this about any message, so the text says which server is accused, and by which.
   const other = server === 0 && document["refused_by"] === 1;
   const said = words.replace("{server}", other ? "1 (as server 0 says)" : String(server));
   if (!(Kind.prototype instanceof ExchangeError)) return new Kind(said);
-  // This device sends well-formed messages, so server 1 got something else.
+  // This device sends well-formed messages, so server 1 received something different.
   const noticed = other && slug.startsWith("message-") ? "not-passed-on" : NOTICED[slug];
   const Exchanged = Kind as unknown as new (words: string, seconds?: number, noticed?: Misconduct) => ExchangeError;
   return new Exchanged(said, retryAfter(answer), noticed);

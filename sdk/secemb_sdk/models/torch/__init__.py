@@ -1,4 +1,4 @@
-"""Models written in torch, and what an app subclasses to bring its own. Needs `pip install secemb[train]`."""
+"""Models written in torch, and base classes for an app's own models. Needs `pip install secemb[train]`."""
 
 from secemb_sdk.errors import TorchMissingError
 

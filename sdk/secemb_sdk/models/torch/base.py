@@ -1,7 +1,7 @@
 """A model whose loss is written in torch: autograd gives the gradients of rows, dense part and private part.
 
-The dense and the private part are flat float32 vectors outside, where they are added up, stored and sent. Inside they
-are named tensors, cut from the vector in the order in which the subclass declares their shapes.
+Outside, the dense and the private part are flat float32 vectors, which are summed, stored and sent. Inside, they
+are named tensors, split from the vector in the order in which the subclass declares their shapes.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ Loss = Callable[[Tensor, Tensors, Tensors], Tensor]  # of rows, dense part and p
 
 
 class TorchParts(ABC):
-    """The three parts of a model, and its scores; a subclass gives its prediction."""
+    """The three parts of a model, and its scores; a subclass defines its prediction."""
 
     def __init__(
         self, *, row_width: int, private: Shapes, dense: Shapes | None = None, private_scale: float = 0.01
@@ -67,7 +67,7 @@ class TorchParts(ABC):
         return scores
 
     def named(self, dense: Tensor, private: Tensor) -> tuple[Tensors, Tensors]:
-        """Return the dense and the private part cut into their named tensors."""
+        """Return the dense and the private part split into their named tensors."""
         return cut(dense, self._dense), cut(private, self._private)
 
     def differentiate(self, loss: Loss, rows: Floats, dense: Floats, private: Floats) -> Gradients:
@@ -81,7 +81,7 @@ class TorchParts(ABC):
 
 
 class TorchModel(TorchParts):
-    """A recommender of ratings or choices as its device sees it; a subclass gives its prediction and its loss."""
+    """A recommender for ratings or choices; a subclass defines its prediction and its loss."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class TorchModel(TorchParts):
         """Return the loss over a device's ratings, one number; `values[i]` is the rating of `items[i]`."""
 
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-        """Return the private part after a few steps of Adam; a subclass may know a shorter way."""
+        """Return the private part after a few steps of Adam; a subclass may override this with a faster method."""
         fixed = tensor(rows), tensor(dense)
         items, values = tensor(ratings.items), tensor(ratings.values)
         found = torch.tensor(private, requires_grad=True)
@@ -125,12 +125,12 @@ class TorchModel(TorchParts):
 
 
 def compute_alone() -> None:
-    """Let torch use one thread in this process: one person's ratings are too few for several."""
+    """Limit torch to one thread in this process: one person's ratings are too few for several."""
     torch.set_num_threads(1)
 
 
 def size_of(shapes: Shapes) -> int:
-    """Return how many numbers tensors of these shapes have together."""
+    """Return the total size of tensors of these shapes."""
     return sum(map(prod, shapes.values()))
 
 
@@ -140,7 +140,7 @@ def tensor(values: Floats | Indices) -> Tensor:
 
 
 def cut(flat: Tensor, shapes: Shapes) -> dict[str, Tensor]:
-    """Return a vector cut into named tensors."""
+    """Return a vector split into named tensors."""
     if flat.numel() != size_of(shapes):
         raise PartError("this part does not match the model's size; open the device with the task's model")
     pieces = torch.split(flat, [prod(shape) for shape in shapes.values()])

@@ -1,4 +1,4 @@
-"""Neural collaborative filtering (He et al. 2017): a product of vectors and a small network, added by output weights.
+"""Neural collaborative filtering (He et al. 2017): a vector product and a small network, combined by output weights.
 
     prediction   b_u + b_i + ⟨output, [p ∘ q, network(p′, q′)]⟩      network: 2d → d → d/2, with ReLU
 
@@ -61,9 +61,9 @@ class NeuralCollaborativeFiltering(RecordRatingModel):
         return found + rows[:, -1] + private["bias"]
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
-        """Return the same by formula: back through the layers, where a unit is active.
+        """Return the linearisation in closed form: back through the layers, where a unit is active.
 
-        Not in torch: the arrays of one device are so small that its calls take longer than the arithmetic.
+        Not in torch, whose calls would take longer than the arithmetic on one device's small arrays.
         """
         shared, own = self.named_arrays(dense, private)
         (vectors, inputs, biases), (of_person, of_item, of_vectors, of_hidden) = self._halves(rows, shared)

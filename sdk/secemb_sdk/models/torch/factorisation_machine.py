@@ -59,11 +59,11 @@ class FactorisationMachine(RecordRatingModel):
         vectors, own = rows[:, :-1], private["vector"]
         total = set_ @ dense["vectors"] + vectors + own
         squares = set_ @ dense["vectors"].square() + vectors.square() + own.square()
-        # The square of a sum, without the squares, is every pair twice.
+        # The square of the sum minus the sum of squares counts every pair twice.
         return linear + (total.square() - squares).sum(dim=1) / 2
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
-        """Return the same by formula: the slope by the person's vector is the sum of all other vectors."""
+        """Return the linearisation in closed form: the slope by the person's vector is the sum of all other vectors."""
         parts = self.named_arrays(dense, private)
         scores, total = self._score(rows, *parts, self._look_up(items), product=np.matmul)
         others = total - parts[1]["vector"]
@@ -72,7 +72,7 @@ class FactorisationMachine(RecordRatingModel):
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error.
 
-        With t the sum of all active vectors, a prediction's gradient is t − v by a vector v and 1 by a bias.
+        With t the sum of all active vectors, a prediction's gradient is t − v for a vector v and 1 for a bias.
         """
         known = self._look_up(ratings.items)
         scores, total = self._score(rows, dense, private, known)
@@ -89,7 +89,7 @@ class FactorisationMachine(RecordRatingModel):
     def _score(
         self, rows: Floats, dense: Arrays, private: Arrays, known: Features, *, product: Product | None = None
     ) -> tuple[Floats, Floats]:
-        """Return the predicted ratings (n, 1) and the sums of active vectors (n, dimension), each row by itself."""
+        """Return the predicted ratings (n, 1) and the sums of active vectors (n, dimension), each row independently."""
         product = product or multiply
         set_, vectors, own = known.astype(np.float32), rows[:, :-1], private["vector"]
         linear = product(set_, dense["weights"][:, np.newaxis]) + rows[:, -1:]
@@ -105,7 +105,7 @@ class FactorisationMachine(RecordRatingModel):
         return np.concatenate([of_person, of_items], axis=1)
 
     def _layers(self, dimension: int) -> Shapes:
-        """Return what a subclass adds to the dense part."""
+        """Return the shapes that a subclass adds to the dense part."""
         return {}
 
 
@@ -119,14 +119,14 @@ class DeepFactorisationMachine(FactorisationMachine):
         return super()._predict(rows, dense, private, set_) + hidden @ dense["output"] + dense["output_bias"]
 
     def _hidden(self, rows: Tensor, dense: Tensors, private: Tensors, set_: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what both layers of the network put out."""
+        """Return the outputs of both layers of the network."""
         first = self._first_layer(rows, dense, private, set_)
         first = _activate(first, dense["first_scale"], dense["first_shift"])
         second = first @ dense["second"] + dense["second_bias"]
         return first, _activate(second, dense["second_scale"], dense["second_shift"])
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
-        """Return the same by formula: that of the machine, and back through the layers where a unit is active."""
+        """Return the linearisation in closed form: the machine's, and back through the layers of active units."""
         scores, slopes = super()._linearise(rows, dense, private, items)
         parts, set_ = self.named(torch.tensor(dense), torch.tensor(private)), torch.tensor(self._look_up(items))
         first, second = self._hidden(torch.tensor(rows), *parts, set_.to(torch.float32))
@@ -138,7 +138,7 @@ class DeepFactorisationMachine(FactorisationMachine):
 
     def _first_layer(self, rows: Tensor, dense: Tensors, private: Tensors, set_: Tensor) -> Tensor:
         own, item, features = torch.split(dense["first"], [1, 1, self._features])
-        says = torch.bmm(dense["vectors"].unsqueeze(1), features).squeeze(1)  # what each feature adds to each unit
+        says = torch.bmm(dense["vectors"].unsqueeze(1), features).squeeze(1)  # by feature and unit
         return set_ @ says + rows[:, :-1] @ item[0] + private["vector"] @ own[0] + dense["first_bias"]
 
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
@@ -177,7 +177,7 @@ class DeepFactorisationMachine(FactorisationMachine):
         return {
             "first": (self._features + 2, dimension, wide),
             "first_bias": (wide,),
-            "first_scale": (wide,),  # less one, so that a penalty pulls towards "unchanged"
+            "first_scale": (wide,),  # minus one, so that a penalty pulls towards "unchanged"
             "first_shift": (wide,),
             "second": (wide, narrow),
             "second_bias": (narrow,),

@@ -1,17 +1,17 @@
-"""A language model: a gated recurrent unit (GRU, Cho et al. 2014) reads words, and says which one comes next.
+"""A language model: a gated recurrent unit (GRU, Cho et al. 2014) reads words and predicts the next one.
 
     state  norm(GRU(√d · e(word), …) · W)
     score  ⟨state, e(word)⟩ + b(word) − log(rank of the word + 2.7)
     loss   Σ over the words of −log(exp(score of the next) / Σ exp(score) / chance), over all rows that were read
 
 The table is both input and output: the row of a word is its vector e and its bias b. Words are numbered by how often
-they occur, so the last term is Zipf's law: before anything is learned, a word is as likely as its rank says.
+they occur, so the last term is Zipf's law: before training, a word is as likely as its rank implies.
 
-A round reads the words of a few windows in a row, whose chance is 1, and as many others as it has room for. A word that
-was drawn with a chance of 1/5 stands for five that are like it: so the sum over the rows is, on average, that over all
+A round reads the words of a few consecutive windows, whose probability is 1, and as many others as fit. A word that
+was drawn with probability 1/5 stands for five like it, so the expected sum over the rows is the sum over all
 words (sampled softmax with the correction of Bengio and Senécal 2008, which is often called logQ).
 
-With `adapter_rank` the matrices M of the dense part are frozen, and A·B is learned beside each (LoRA, Hu et al. 2021):
+With `adapter_rank` the matrices M of the dense part are frozen, and A·B is learned for each (LoRA, Hu et al. 2021):
 M + A·B with A of size n × rank and B of size rank × n. Frozen weights are public: every device has the same ones.
 """
 
@@ -37,7 +37,7 @@ _EPSILON = 1e-8
 _SEED_BYTES = 8
 _RECURRENT = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")  # as torch.nn.GRU calls them
 _OUTPUT, _NORM = "output", "at the end"
-_DOWN, _UP = " down", " up"  # after the name of a matrix: its two adapters
+_DOWN, _UP = " down", " up"  # suffixes to the name of a matrix: its two adapters
 _BASE_SEED = 17
 
 
@@ -48,12 +48,12 @@ class LanguageModel(TorchSequenceModel):
         self,
         *,
         dimension: int = DIMENSION,
-        length: int = LENGTH,  # words that the model looks back
-        windows: int = WINDOWS,  # of so many words each, one after the other, that a round learns from
+        length: int = LENGTH,  # words of context
+        windows: int = WINDOWS,  # consecutive windows of `length` words that a round learns from
         room: int = ROOM,
         dropout: float = DROPOUT,
         adapter_rank: int | None = None,  # None: the whole dense part is learned
-        base: Floats | None = None,  # frozen weights of the whole dense part; None: random ones, the same everywhere
+        base: Floats | None = None,  # frozen weights of the whole dense part; None: random, same everywhere
     ) -> None:
         whole = _shapes(dimension)
         learned = whole if adapter_rank is None else _adapted(whole, adapter_rank)
@@ -68,12 +68,12 @@ class LanguageModel(TorchSequenceModel):
         self._base = _base(whole, base) if adapter_rank is not None else None
         if base is not None and adapter_rank is None:
             raise ModelError("weights can be frozen only if the model has adapters; set adapter_rank as well")
-        # A layer without weights of its own: `functional_call` gives it those of the dense part.
+        # A layer without its own weights: `functional_call` passes it those of the dense part.
         self._layer = torch.nn.GRU(dimension, dimension, device="meta")
 
     @property
     def room(self) -> int:
-        """Return how many rows a round reads: the words of a window, and others."""
+        """Return how many rows a round reads: the words of the windows, and others."""
         return self._room
 
     def split(self, text: str) -> list[str]:
@@ -81,7 +81,7 @@ class LanguageModel(TorchSequenceModel):
         return split_words(text)
 
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
-        """Return words in a row, which take half of the room at most, and others until it is full."""
+        """Return consecutive words, which fill at most half of the room, and others until it is full."""
         words = draw_events(events, min(self._span, room // 2), random_bytes)
         if not words.size:
             return order([], [], seed=0)
@@ -92,14 +92,14 @@ class LanguageModel(TorchSequenceModel):
         return drawn
 
     def named(self, dense: Tensor, private: Tensor) -> tuple[Tensors, Tensors]:
-        """Return the dense and the private part as named tensors, with the frozen weights beneath."""
+        """Return the dense and the private part as named tensors, added to the frozen weights."""
         shared, own = super().named(dense, private)
         if self._base is None:
             return shared, own
         return {name: frozen + _learned(shared, name) for name, frozen in self._base.items()}, own
 
     def loss(self, rows: Tensor, dense: Tensors, private: Tensors, places: Places) -> Tensor:
-        """Return how unlikely each word is after those before it in its window, among all words."""
+        """Return the loss of predicting each word, among all words, from those before it in its window."""
         events, following = (self._windows(one) for one in (places.events[:-1], places.events[1:]))
         states = self.states(rows, dense, events, Dropout(self._dropout, places.seed))
         there = (events >= 0) & (following >= 0)
@@ -113,11 +113,11 @@ class LanguageModel(TorchSequenceModel):
         return self.states(rows, dense, events, Dropout(0, 0))[-1]
 
     def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
-        """Return how likely each word comes next: the logarithm of its chance, but for a constant."""
+        """Return the log probability of each word as the next one, up to a constant."""
         return _scores(private[STATE], rows, items)
 
     def log_chances(self, rows: Floats, dense: Floats, words: Indices) -> Floats:
-        """Return the logarithm of the chance of each word but the first, among all words of the table `rows`."""
+        """Return the log probability of each word but the first, among all words of the table `rows`."""
         table, every = tensor(rows), torch.arange(len(rows))
         with torch.no_grad():
             shared, _ = self.named(tensor(dense), torch.zeros(self.private_size))
@@ -127,7 +127,7 @@ class LanguageModel(TorchSequenceModel):
         return chosen
 
     def states(self, rows: Tensor, dense: Tensors, events: Tensor, dropout: Dropout) -> Tensor:
-        """Return the state after each word, (n, d), or (n, windows, d); a word without a row counts as nothing."""
+        """Return the state after each word, (n, d), or (n, windows, d); a word without a row contributes nothing."""
         known = (events >= 0)[..., None]
         x = dropout(rows[events.clamp(min=0), :-1] * known * math.sqrt(self._dimension))
         weights = {name: dense[name] for name in _RECURRENT}
@@ -136,7 +136,7 @@ class LanguageModel(TorchSequenceModel):
         return layer_norm(dropout(read) @ dense[_OUTPUT], (self._dimension,), gain, shift, _EPSILON)
 
     def _windows(self, events: Tensor) -> Tensor:
-        """Return words as windows that are read beside each other, (length, windows): a fraction of the steps."""
+        """Return words as windows that are read in parallel, (length, windows), which takes a fraction of the steps."""
         missing = -events.numel() % self._length if events.numel() > self._length else 0
         return pad(events, (0, missing), value=-1).view(max(1, -(-events.numel() // self._length)), -1).T
 
@@ -157,7 +157,7 @@ def _shapes(dimension: int) -> Shapes:
 
 
 def _adapted(whole: Shapes, rank: int) -> Mapping[str, tuple[int, ...]]:
-    """Return what is learned beside frozen weights: two thin matrices for each large one, and all that is small."""
+    """Return the shapes learned besides frozen weights: two thin matrices for each large one, and all small tensors."""
     if rank < 1:
         raise ModelError("adapter_rank must be at least 1; omit it to train the whole dense part")
     found: dict[str, tuple[int, ...]] = {}
@@ -178,7 +178,7 @@ def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 
 
 def _base(whole: Shapes, given: Floats | None) -> Tensors:
-    """Return frozen weights: the given ones, or random ones that keep the size of what they are multiplied with."""
+    """Return frozen weights: the given ones, or random ones that preserve the norm of their inputs."""
     if given is not None:
         return cut(torch.tensor(given), whole)
     generator, found = torch.Generator().manual_seed(_BASE_SEED), cut(torch.zeros(size_of(whole)), whole)

@@ -4,8 +4,8 @@
               +   person penalty · |private vectors|²   +   bias penalty · b²   +   dense penalty · |dense part|²
     ranking   as in `secemb_sdk.models.ranking`   +   dense penalty · |dense part|²
 
-The first penalty counts once per rating, so that rare items and people with few ratings are not held tighter than
-others; those of the person and of the dense part count once per device. Biases of items are the server's to hold.
+The first penalty counts once per rating, so that rare items and people with few ratings are not penalised more than
+others; those of the person and of the dense part count once per device. The server regularises biases of items.
 """
 
 from abc import abstractmethod
@@ -32,17 +32,17 @@ from secemb_shared.randomness import Indices
 Arrays = Mapping[str, Floats]
 Places = Sequence[tuple[str, slice, tuple[int, ...]]]  # of the named parts of a vector, with their shapes
 Product = Callable[[Floats, Floats], Floats]  # of two matrices
-Slopes = tuple[Sequence[Floats], Sequence[Floats]]  # by the parts of a row and of the dense part; each is (n, …)
+Slopes = tuple[Sequence[Floats], Sequence[Floats]]  # for the parts of a row and of the dense part; each is (n, …)
 
 
 class RatingModel(TorchModel):
-    """A model that is trained on ratings or on what people choose; a subclass gives `predict`.
+    """A model that is trained on ratings or on choices; a subclass defines `predict`.
 
     The last number of a row is the bias of its item. A private tensor with the name `bias` is the person's bias. Where
-    the unit of privacy is a record, a subclass without `record_gradients` is asked for one rating at a time.
+    the unit of privacy is a record, a subclass without `record_gradients` is called for one rating at a time.
     """
 
-    fit_steps = 3  # linearisations of the prediction; where it is linear in the private part one is enough
+    fit_steps = 3  # linearisations of the prediction; if it is linear in the private part, one is enough
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class RatingModel(TorchModel):
         return (scores - values).square().sum() + own + held
 
     def fit_private(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Floats:
-        """Return the private part of least squares: the prediction is made linear in it, and solved, a few times."""
+        """Return the least-squares private part, by linearising the prediction and solving, a few times."""
         ranks = self._loss_name != SQUARED
-        if self.fit_steps == 1:  # linear: wherever it starts, it ends at the same place
+        if self.fit_steps == 1:  # linear, so the result does not depend on the start
             private = np.zeros_like(private)
         for _ in range(self.fit_steps):
             scores, slopes = self._linearise(rows, dense, private, ratings.items)
@@ -94,7 +94,7 @@ class RatingModel(TorchModel):
         return private
 
     def _linearise(self, rows: Floats, dense: Floats, private: Floats, items: Indices) -> tuple[Floats, Floats]:
-        """Return the predictions (n,) and their slopes by the private part (n, private size)."""
+        """Return the predictions (n,) and their derivatives by the private part (n, private size)."""
         own = torch.tensor(private, requires_grad=True)
         with torch.enable_grad():
             scores = self.predict(torch.tensor(rows), *self.named(torch.tensor(dense), own), torch.tensor(items))
@@ -104,7 +104,7 @@ class RatingModel(TorchModel):
 
 
 class TorchMatrixFactorisation(RatingModel):
-    """The same model as `MatrixFactorisation`, whose hand-written gradients are compared with this one's."""
+    """The same model as `MatrixFactorisation`, to check its hand-written gradients."""
 
     fit_steps = 1
 
@@ -128,18 +128,18 @@ def _rank(name: str, scores: Tensor, values: Tensor) -> Tensor:
 
 def _squares(parts: Iterable[Tensor]) -> Tensor:
     flat = [part.flatten() for part in parts]
-    return sum((torch.dot(part, part) for part in flat), start=torch.zeros(()))  # half the time of square and sum
+    return sum((torch.dot(part, part) for part in flat), start=torch.zeros(()))  # takes half the time of square and sum
 
 
 class RecordRatingModel(RatingModel):
-    """A model of ratings that gives the gradients of its prediction by formula, for each rating alone."""
+    """A rating model with closed-form gradients of its prediction, for each rating separately."""
 
     @abstractmethod
     def record_slopes(self, rows: Floats, dense: Arrays, private: Arrays, ratings: Ratings) -> Slopes:
         """Return the gradients of each squared error."""
 
     def named_arrays(self, dense: Floats, private: Floats) -> tuple[Arrays, Arrays]:
-        """Return the dense and the private part cut into their named arrays: `named` without torch."""
+        """Return the dense and the private part split into named arrays: `named` without torch."""
         if dense.shape != (self.dense_size,) or private.shape != (self.private_size,):
             raise PartError("a part does not have the model's size; is this the task's model?")
         dense_places, private_places = self._places
@@ -150,16 +150,16 @@ class RecordRatingModel(RatingModel):
         return _places(self._dense), _places(self._private)
 
     def record_gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> tuple[Floats, Floats]:
-        """Return the gradients of each rating's own loss: by its row and by the dense part."""
+        """Return the gradients of each rating's own loss: for its row and for the dense part."""
         by_row, by_dense = self.record_slopes(rows, *self.named_arrays(dense, private), ratings)
         of_row = 2 * self._penalties.rating * rows
-        of_row[:, -1] = 0  # a bias is the server's to hold
+        of_row[:, -1] = 0  # the server regularises biases
         return _join(by_row, of_row), _join(by_dense, 2 * self._dense_penalty * dense)
 
 
 def multiply(rows: Floats, matrix: Floats) -> Floats:
     """Return the product of each row with the matrix: (n, k), (k, m) → (n, m)."""
-    product: Floats = np.einsum("ij,jk->ik", rows, matrix)  # adds up by itself, without BLAS
+    product: Floats = np.einsum("ij,jk->ik", rows, matrix)  # sums without BLAS
     return product
 
 
@@ -181,7 +181,7 @@ def _cut(flat: Floats, places: Places) -> Arrays:
 
 
 def _join(parts: Sequence[Floats], penalties: Floats) -> Floats:
-    """Return the parts side by side, plus the gradients of the penalties: (n, size) or one line for all."""
+    """Return the concatenated parts, plus the gradients of the penalties: (n, size) or one line for all."""
     joined = np.empty((len(parts[0]), penalties.shape[-1]), np.float32)
     end = 0
     for part in parts:

@@ -1,12 +1,12 @@
-"""SASRec (Kang and McAuley 2018): causal self-attention over a person's events says what comes next.
+"""SASRec (Kang and McAuley 2018): predicts the next event by causal self-attention over a person's events.
 
     x      √d · e(event) + position, for the newest L events; the newest has the last position
     block  x ← x + attention(norm(x)),  x ← x + network(norm(x))      network: d → d → d, with ReLU
     score  ⟨norm(x), e(item)⟩ + b(item)
     loss   Σ over the events of −log softmax(score of the next, among it and all strangers of the window)
 
-An item's row is its vector e and its bias b; all else is the dense part. Each norm multiplies by one plus its weights,
-because first weights are small. No position sees a later one.
+An item's row is its vector e and its bias b; the rest is the dense part. Each norm multiplies by one plus its weights,
+because initial weights are small. No position sees a later one.
 """
 
 import math
@@ -40,7 +40,7 @@ class SelfAttention(TorchSequenceModel):
         self._dimension, self._blocks, self._dropout = dimension, blocks, dropout
 
     def loss(self, rows: Tensor, dense: Tensors, private: Tensors, places: Places) -> Tensor:
-        """Return how badly each event of the window is told from the strangers by the events before it."""
+        """Return the loss of predicting each event of the window, among the strangers, from the events before it."""
         events, following = places.events[:-1], places.events[1:]
         states = self.states(rows, dense, events, Dropout(self._dropout, places.seed))
         return tell_apart(states, rows, following.masked_fill(events < 0, -1), places.strangers)
@@ -52,11 +52,11 @@ class SelfAttention(TorchSequenceModel):
         return self.states(rows, dense, events, Dropout(0, 0))[-1]
 
     def predict(self, rows: Tensor, dense: Tensors, private: Tensors, items: Tensor) -> Tensor:
-        """Return how likely each item comes next."""
+        """Return the score of each item as the next event."""
         return rows[:, :-1] @ private[STATE] + rows[:, -1]
 
     def states(self, rows: Tensor, dense: Tensors, events: Tensor, dropout: Dropout) -> Tensor:
-        """Return the state after each of up to L events, (n, d); nobody looks at an event without a row."""
+        """Return the state after each of up to L events, (n, d); events without a row are masked."""
         count, known = events.numel(), events >= 0
         x = rows[events.clamp(min=0), :-1] * math.sqrt(self._dimension)
         x = dropout(x + dense["position"][self._length - count :])

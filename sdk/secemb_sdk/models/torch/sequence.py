@@ -1,4 +1,4 @@
-"""Models of events in time order in torch: a subclass gives its loss, and where a person stands after events."""
+"""Models of events in time order in torch: a subclass defines its loss, and the state after events."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from secemb_sdk.models.torch.base import Shapes, Tensors, TorchParts, tensor
 from secemb_sdk.models.window import draw_window
 from secemb_shared.randomness import Indices, RandomBytes
 
-STATE = "state"  # the private tensor that says where a person stands
+STATE = "state"  # the private tensor with the state after the events
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """A window as tensors of places among the rows; −1: no row."""
+    """A window as tensors of row indices; −1: no row."""
 
     events: Tensor  # (n,)
     strangers: Tensor  # (m,)
     seed: int
-    items: Tensor  # (rows,) whose rows they are
-    values: Tensor  # (rows,) as the model has drawn them
+    items: Tensor  # (rows,) items of the rows
+    values: Tensor  # (rows,) the values that the model drew with them
 
     @classmethod
     def of(cls, ratings: Ratings) -> Self:
-        """Return the places of a window."""
+        """Return a window as row indices."""
         window = ratings.window
         if window is None:
             raise PartError("a model of events needs events in time order; ratings are not enough")
@@ -38,14 +38,14 @@ class Places:
 
 
 class Dropout:
-    """Dropout whose masks follow from a seed: a round that is repeated, or run in the open, has the same."""
+    """Dropout whose masks follow from a seed, so that a repeated round, or a plain one, has the same masks."""
 
     def __init__(self, rate: float, seed: int) -> None:
         self._rate, self._generator = rate, torch.Generator()
         self._generator.manual_seed(seed & (2**63 - 1))
 
     def __call__(self, values: Tensor) -> Tensor:
-        """Return the values with some of them left out, and the others larger by as much."""
+        """Return the values with some of them zeroed, and the others scaled up to compensate."""
         if not self._rate:
             return values
         kept = torch.rand(prod(values.shape), generator=self._generator) >= self._rate
@@ -53,7 +53,7 @@ class Dropout:
 
 
 class TorchSequenceModel(TorchParts):
-    """A model of what comes next. Its private tensor `state` is where the person stands; others are learned."""
+    """A model that predicts the next event. Its private tensor `state` is computed from events; others are learned."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class TorchSequenceModel(TorchParts):
 
     @abstractmethod
     def state(self, rows: Tensor, dense: Tensors, private: Tensors, events: Tensor) -> Tensor:
-        """Return the tensor `state` after events, given as places among the rows."""
+        """Return the tensor `state` after events, given as row indices."""
 
     @property
     def length(self) -> int:
-        """Return how many events the model looks back."""
+        """Return how many past events the model uses."""
         return self._length
 
     @property
     def room(self) -> int:
-        """Return the items of a window: its events, and as many strangers but one; fewer events leave more of them."""
+        """Return the size of a window: its events, and as many strangers less one; fewer events leave room for more."""
         return 2 * self._span - 1
 
     def draw(self, events: Indices, *, items: int, room: int, random_bytes: RandomBytes) -> Ratings:
-        """Return events in a row, by default as many as the model looks back and the one that follows them."""
+        """Return consecutive events, by default as many as the model uses and the one that follows them."""
         return draw_window(events, items=items, length=self._span, room=room, random_bytes=random_bytes)
 
     def gradients(self, rows: Floats, dense: Floats, private: Floats, ratings: Ratings) -> Gradients:
@@ -112,9 +112,9 @@ class TorchSequenceModel(TorchParts):
 
 
 def tell_apart(states: Tensor, outputs: Tensor, following: Tensor, strangers: Tensor) -> Tensor:
-    """Return the loss of telling each next item from all strangers: −log of its share in a softmax, summed.
+    """Return the summed loss of each next item among all strangers: −log of its softmax probability.
 
-    `outputs` has a line for each row: what is multiplied with a state, and the bias. −1 in the others: no row.
+    `outputs` has a line for each row: the vector to multiply by a state, and the bias. −1 in the others: no row.
     """
     there = following >= 0
     chosen, others = outputs[following[there]], outputs[strangers[strangers >= 0]]

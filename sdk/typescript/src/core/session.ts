@@ -1,4 +1,4 @@
-// A device's part in one round, without I/O: it makes bytes and reads bytes, and a route carries them.
+// A device's part in one round, without I/O: it encodes and decodes messages, and a route sends them.
 
 import { LayoutError, SessionError, SpecError } from "../errors.js";
 import { prove, type Proof } from "../norm/proof.js";
@@ -27,10 +27,10 @@ export function sessionIdOf(seed: Bytes): Bytes {
   return seededBytes(seed)(SESSION_BYTES);
 }
 
-/** What goes with an upload, and is stored with it: the holds that it is made from are not. */
+/** The marks sent and stored with an upload; the holds that they are derived from are not stored. */
 export interface Marks {
-  readonly macs: Messages; // show each server that the upload comes from the device that made the keys
-  readonly receipt: Bytes; // shows the device that server 1 holds a relayed upload
+  readonly macs: Messages; // prove to each server that the upload is from the device that made the keys
+  readonly receipt: Bytes; // proves to the device that server 1 holds a relayed upload
 }
 
 export class DeviceSession {
@@ -72,7 +72,7 @@ export class DeviceSession {
     this.holds = [holdOf(this.keys[0]), holdOf(this.keys[1])];
   }
 
-  /** Return how many items found no place in this round. */
+  /** Return how many items could not be placed in this round. */
   get truncated(): number {
     return this.#placement.truncated;
   }
@@ -112,7 +112,7 @@ export class DeviceSession {
     const ends = this.#secret.spend();
     let [words, proof] = this.#correct(ends, payload, encoded);
     if (task.normShape !== undefined && proof === undefined) {
-      // Too long: the servers would reject it. No words have been sent, so those of zeros may take their place.
+      // Too long: the servers would reject it. No words have been sent, so words of zeros can be sent instead.
       payload = new Uint32Array(payload.length);
       encoded = new Uint32Array(encoded.length);
       [words, proof] = this.#correct(ends, payload, encoded);

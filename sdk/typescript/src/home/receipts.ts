@@ -22,12 +22,12 @@ export interface Receipt {
   readonly sent: readonly [number, number];
   readonly received: readonly [number, number];
   readonly slots: number; // keys sent; the same for every device
-  readonly truncated: number; // items without a place in this round, or not in the catalogue
-  readonly complete: boolean; // both servers acknowledged everything; if not, the session was dropped
-  readonly date: string; // by this device's clock, UTC
+  readonly truncated: number; // items that could not be placed in this round, or are not in the catalogue
+  readonly complete: boolean; // both servers acknowledged everything; otherwise the session was dropped
+  readonly date: string; // UTC, from this device's clock
   readonly transport: Transport;
   readonly published: boolean | null; // whether the round was, as server 0 says; null: not known yet
-  readonly version: number | null; // the model that it made
+  readonly version: number | null; // the resulting model
   readonly reason: string | null; // why it was aborted
 }
 
@@ -51,7 +51,7 @@ export function makeReceipt(
   };
 }
 
-/** How rounds ended, as server 0 tells every device: all from `since` to `until` but the aborted were published. */
+/** How rounds ended, according to server 0: all from `since` to `until` were published, except the aborted. */
 export interface EndedRounds {
   readonly since: number;
   readonly until: number;
@@ -67,7 +67,7 @@ export function readEndedRounds(found: unknown): EndedRounds | undefined {
   return { since: since as number, until: until as number, aborted: new Map(reasons) };
 }
 
-/** Return a receipt with what became of its round; one that is complete and not settled yet. */
+/** Return a receipt with the outcome of its round; the receipt must be complete and not yet settled. */
 export function settleReceipt(receipt: Receipt, rounds: EndedRounds): Receipt {
   const known = receipt.round >= rounds.since && receipt.round <= rounds.until;
   if (!receipt.complete || receipt.published !== null || !known) return receipt;

@@ -38,18 +38,18 @@ export function decodeRecord(data: Bytes): StoredRecord {
   throw new DamagedError("a record of the home is corrupted; call forget(), or use a new home");
 }
 
-/** The round of a session, its permission, and what it has cost so far. */
+/** The round of a session, its permission, and its traffic so far. */
 export interface Ticket {
   readonly round: string; // canonical form
   readonly ticket: string;
   readonly truncated: number;
   readonly traffic: Traffic;
-  readonly receipts: number; // how many there were before: this session adds one, however often it is finished
+  readonly receipts: number; // number of receipts before this session: it adds one, however often it is finished
   readonly transport: Transport;
   readonly routeState: Bytes; // what the transport's route needs to send the messages
 }
 
-/** A session that server 0 may have heard of, and nothing more. */
+/** A session that at most server 0 may know of. */
 export interface Intent {
   readonly stage: "intent";
   readonly seed: Bytes;
@@ -61,7 +61,7 @@ export interface Keyed {
   readonly ticket: Ticket;
   readonly seed: Bytes;
   readonly selection: Selection;
-  readonly keysDigest: Bytes; // of both messages: rebuilt keys must be those that were sent
+  readonly keysDigest: Bytes; // of both messages: rebuilt keys must equal those that were sent
 }
 
 /** A session whose update may have been sent. */
@@ -72,7 +72,7 @@ export interface Written {
   readonly update: Messages;
   readonly marks: Marks;
   readonly private: PrivateState | undefined; // replaces the private part once both servers have the update
-  readonly trouble: string | undefined; // the name of the error that kept it from training
+  readonly trouble: string | undefined; // the name of the error that prevented training
 }
 
 export type Stage = Intent | Keyed | Written;

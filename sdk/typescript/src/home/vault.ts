@@ -1,4 +1,4 @@
-// What a device keeps in its home, and how it changes. Every change is durable when its method returns.
+// The data that a device keeps in its home, and how they change. Every change is durable when its method returns.
 
 import { hex, sha256, type Bytes } from "../core/bytes.js";
 import type { RandomBytes } from "../core/random.js";
@@ -33,7 +33,7 @@ export class Vault {
     readonly cipher: RecordCipher,
   ) {}
 
-  /** Make this the home of a device of that task and those servers, or check that it is. */
+  /** Bind this home to a task and its servers, or check that it is bound to them. */
   async bind(task: string, servers: readonly string[], randomBytes: RandomBytes): Promise<void> {
     const found = await this.#read("identity");
     if (found === undefined) {
@@ -108,16 +108,16 @@ export class Vault {
     return found && decodeStage(found);
   }
 
-  /** Remove a session that cannot be continued. That is always safe: it will not be sent again. */
+  /** Remove a session that cannot be continued. This is always safe: it will not be sent again. */
   async dropSession(): Promise<void> {
     await this.storage.remove("session");
   }
 
-  /** Store the stage of the session in this round, unless the owner has erased everything meanwhile. */
+  /** Store the stage of the session in this round, unless the owner has erased everything in the meantime. */
   keepSession(stage: Stage, forgotten: number, round?: number): Promise<void> {
     return this.#alone(async () => {
       this.#checkRemembers(forgotten);
-      // First: a device that dies in between misses the round, rather than taking part in it twice.
+      // First, so that a device killed in between misses the round rather than taking part in it twice.
       if (round !== undefined) await this.#enterRound(round);
       const newest = await this.newestRound();
       const place = await this.storage.place(stage.stage === "intent");
@@ -127,13 +127,13 @@ export class Vault {
     });
   }
 
-  /** Tell whether the session began in another place: this home is a copy, or was restored. */
+  /** Tell whether the session began in another place, so that this home is a copy or was restored. */
   async sessionIsElsewhere(): Promise<boolean> {
     const found = await this.#read("session");
     return found !== undefined && found.fields["place"] !== (await this.storage.place(false));
   }
 
-  /** Remember that this device has been in a round. */
+  /** Record that this device took part in a round. */
   enterRound(number: number): Promise<void> {
     return this.#alone(() => this.#enterRound(number));
   }
@@ -145,12 +145,12 @@ export class Vault {
     return here ? (found.fields["newest"] as number) : undefined;
   }
 
-  /** Store what a session leaves, and end it. Doing this twice has the same effect as once. */
+  /** Store the results of a session, and end it. This is idempotent. */
   endSession(receipt: Receipt, at: number, state: PrivateState | undefined, forgotten: number): Promise<void> {
     return this.#alone(async () => {
       this.#checkRemembers(forgotten);
       const receipts = await this.receipts();
-      // First: it says whether both servers have acknowledged, so that they are not asked again.
+      // First, because it records whether both servers have acknowledged, so that they are not asked again.
       if (receipts[at] === undefined) await this.#keepReceipts([...receipts, receipt]);
       if (state !== undefined) await this.#write("private", encodePrivate(state));
       await this.storage.remove("session");
@@ -163,7 +163,7 @@ export class Vault {
     return ((await this.#read("receipts"))?.fields["receipts"] as Receipt[] | undefined) ?? [];
   }
 
-  /** Note what became of the rounds of receipts; return those that became known. */
+  /** Record the outcome of the rounds of receipts; return the receipts that this updates. */
   settle(rounds: EndedRounds): Promise<Receipt[]> {
     return this.#alone(async () => {
       const before = await this.receipts();
@@ -200,7 +200,7 @@ export class Vault {
     return found && { publicKey: found.parts["public"]!, ...(found.fields as { notBefore: number; notAfter: number }) };
   }
 
-  /** Remember the newest relay key; tell whether this one is not older than that. */
+  /** Store the relay key if it is the newest; tell whether it is not older than the stored one. */
   seeRelayKey(key: RelayKey): Promise<boolean> {
     return this.#alone(async () => {
       const newest = await this.relayKey();
@@ -232,7 +232,7 @@ export class Vault {
     });
   }
 
-  /** Return everything that this home knows about its owner, as plain data. */
+  /** Return everything that this home stores about its owner, as plain data. */
   async export(): Promise<Record<string, unknown>> {
     const { fields } = (await this.#read("identity"))!;
     const [own, session] = [await this.private(), await this.session()];

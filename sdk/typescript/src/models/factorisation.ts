@@ -8,7 +8,7 @@ import type { Gradients, Model, Ratings } from "./model.js";
 import { bpr, fitVector, softmax } from "./ranking.js";
 import { PENALTIES, solveCautiously } from "./ridge.js";
 
-const SCALE = 0.05; // standard deviation of first vectors
+const SCALE = 0.05; // standard deviation of initial vectors
 
 export class MatrixFactorisation implements Model {
   readonly rowWidth: number;

@@ -6,7 +6,7 @@ import { NotFiniteError, NotFiniteLossError } from "../errors.js";
 import type { Model, Ratings } from "./model.js";
 
 const SLACK = 1 - 2 ** -20; // the length is found in binary64, whose error is far below this
-const SHORT = 1 - 2 ** -10; // rounding to whole steps makes an update longer by much less than the rest
+const SHORT = 1 - 2 ** -10; // rounding to whole steps lengthens an update by far less than this margin
 const SUM_FRACTION_BITS = 16;
 
 export type Numbers = Float32Array | Float64Array;
@@ -14,7 +14,7 @@ export type Numbers = Float32Array | Float64Array;
 export interface Update {
   readonly rows: Numbers;
   readonly dense: Numbers;
-  readonly trouble?: string; // the name of an error, if there is a rating that cannot be learned from
+  readonly trouble?: string; // the name of an error, if a rating cannot be learned from
 }
 
 /** Return the parts of one vector scaled by min{1, limit / length}, as whole steps rounded towards zero. */

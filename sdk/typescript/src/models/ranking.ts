@@ -5,8 +5,8 @@
 
 import { solveRidge } from "./ridge.js";
 
-const LENGTH = 4.0; // of a person's vector: without a rating there is no scale, and this one spreads scores enough
-const STRANGERS = 4.0; // how much all strangers count in the fit, for each chosen item
+const LENGTH = 4.0; // norm of a person's vector: without ratings there is no scale, and this one spreads scores enough
+const STRANGERS = 4.0; // total weight of all strangers in the fit, per chosen item
 
 /** The loss, and its slope by each score. */
 export interface Slopes {
@@ -45,7 +45,7 @@ export function softmax(scores: Float32Array, values: Float32Array): Slopes {
   return { loss, slopes };
 }
 
-/** Return a person's vector of the usual length, in the direction that tells the chosen from the strangers best. */
+/** Return a person's vector of fixed norm, in the direction that best separates the chosen from the strangers. */
 export function fitVector(vectors: Float64Array, width: number, values: Float32Array): Float64Array {
   const { chosen, strangers } = split(values);
   const weight = (STRANGERS * chosen.length) / Math.max(1, strangers.length);

@@ -1,4 +1,4 @@
-// The best private part for the rows that a device has just read, where the score is linear in it: ridge regression.
+// Ridge regression: the best private part for the rows that a device has just read, if the score is linear in it.
 
 const CAUTION = 0.5; // standard errors
 const TINY = 1e-9;
@@ -22,7 +22,7 @@ export function solveRidge(problem: Problem): Float64Array {
 /**
  * Return the ridge regression with as much of the person's vector as it is worth; the last coordinate is the bias.
  *
- * What the vector is worth shows where each rating is predicted from the others: the share of its prediction that leaves
+ * The vector's value is measured by predicting each rating from the others: the share of its prediction that leaves
  * the least squares, less some standard errors. Where items share no taste, vectors would learn noise.
  */
 export function solveCautiously(problem: Problem): Float64Array {
@@ -33,7 +33,7 @@ export function solveCautiously(problem: Problem): Float64Array {
   const whole = leaveOneOut(problem);
   let [gains, squares, said2] = [0, 0, 0];
   for (let at = 0; at < count; at++) {
-    const said = biases.left[at]! - whole.left[at]!; // by the vector, about a rating that it does not know
+    const said = biases.left[at]! - whole.left[at]!; // by the vector, for a rating that it was not fitted to
     const gain = biases.left[at]! * said;
     gains += gain;
     squares += gain * gain;
@@ -45,7 +45,7 @@ export function solveCautiously(problem: Problem): Float64Array {
   return found;
 }
 
-/** Return the best x, and for each target what is left of it if x is fitted to the others, in closed form. */
+/** Return the best x, and each target's residual when x is fitted to the others, in closed form. */
 function leaveOneOut(problem: Problem): { found: Float64Array; left: Float64Array } {
   const { inputs, targets, width } = problem;
   const inverted = inverse(normal(problem), width);

@@ -22,7 +22,7 @@ export class Scale {
     return (rating - this.#centre) / this.#spread;
   }
 
-  /** Return what a model says as a rating; it may lie beyond the scale, so that a ranking has no ties. */
+  /** Convert a prediction to a rating; it may exceed the scale, so that a ranking has no ties. */
   restore(score: number): number {
     return this.#centre + this.#spread * score;
   }

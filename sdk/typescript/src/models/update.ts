@@ -6,7 +6,7 @@ import type { Gradients, Model, Ratings } from "./model.js";
 
 const [FIRST_BETA, SECOND_BETA, EPSILON] = [0.9, 0.999, 1e-8]; // of Adam
 
-/** The private part of a model and the state of its optimiser: what a device keeps from round to round. */
+/** The private part of a model and the state of its optimiser: the state that a device keeps between rounds. */
 export interface PrivateState {
   readonly values: Float32Array;
   readonly first: Float32Array; // Adam's mean gradient

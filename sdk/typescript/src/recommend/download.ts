@@ -35,7 +35,7 @@ export async function download(exchange: Exchange, path: string, most: number): 
   return { body: concat(...parts), etag, copy };
 }
 
-/** Return the size of the whole that a piece belongs to; raise unless the piece begins at `first`. */
+/** Return the total size of the file that a piece belongs to; raise unless the piece begins at `first`. */
 function sizeOf(answer: Answer, first: number): number {
   const count = answer.body.length;
   if (answer.status === 200 && first === 0) return count; // a proxy may ignore ranges

@@ -44,7 +44,7 @@ async function readAll(exchange: Exchange, task: TaskSpec, wanted: readonly numb
     const own = decodeRound(place.round, task);
     if (round !== undefined && round.modelVersion !== own.modelVersion) return undefined;
     round = own;
-    // The time until keys are sent must not tell how many items were to be placed.
+    // The time until keys are sent must not reveal how many items were to be placed.
     const keysAt = context.clock() + context.keysSeconds;
     const session = new DeviceSession(own, chunk, seededBytes(seed));
     await exchange.waitUntil(keysAt);

@@ -1,4 +1,4 @@
-// What the owner may like: over the whole catalogue from a copy of the table, or among candidates read privately.
+// Recommendations: from the whole catalogue by a copy of the table, or among candidates read privately.
 
 import type { TaskSpec } from "../core/spec.js";
 import type { Context } from "../context.js";
@@ -16,7 +16,7 @@ import { newestCopy, type TableFormat } from "./table.js";
 
 const BLOCK = 1024; // rows that a model sees at once
 
-/** An item for the owner. Without a catalogue it has no id and no title. */
+/** A recommended item. Without a catalogue it has no id and no title. */
 export interface Recommendation {
   readonly item: number;
   readonly score: number;
@@ -29,13 +29,13 @@ export interface RankOptions {
   readonly titles?: boolean;
 }
 
-/** Return the k best items of the catalogue; where there is no network, by the copy that is here. */
+/** Return the k best items of the catalogue; without a network, from the local copy. */
 export async function recommend(context: Context, k: number, options: RankOptions & { table?: TableFormat }): Promise<Recommendation[]> {
   const exchange = new Exchange(context);
   const task = await exchange.noting(() => findTask(exchange));
   const copy = await newestCopy(exchange, task, options.table ?? "int8");
   const model = context.modelFor(task);
-  // From everything that the owner has rated or chosen: a device that was never in a round is as good as others.
+  // From everything that the owner has rated or chosen: a new device then does as well as others.
   const ratings = await context.vault.ratings();
   const known = toFit(task, ratings, context.randomBytes);
   const state = fitPrivate(model, await currentPrivate(context, model), copy.rows(known.items), copy.dense, known);
@@ -73,7 +73,7 @@ export async function rank(context: Context, candidates: Iterable<number>, optio
   read.forEach(([, row], at) => rows.set(row, at * task.width));
   const scores = model.scores(rows, dense, state.values, Int32Array.from(read, ([item]) => item));
   const scored = read.map(([item], at) => [item, scores[at]!] as [number, number]);
-  // Rated ones are read like all others and left out here: how much is read must not depend on who reads.
+  // Rated items are read like all others and left out here: how much is read must not depend on the owner.
   return named(exchange, task, best(scored.filter(([item]) => options.includeRated || !ratings.has(item))), options);
 }
 

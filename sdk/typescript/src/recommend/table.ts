@@ -14,7 +14,7 @@ const DENSE = "table-dense";
 const MODEL_DOMAIN = ascii("secemb/1 model");
 const DIFFERENT = "the two servers publish different tables; use neither, and tell both operators";
 
-/** One version of the table and of the dense part. It is public, and says nothing about its owner. */
+/** One version of the table and of the dense part. It is public, and reveals nothing about its owner. */
 export interface TableCopy {
   readonly version: number;
   readonly dense: Float32Array;
@@ -90,7 +90,7 @@ async function byDelta(exchange: Exchange, task: TaskSpec, format: TableFormat, 
   }
 }
 
-/** Raise unless server 1 has the same bytes; if it has others, it sends only one byte of them. */
+/** Raise unless server 1 has the same bytes; if it has different ones, it sends only one byte of them. */
 async function compare(exchange: Exchange, task: TaskSpec, format: TableFormat, version: number, body: Bytes): Promise<void> {
   const headers = { "if-none-match": `"${hex(sha256(body))}"`, range: "bytes=0-0" };
   const answer = await exchange.ask({ server: 1, method: "GET", path: pathOf(task, format, version), headers });

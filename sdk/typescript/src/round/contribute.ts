@@ -30,9 +30,9 @@ export type Outcome = (
 
 type Ending = { [Kind in Outcome["kind"]]: Omit<Extract<Outcome, { kind: Kind }>, "settled"> }[Outcome["kind"]];
 
-const UNTIL_NEXT = 5; // seconds to wait where no server has said how many
+const UNTIL_NEXT = 5; // seconds to wait if no server gave a time
 
-/** Take part in one round; return how it ended, and which earlier rounds turn out to have been published. */
+/** Take part in one round; return its outcome, and the outcomes of earlier rounds. */
 export async function contribute(context: Context): Promise<Outcome> {
   const exchange = new Exchange(context, context.policy.bytes);
   const outcome = await endingOf(context, exchange);
@@ -50,7 +50,7 @@ async function endingOf(context: Context, exchange: Exchange): Promise<Ending> {
   } catch (error) {
     if (error instanceof ForgottenError) return { kind: "dropped", reason: error.message, seconds: UNTIL_NEXT };
     if (error instanceof EndedError) {
-      await askHowRoundsEnded(exchange); // the refusal does not tell
+      await askHowRoundsEnded(exchange); // the refusal does not include it
       return { kind: "ended", reason: error.message };
     }
     if (error instanceof ExchangeError) return { kind: "not-now", seconds: error.seconds || UNTIL_NEXT, reason: error.message };
@@ -58,7 +58,7 @@ async function endingOf(context: Context, exchange: Exchange): Promise<Ending> {
   }
 }
 
-/** A device in one round, or in the rest of one that was interrupted. */
+/** A device in one round, possibly continued after an interruption. */
 class Participation {
   readonly #context: Context;
   readonly #forgotten: number;
@@ -74,7 +74,7 @@ class Participation {
     this.#routes = { direct: new DirectRoute(exchange, task), relayed: new RelayedRoute(exchange, task) };
   }
 
-  /** Continue the session in the home; if there is none, or its round has ended, begin one. */
+  /** Continue the session in the home; if there is none, or its round has ended, start one. */
   async run(): Promise<Ending> {
     const { vault } = this.#context;
     const stage = await vault.session().catch(async (error: unknown) => {
@@ -96,7 +96,7 @@ class Participation {
     return this.#guarded(() => this.#begin(seed), false);
   }
 
-  /** Run steps; drop a session that cannot be finished, and leave one that can as it is. */
+  /** Run steps; drop a session that cannot be finished, and leave others unchanged. */
   async #guarded(steps: () => Promise<Ending>, resumed: boolean): Promise<Ending> {
     try {
       return await steps();
@@ -124,11 +124,11 @@ class Participation {
       joined = await route.join(seed);
     } catch (error) {
       if (!(error instanceof ConflictError)) throw error; // this session has a place in an earlier round
-      await leaveOut(this.exchange); // of this round, where a coin decides
+      await leaveOut(this.exchange); // of this round, if participation is random
       seed = await this.#drawSeed();
       joined = await route.join(seed);
     }
-    await checkPrivacy(this.exchange, joined.round, seed); // server 0 may have opened the next one meanwhile
+    await checkPrivacy(this.exchange, joined.round, seed); // server 0 may have opened the next one by now
     const joinedAt = this.#context.clock();
     const { keyed, session } = await this.#open(route, joined, seed);
     await this.#keep(keyed);
@@ -154,7 +154,7 @@ class Participation {
     return this.#sendKeys(route, stage, session);
   }
 
-  /** Draw the seed of a new session, and store it before any server hears of it. */
+  /** Draw the seed of a new session, and store it before sending anything to a server. */
   async #drawSeed(): Promise<Bytes> {
     const seed = this.#context.randomBytes(SESSION_SEED_BYTES);
     await this.#context.vault.keepSession({ stage: "intent", seed }, this.#forgotten);
@@ -184,7 +184,7 @@ class Participation {
     if (session.round.kind !== "survey") {
       dense = await readDense(this.exchange, this.task, session.round.modelVersion, answers.confirmDense);
     }
-    const readAt = this.#context.clock(); // from here, so that a server that answers late cannot use up the pace
+    const readAt = this.#context.clock(); // from here, so that a slow server cannot consume the pace
     const upload = await makeUpload(this.#context, session, keyed.selection, answers.readRows, dense);
     const written: Written = {
       stage: "written",
@@ -206,7 +206,7 @@ class Participation {
     return { kind: "contributed", receipt, trouble: written.trouble };
   }
 
-  /** Store a stage before anything of it is sent. */
+  /** Store a stage before sending any of its messages. */
   async #keep(stage: Keyed | Written): Promise<void> {
     await this.#context.vault.keepSession(stage, this.#forgotten, this.#round(stage.ticket).number);
     this.#stage = stage;

@@ -1,4 +1,4 @@
-// The direct transport: each server gets its own messages.
+// The direct transport: each server receives its own messages.
 
 import { hex, sha256, type Bytes } from "../core/bytes.js";
 import { sizesOf } from "../core/messages.js";
@@ -23,7 +23,7 @@ export class DirectRoute implements Route {
   async join(seed: Bytes): Promise<Joined> {
     let announced: string | undefined = await findRound(this.exchange, this.task, seed, 1);
     const place = await askPermission(this.exchange, sessionIdOf(seed), "join");
-    // Server 0 may have opened the next round between the two requests; then server 1 knows it by now.
+    // Server 0 may have opened the next round between the two requests; server 1 knows it by now.
     if (announced !== place.round) announced = await announcedRound(this.exchange, 1);
     if (announced !== place.round) {
       throw new UnavailableError("the two servers announce different rounds", BETWEEN_ROUNDS, "round");
@@ -42,7 +42,7 @@ export class DirectRoute implements Route {
     };
   }
 
-  /** Send to server 1 first: server 0 ends the round by what it holds itself. */
+  /** Send to server 1 first, because server 0 ends the round based on what it holds. */
   async sendUpdate(round: RoundSpec, written: Written): Promise<void> {
     const { sessionId, ticket } = written;
     for (const server of [1, 0] as const) {

@@ -1,4 +1,4 @@
-// Before a session: the task as both servers show it, the round they announce, and a place in it.
+// Before a session: the task and the round that both servers announce, and a place in the round.
 
 import { hmac } from "@noble/hashes/hmac.js";
 import { sha256 as hash } from "@noble/hashes/sha2.js";
@@ -11,11 +11,11 @@ import { EndedError, ExchangeError, PinError, RefusedError, SecEmbError, Unavail
 import { ENDED, LONGEST_WAIT, jsonObject, retryAfter, serverTime, type Exchange, type Json } from "../exchange.js";
 import type { Answer, Request } from "../transport.js";
 
-export const BETWEEN_ROUNDS = 2; // seconds until there may be a round again
-const ONCE = 5; // seconds until a round may have ended that this device has been in
+export const BETWEEN_ROUNDS = 2; // seconds until there may be another round
+const ONCE = 5; // seconds until a round that this device took part in may have ended
 const MOST = 1 << 16; // bytes of a task with its round, or of a ticket
 const LONGEST_TICKET = 128;
-const LATEST = 1e12; // seconds since 1970 that no deadline reaches
+const LATEST = 1e12; // seconds since 1970, later than any deadline
 const DOMAIN = ascii("secemb/1 takes part");
 const PAUSED = "the operators have paused the task";
 const NO_ROUND = { join: "no round is open to join", read: "no round has opened yet to read in" };
@@ -26,7 +26,7 @@ export interface Published {
   readonly digest: string;
 }
 
-/** Server 0's permission to take part in a round or to read in it, as it shows them. */
+/** Server 0's permission to take part in a round or to read in it. */
 export interface Permission {
   readonly round: string; // canonical form, not yet decoded
   readonly ticket: string;
@@ -38,7 +38,7 @@ export async function findTask(exchange: Exchange): Promise<TaskSpec> {
   const { context } = exchange;
   const known = await context.vault.task();
   if (known !== undefined) return known;
-  // Its digest is the pinned id, so it does not matter who shows it. Both are asked where both are needed later.
+  // Its digest is the pinned id, so either server can send it. Both are asked if both are needed later.
   const servers = context.parts.transport === "direct" ? ([0, 1] as const) : ([0] as const);
   const answers = await exchange.askAll(servers.map((server) => askTask(context, server)));
   const views = answers.map((answer, server) => readView(context, server, answer));
@@ -77,7 +77,7 @@ export async function announcedRound(exchange: Exchange, server: 0 | 1): Promise
   return view["round"] === null || view["round"] === undefined ? undefined : textOf(view, "round");
 }
 
-/** Return why there is no round: server 0 knows when the next one opens, and whether there will be one. */
+/** Return the error for a missing round: server 0 knows when the next one opens, and whether there will be one. */
 async function noRound(exchange: Exchange): Promise<ExchangeError> {
   const view = readView(exchange.context, 0, await exchange.ask(askTask(exchange.context, 0)));
   exchange.hearOfRounds(view["rounds"]);
@@ -87,7 +87,7 @@ async function noRound(exchange: Exchange): Promise<ExchangeError> {
   return new UnavailableError(view["paused"] === true ? PAUSED : "no round is open", seconds);
 }
 
-/** Ask server 0 for the task once more, if it answers: its last rounds have ended, and no ticket will tell how. */
+/** Ask server 0 for the task again, if possible, because no more tickets will tell how the last rounds ended. */
 export async function askHowRoundsEnded(exchange: Exchange): Promise<void> {
   try {
     const answer = await exchange.ask(askTask(exchange.context, 0));
@@ -98,7 +98,7 @@ export async function askHowRoundsEnded(exchange: Exchange): Promise<void> {
 }
 
 /**
- * Raise unless the task's promise of privacy lets this device take part in a round. In a task that makes one a device
+ * Raise unless the task's privacy guarantee lets this device take part in a round. In a task that makes one a device
  * takes part in a round once at most. Where the promise counts on chance, a coin decides for each round.
  */
 export async function checkPrivacy(exchange: Exchange, round: RoundSpec, seed: Bytes): Promise<void> {
@@ -116,7 +116,7 @@ export async function checkPrivacy(exchange: Exchange, round: RoundSpec, seed: B
   }
 }
 
-/** Stay out of the round that a coin has decided about: another seed must not toss for it again. */
+/** Skip the round that was drawn for already: another seed must not draw again. */
 export async function leaveOut(exchange: Exchange): Promise<void> {
   if (exchange.tossed !== undefined) await exchange.context.vault.enterRound(exchange.tossed);
 }
@@ -162,7 +162,7 @@ function askTask(context: Context, server: 0 | 1): Request {
   return { server, method: "GET", path: `/v1/tasks/${context.taskId}`, most: MOST };
 }
 
-/** Return what a server says about the task, if it is the pinned one. */
+/** Return a server's view of the task, if it is the pinned one. */
 function readView(context: Context, server: number, answer: Answer): Json {
   const view = readAnswer(server, answer);
   if (hex(sha256(ascii(textOf(view, "task")))) !== context.taskId) {
@@ -179,7 +179,7 @@ function readAnswer(server: number, answer: Answer): Json {
   return found;
 }
 
-/** Return a text that can travel in a header: it may be stored, and would be sent again and again. */
+/** Return a text that is valid in a header: it may be stored and sent repeatedly. */
 function textOf(found: Json, name: string, most = MOST): string {
   const text: unknown = found[name];
   if (typeof text !== "string" || text.length > most || !/^[\x20-\x7e]*$/.test(text)) {
@@ -197,7 +197,7 @@ function decodeTask(text: string): TaskSpec {
   }
 }
 
-/** End before the round does: by the server's own clock, because this device's may be wrong. */
+/** End before the round does, by the server's clock, because this device's may be wrong. */
 function heedDeadline(exchange: Exchange, answer: Answer, found: Json): void {
   const now = serverTime(answer);
   const until: unknown = found["upload_until"];

@@ -7,10 +7,10 @@ import { Scale } from "../models/scale.js";
 import { fitPrivate, type PrivateState } from "../models/update.js";
 import { places, ratingsOf, type Selection } from "./selection.js";
 
-const RIDGE = 3.0; // ratings' worth of belief that a person's bias is zero
+const RIDGE = 3.0; // shrinkage of a person's bias towards zero, in ratings
 const FIRST_PLACES = 10;
 
-/** Return how many items a device has, its ratings above and below the centre and squared, and what is kept of them. */
+/** Return a device's item count, the sums of its ratings above and below the centre and squared, and the kept count. */
 export function survey(values: Float32Array): Float64Array {
   const count = values.length;
   const sum = (part: (value: number) => number) => values.reduce((total, value) => total + part(value), 0);
@@ -73,10 +73,10 @@ export function measure(
   return atMost(numbers);
 }
 
-/** Return hit, recall, NDCG and reciprocal of relevant items among others; of equal scores the relevant item comes last. */
+/** Return hit, recall, NDCG and reciprocal of relevant items among others; in ties the relevant item comes last. */
 export function rank(relevant: readonly number[], others: readonly number[]): [number, number, number, number] {
   const before = relevant.map((score) => others.filter((other) => other >= score).length).sort((left, right) => left - right);
-  const placed = before.map((count, at) => count + at + 1); // those before it that are relevant too
+  const placed = before.map((count, at) => count + at + 1); // the relevant ones before it
   const first = placed.filter((place) => place <= FIRST_PLACES);
   const gain = (found: readonly number[]) => found.reduce((sum, place) => sum + 1 / Math.log2(place + 1), 0);
   const ideal = gain(Array.from({ length: Math.min(FIRST_PLACES, placed.length) }, (_, at) => at + 1));

@@ -1,4 +1,4 @@
-// The relayed transport: server 0 gets everything, and passes on what is encrypted to server 1's relay key.
+// The relayed transport: server 0 receives everything, and forwards what is encrypted to server 1's relay key.
 
 import { decodeBase64 } from "../core/base64.js";
 import { ascii, hex, same, sha256, type Bytes } from "../core/bytes.js";
@@ -14,17 +14,17 @@ import type { Answer, Request } from "../transport.js";
 import { askPermission, decodeRound, findRound } from "./join.js";
 import { carry, type Answers, type Joined, type Route } from "./route.js";
 
-const CLOCK_SLACK = 86_400; // seconds by which a device's clock may be wrong
-const MOST_KEYS = 3; // that are tried for one message: the one of the ticket, and those fetched in its place
+const CLOCK_SLACK = 86_400; // tolerated error of a device's clock, in seconds
+const MOST_KEYS = 3; // tried for one message: the one in the ticket, and its replacements
 
-/** The relay keys of server 1, as server 0 shows them: each must be signed, current, and not older than the last. */
+/** The relay keys of server 1, as sent by server 0: each must be signed, current, and not older than the last. */
 class RelayKeys {
   constructor(
     readonly exchange: Exchange,
     readonly task: TaskSpec,
   ) {}
 
-  /** Raise unless there is a key to encrypt to: a device that takes a place in a round must be able to upload. */
+  /** Raise unless there is a key to encrypt to: a device that joins a round must be able to upload. */
   async expect(): Promise<void> {
     const seen = await this.exchange.context.vault.relayKey();
     if (seen === undefined || !this.isCurrent(seen)) await this.fetchAnnouncement();
@@ -41,7 +41,7 @@ class RelayKeys {
     return answer.body;
   }
 
-  /** Return an announcement that came with a ticket, checked. */
+  /** Verify an announcement from a ticket, and return it. */
   async takeAnnouncement(shown: string): Promise<Bytes> {
     let announcement: Bytes = new Uint8Array(0);
     try {
@@ -67,7 +67,7 @@ class RelayKeys {
     return key.notBefore - CLOCK_SLACK <= now && now < key.notAfter + CLOCK_SLACK;
   }
 
-  /** Refuse a key that is not valid now, or older than the newest that was seen: it may have been given up. */
+  /** Refuse a key that is not valid now, or is older than the newest known one: it may have been withdrawn. */
   async #remember(announcement: Bytes): Promise<void> {
     const key = this.trust(announcement);
     if (!this.isCurrent(key)) throw new UnavailableError("server 0 returned an expired relay key of server 1; check this device's clock");
@@ -77,11 +77,11 @@ class RelayKeys {
   }
 }
 
-/** Talks to server 0 alone. Its state beside a ticket is the announcement of server 1's relay key. */
+/** Communicates with server 0 only. Its state besides a ticket is the announcement of server 1's relay key. */
 export class RelayedRoute implements Route {
   readonly transport = "relayed";
   readonly #keys: RelayKeys;
-  #fetched: RelayKey | undefined; // in place of the one that came with the ticket
+  #fetched: RelayKey | undefined; // replaces the one from the ticket
 
   constructor(
     readonly exchange: Exchange,
@@ -90,7 +90,7 @@ export class RelayedRoute implements Route {
     this.#keys = new RelayKeys(exchange, task);
   }
 
-  /** Take a place in the round that server 0 announces; server 1 refuses what was encrypted for any other. */
+  /** Take a place in the round that server 0 announces; server 1 refuses boxes encrypted for another round. */
   async join(seed: Bytes): Promise<Joined> {
     if (this.task.privacy !== undefined) await findRound(this.exchange, this.task, seed, 0);
     await this.#keys.expect();
@@ -141,7 +141,7 @@ export class RelayedRoute implements Route {
     });
   }
 
-  /** Send a message; where server 1 no longer uses the key, encrypt the same message to the one it uses. */
+  /** Send a message; if server 1 no longer uses the key, encrypt the same message to the current one. */
   async #send(ticket: Ticket, make: (key: RelayKey) => Request, accept: Accept): Promise<Answer> {
     let key = this.#fetched ?? this.#keys.trust(ticket.routeState);
     if (!this.#keys.isCurrent(key)) key = this.#fetched = await this.#keys.fetch();

@@ -1,8 +1,8 @@
 // How a session's messages travel: each transport is one `Route`.
 //
 //     join      → a place in a round that both servers run
-//     keys      → the rows of the session's items, and a way to have server 1 confirm the dense part
-//     update    → both servers show that they hold it
+//     keys      → the rows of the session's items, and a way to let server 1 confirm the dense part
+//     update    → both servers prove that they hold it
 
 import { hex, type Bytes } from "../core/bytes.js";
 import type { ReadRows } from "../core/rows.js";
@@ -13,12 +13,12 @@ import type { Transport } from "../home/receipts.js";
 import type { Request } from "../transport.js";
 import type { Confirm } from "./dense.js";
 
-const SHORT_ANSWER = 1 << 16; // bytes of an answer that is not a message of the protocol
+const SHORT_ANSWER = 1 << 16; // maximum bytes of an answer that is not a protocol message
 
 export interface Joined {
   readonly round: RoundSpec;
   readonly ticket: string;
-  readonly routeState: Bytes; // what the route needs for the messages; kept with the ticket
+  readonly routeState: Bytes; // data that the route needs; stored with the ticket
 }
 
 export interface Answers {
@@ -32,11 +32,11 @@ export interface Route {
   join(seed: Bytes): Promise<Joined>;
   /** Send the session's keys until both servers have answered. */
   sendKeys(session: DeviceSession, ticket: Ticket): Promise<Answers>;
-  /** Send the update until both servers have shown that they hold it. */
+  /** Send the update until both servers have proved that they hold it. */
   sendUpdate(round: RoundSpec, written: Written): Promise<void>;
 }
 
-/** Return the request that carries one message, with the MAC that goes with an upload. */
+/** Return the request for one message, with the MAC of an upload. */
 export function carry(
   place: { round: RoundSpec; sessionId: Bytes; ticket: string },
   message: { server: 0 | 1; what: string; body: Bytes; method?: "PUT" | "POST"; most?: number; mac?: Bytes },

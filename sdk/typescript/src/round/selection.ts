@@ -1,4 +1,4 @@
-// Which items a device brings to a round.
+// Selects the items that a device uses in a round.
 //
 //     train      all that it has rated, except those it holds out; where the task has no ratings: a sample of these, and
 //                as many strangers as there is room for beside them
@@ -14,9 +14,9 @@ import type { RoundSpec, TaskSpec } from "../core/spec.js";
 import type { Ratings } from "../models/model.js";
 import { Scale } from "../models/scale.js";
 
-const BESIDE = 5; // items for each chosen one, itself and strangers, where a private part is solved from all of them
+const BESIDE = 5; // items per chosen one, including it, from which a private part is solved
 
-/** Items and their owner's ratings, as models see them. Private. */
+/** Items and their owner's ratings, standardised for models. Private. */
 export interface Selection {
   readonly items: Int32Array;
   readonly values: Float32Array; // NaN for strangers to rank among
@@ -65,7 +65,7 @@ export function toFit(task: TaskSpec, ratings: ReadonlyMap<number, number>, rand
   return { items: Int32Array.from(own.keys()), values: Float32Array.from(own.values()) };
 }
 
-/** Return up to `count` items that are not known, without going through the catalogue. */
+/** Return up to `count` items that are not known, without listing the catalogue. */
 export function drawStrangers(items: number, count: number, known: ReadonlySet<number>, randomBytes: RandomBytes): Int32Array {
   const drawn = drawBelow(new Float64Array(4 * count).fill(items), randomBytes);
   const found = new Set([...drawn].filter((item) => !known.has(item)));
@@ -85,7 +85,7 @@ function amongStrangers(task: TaskSpec, chosen: number[], known: ReadonlySet<num
   };
 }
 
-/** Return the ratings of items in the catalogue, as models see them; one beyond the scale counts as its end. */
+/** Return the ratings of items in the catalogue, standardised for models and clipped to the scale. */
 function knownOf(task: TaskSpec, ratings: ReadonlyMap<number, number>): Map<number, number> {
   const scale = new Scale(task);
   const known = [...ratings].filter(([item]) => item < task.items);
@@ -106,7 +106,7 @@ function selectToMeasure(task: TaskSpec, known: Map<number, number>, leftOut: nu
     const items = sample(rest, room, randomBytes);
     trained = { items, values: Float32Array.from(items, (item) => known.get(item)!) };
   } else {
-    // Strangers to fit with must be others: those to rank among would rank too low.
+    // The fit needs different strangers: those to rank among would rank too low.
     trained = amongStrangers(task, rest, new Set([...known.keys(), ...strangers]), room, randomBytes);
   }
   const items = Int32Array.from([...held, ...strangers, ...trained.items]);

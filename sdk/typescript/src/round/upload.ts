@@ -1,4 +1,4 @@
-// What a session uploads: an update, the numbers of a survey or an evaluation, or zeros if anything failed.
+// The upload of a session: an update, the numbers of a survey or an evaluation, or zeros if anything failed.
 
 import type { Messages } from "../core/messages.js";
 import type { ReadRows } from "../core/rows.js";
@@ -12,7 +12,7 @@ import { beginPrivate, learn, movePrivate, type PrivateState } from "../models/u
 import { measure, survey } from "./measure.js";
 import { ratingsOf, type Selection } from "./selection.js";
 
-/** What a device sends, and what it keeps of the round. */
+/** The data that a device sends, and those that it keeps from the round. */
 export interface Upload {
   readonly messages: Messages;
   readonly private: PrivateState | undefined; // undefined: as it was
@@ -26,7 +26,7 @@ export async function makeUpload(
   try {
     return await make(context, session, selection, readRows, dense);
   } catch (error) {
-    // Any error: a wrong tag, a model that fails, numbers that are not finite. The owner learns its name.
+    // Any error: a wrong tag, a failing model, non-finite numbers. The owner is told its name.
     if (error instanceof RowTagError || error instanceof MessageError) await context.note("rows");
     return { messages: session.writeNothing(), private: undefined, trouble: (error as Error).name };
   }
@@ -68,7 +68,7 @@ function learnWithin(
   }
   const update = clipRecords(model, rows, dense, state.values, ratings, task);
   if (update.trouble !== undefined) return { update, private: state };
-  // The private part moves only now, for the next round: it depends on all ratings of this one.
+  // The private part changes only now, for the next round: it depends on all ratings of this one.
   try {
     return { update, private: movePrivate(model, state, rows, dense, ratings, rate) };
   } catch (error) {
