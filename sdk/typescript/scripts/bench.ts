@@ -1,4 +1,4 @@
-// What a device computes for one round at the size of MovieLens-1M: placement, keys and correction words.
+// The computation of a device for one round at the size of MovieLens-1M: placement, keys and correction words.
 // Processor time: the figures do not depend on what else runs. The first is of a fresh process (nothing compiled yet), 
 // the second the median once the code is warm.
 

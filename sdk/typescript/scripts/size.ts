@@ -1,4 +1,4 @@
-// How much an app that imports the whole package sends to a browser, bundled and compressed. `npm run size` bundles first.
+// The size of the whole package in an app for browsers, bundled and compressed. `npm run size` bundles first.
 
 import { readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";

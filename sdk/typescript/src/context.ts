@@ -1,4 +1,4 @@
-// What the steps of a device work with: its home, its policy, its clocks, its random bytes, and how it sends requests.
+// The context of a device's steps: its home, policy, clocks, source of random bytes, and transport.
 
 import { decimal } from "./core/canonical.js";
 import { sizesOf } from "./core/messages.js";
@@ -13,7 +13,7 @@ import type { Model } from "./models/model.js";
 import { holdOut, type IsHeldOut } from "./round/selection.js";
 import type { Send } from "./transport.js";
 
-const KEYS_PACE = 0.1; // of the pace
+const KEYS_PACE = 0.1; // that the pace can add
 const OVERHEAD = 8192; // bytes in addition to the messages: the task, the round, the ticket, receipts
 
 /** The limits that an app sets. Nothing is sent while `allowed` returns false. */
@@ -45,9 +45,9 @@ export class Context {
       readonly token: string | undefined;
       readonly policy: Policy;
       readonly model: Model | undefined; // undefined: matrix factorisation with the task's width
-      readonly rate: number | undefined; // of the private part's optimiser; undefined: the task's rate for rows
+      readonly rate: number | undefined; // learning rate of the private part; undefined: the task's rate for rows
       readonly holdOut: number; // the fraction of ratings reserved for evaluation
-      readonly transport: Transport | undefined; // undefined: relayed where the task allows it
+      readonly transport: Transport | undefined; // undefined: relayed if the task allows it
       readonly clock: () => number; // seconds, for all waiting and deadlines
       readonly wallClock: () => number; // seconds since 1970: dates receipts, and tells whether a relay key is valid
       readonly sleep: (seconds: number) => Promise<void>;
@@ -92,7 +92,7 @@ export class Context {
     return model;
   }
 
-  /** Return how the messages of this task's rounds travel. */
+  /** Return the transport for this task's messages. */
   transportFor(task: TaskSpec): Transport {
     if (this.parts.transport === "relayed" && !task.relays) {
       throw new PolicyError("this task is not relayed; open the device without transport, or with 'direct'");

@@ -1,4 +1,4 @@
-// A device as an app uses it.
+// The device API for apps.
 //
 //     const device = await Device.open({ home: new IndexedDbStorage("films"), servers: [url0, url1], task, token });
 //     await device.log({ item: 318, rating: 5 });
@@ -23,16 +23,16 @@ import { contribute, type Outcome } from "./round/contribute.js";
 import { checkAddress, sender, type Fetch } from "./transport.js";
 
 export interface Opening {
-  readonly home: Storage; // for this device and task alone
+  readonly home: Storage; // used only by this device and task
   readonly servers: readonly [string, string]; // addresses of server 0 and server 1
   readonly task: string; // the task's id: 64 hexadecimal digits
-  readonly token?: string; // from the operator of server 0, by way of the app's backend; none where enrolment is open
+  readonly token?: string; // from the operator of server 0, through the app's backend; none if enrolment is open
   readonly model?: Model; // none: matrix factorisation with the task's width
   readonly key?: Bytes; // 32 random bytes; if given, the home is encrypted
   readonly policy?: Partial<Policy>;
   readonly rate?: number; // learning rate of the private part; none: the task's rate for rows
   readonly holdOut?: number; // the fraction of ratings reserved for evaluation and never trained on
-  readonly transport?: Transport; // none: relayed where the task allows it
+  readonly transport?: Transport; // none: relayed if the task allows it
   readonly fetch?: Fetch;
   readonly clock?: () => number; // seconds, for waiting and deadlines
   readonly wallClock?: () => number; // seconds since 1970
@@ -91,12 +91,12 @@ export class Device {
     return new Device(context);
   }
 
-  /** Store the owner's rating of an item; it is durable once this is done. The last rating of an item counts. */
+  /** Store the owner's rating of an item; durable once this resolves. The last rating of an item counts. */
   async log({ item, rating }: { item: number; rating: number }): Promise<void> {
     await this.logMany([[item, rating]]);
   }
 
-  /** Store several ratings in one write. In a task of choices every item that was chosen has the rating 1. */
+  /** Store several ratings in one write. In a task without ratings, every chosen item has the rating 1. */
   async logMany(ratings: Iterable<readonly [number, number]>): Promise<void> {
     await this.#vault().log(ratings);
   }
@@ -142,17 +142,17 @@ export class Device {
     return this.#vault().detections();
   }
 
-  /** Erase ratings, private part and session; with `receipts`, receipts and detections too. */
+  /** Erase ratings, private part and session; with `receipts`, also receipts and detections. */
   async forget({ receipts = false }: { receipts?: boolean } = {}): Promise<void> {
     await this.#vault().forget(receipts);
   }
 
-  /** Return everything that this device knows about its owner, as data for `JSON.stringify`. */
+  /** Return everything that this device knows about its owner, in a form that `JSON.stringify` accepts. */
   async export(): Promise<Record<string, unknown>> {
     return this.#vault().export();
   }
 
-  /** Release the home. A call that is under way ends first. */
+  /** Release the home after any call in progress has ended. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;

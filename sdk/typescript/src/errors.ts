@@ -1,8 +1,8 @@
-// Every error that the package raises on purpose, as one tree. No message contains an item, a rating, a key or a token.
+// Every error that the package raises, as one tree. No message contains an item, a rating, a key or a token.
 //
 // SecEmbError
 // ├── errors of the protocol   RingError, LayoutError, SpecError, MessageError, RowTagError, …
-// └── DeviceError              what a device's owner or app can do something about
+// └── DeviceError              errors that a device's owner or app can act on
 
 import type { Misconduct } from "./home/detections.js";
 
@@ -80,7 +80,7 @@ export class RelayKeyError extends MessageError {
 
 export class DeviceError extends SecEmbError {
   override name = "DeviceError";
-  /** What a server did against the protocol, if it did. */
+  /** The protocol violation by a server, if there was one. */
   readonly noticed: Misconduct | undefined;
   constructor(words: string, noticed?: Misconduct) {
     super(words);
@@ -139,7 +139,7 @@ export class ForgottenError extends HomeError {
   override name = "ForgottenError";
 }
 
-/** A server does not fulfil a request. `seconds` is when to try again, where the server said so. */
+/** A server does not fulfil a request. `seconds` is the time until a retry, if the server gave one. */
 export class ExchangeError extends DeviceError {
   override name = "ExchangeError";
   readonly seconds: number | undefined;

@@ -57,7 +57,7 @@ const BY_SLUG: Readonly<Record<string, Entry>> = {
   internal: BUSY,
   "body-slow": SLOW,
 };
-/** What a refusal reveals about a server. */
+/** The misconduct that a refusal proves. */
 const NOTICED: Readonly<Record<string, Misconduct>> = {
   "relay-box": "not-passed-on",
   "relay-altered": "not-passed-on",
@@ -95,7 +95,7 @@ function isObject(value: unknown): value is Json {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Return how many members a value has, with those of what is in it: `JSON.parse` keeps the last of equal names. */
+/** Count the members of a value recursively: `JSON.parse` keeps only the last of duplicate names. */
 function countMembers(value: unknown): number {
   if (typeof value !== "object" || value === null) return 0;
   const inner = Object.values(value).reduce<number>((sum, one) => sum + countMembers(one), 0);
@@ -120,7 +120,7 @@ export type Accept = (request: Request, answer: Answer) => string | undefined;
 /** One call of a device: the requests of its steps, their time limit, and the bytes transferred. */
 export class Exchange {
   traffic: Traffic = noTraffic();
-  /** The round for which this device has tossed a coin. */
+  /** The round for which this device has drawn its participation. */
   tossed: number | undefined;
   #ends: number;
   #endedRounds: EndedRounds | undefined;
@@ -139,7 +139,7 @@ export class Exchange {
 
   /**
    * Record the outcome of earlier rounds; return the receipts that this updates. Only at the end of a call:
-   * between two requests a server would see by the time it takes who was in a round.
+   * between two requests, the time it takes would reveal to a server who was in a round.
    */
   async settle(): Promise<Receipt[]> {
     return this.#endedRounds === undefined ? [] : this.context.vault.settle(this.#endedRounds);
@@ -169,7 +169,7 @@ export class Exchange {
     }
   }
 
-  /** Send a request, and again until it is answered; raise the error of a refusal. */
+  /** Send a request, retrying until it is answered; raise the error of a refusal. */
   async ask(request: Request, accept?: Accept): Promise<Answer> {
     return (await this.askAll([request], accept))[0]!;
   }
@@ -214,14 +214,14 @@ export class Exchange {
     );
     requests.forEach((request, at) => {
       const one = found[at]!;
-      sent[request.server] += request.body?.length ?? 0; // of a lost one it is not known how much
+      sent[request.server] += request.body?.length ?? 0; // it is unknown how much of a lost one was sent
       received[request.server] += one instanceof Lost ? one.received : one.body.length;
     });
     return found;
   }
 
   /**
-   * Wait as long as the servers ask, plus exponential back-off with jitter, so that devices do not retry together. If it
+   * Wait as long as the servers ask, plus an exponential delay with jitter: devices must not retry together. If it
    * exceeds what remains of this call, the caller is told when to call again.
    */
   async #backOff(troubles: readonly UnavailableError[], failures: number): Promise<void> {

@@ -1,3 +1,3 @@
-// What only Node has: a home in a directory.
+// The part for Node only: a home in a directory.
 
 export { FileStorage } from "./home/files.js";

@@ -1,4 +1,4 @@
-// Requests over fetch: one at a time to a server's address, with a deadline, and no more of an answer than is wanted.
+// Requests over fetch: one at a time to each server, with a deadline and a limit on the answer's size.
 
 import type { Bytes } from "./core/bytes.js";
 import { AddressError } from "./errors.js";
@@ -19,7 +19,7 @@ export interface Answer {
   readonly body: Bytes;
 }
 
-/** There was no complete answer; whether the request arrived is not known. */
+/** There was no complete answer; whether the request arrived is unknown. */
 export class Lost {
   constructor(
     readonly reason: string,
@@ -33,7 +33,7 @@ export type Send = (request: Request) => Promise<Answer | Lost>;
 const MOST = 1 << 20;
 const SECONDS = 60;
 
-/** Return what sends requests to these servers. Nothing that could link sessions travels: no cookies, no referrer. */
+/** Return a transport to these servers. It sends nothing that could link sessions: no cookies, no referrer. */
 export function sender(servers: readonly [string, string], fetch: Fetch): Send {
   return async (request) => {
     const stop = new AbortController();
@@ -67,12 +67,12 @@ export function sender(servers: readonly [string, string], fetch: Fetch): Send {
       return new Lost(stop.signal.aborted ? "the answer took too long" : describe(error), received);
     } finally {
       clearTimeout(timer);
-      stop.abort(); // what is left of an answer is not read
+      stop.abort(); // the rest of an answer is not read
     }
   };
 }
 
-/** Return an address in one form, or raise unless it can be used safely. */
+/** Return an address in normalised form, or raise unless it can be used safely. */
 export function checkAddress(address: string): string {
   let url: URL;
   try {
@@ -102,7 +102,7 @@ async function* bodyOf(response: Response): AsyncGenerator<Bytes> {
   }
 }
 
-/** A browser does not tell a page why a request failed, so that no page can explore a network. */
+/** A browser does not tell a page why a request failed, so that pages cannot explore a network. */
 function describe(error: unknown): string {
   const cause = (error as { cause?: { code?: string; message?: string } }).cause;
   return cause?.code ?? cause?.message ?? "no connection, or the server does not allow this page: see devices.allowed_origins";

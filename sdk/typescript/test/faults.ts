@@ -1,22 +1,22 @@
-// What goes wrong: requests and answers that are lost, doubled or cut, and a process that ends between two steps.
+// Fault injection: lost, duplicated or truncated requests and answers, and a process that ends between two steps.
 
 import type { Bytes } from "../src/core/bytes.js";
 import type { Storage } from "../src/home/storage.js";
 import type { Fetch } from "../src/transport.js";
 
-/** Ends a device as the end of its process would: nothing of it does anything afterwards. */
+/** Ends a device as the end of its process would: it does nothing afterwards. */
 export class Killed extends Error {
   override name = "Killed";
 }
 
-/** Counts what a device does with the world, and ends it before or after one of these acts. */
+/** Counts a device's actions on the outside world, and ends it before or after one of them. */
 export class Life {
   acts = 0;
   #dead = false;
 
   constructor(
     readonly last = Infinity,
-    readonly after = false, // the act itself is still done
+    readonly after = false, // the action itself is still done
   ) {}
 
   async act<Result>(action: () => Promise<Result>): Promise<Result> {
@@ -39,7 +39,7 @@ export class MemoryStorage implements Storage {
   readonly records = new Map<string, Bytes>();
   life = new Life();
   where = "here";
-  /** Names of records whose writes are lost: a fault to plant. */
+  /** Names of records whose writes are lost: a fault to inject. */
   readonly forgets = new Set<string>();
 
   async open(): Promise<void> {}
@@ -62,7 +62,7 @@ export class MemoryStorage implements Storage {
   }
 }
 
-/** Return a fetch that fails in every way, by chance; `chance` returns a number from 0 up to 1. */
+/** Return a fetch that fails at random, in every way; `chance` returns a number from 0 up to 1. */
 export function unreliable(fetch: Fetch, chance: () => number): Fetch {
   return async (address, init) => {
     const fault = Math.floor(chance() * 8);
@@ -79,7 +79,7 @@ export function unreliable(fetch: Fetch, chance: () => number): Fetch {
   };
 }
 
-/** Return a generator of numbers from 0 up to 1 that is the same for a seed. */
+/** Return a seeded generator of numbers from 0 up to 1. */
 export function chances(seed: number): () => number {
   let state = (seed * 2654435761 + 1) >>> 0;
   return () => {

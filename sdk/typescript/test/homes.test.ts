@@ -1,4 +1,4 @@
-// Where homes are kept: files, async storage, and what every record looks like there. IndexedDB is tested in a browser.
+// The storage of homes: files, async storage, and the stored form of every record. IndexedDB is tested in a browser.
 
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";

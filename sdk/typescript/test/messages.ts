@@ -1,4 +1,4 @@
-// Messages of whole sessions for a test in another language: it prints what devices of this package send.
+// Messages of whole sessions for a test in another language: it prints the messages that devices of this package send.
 //
 //     node messages.js < {"task": …, "round": …, "sessions": [{"items": […], "updates": […], "dense": […]}, …]}
 

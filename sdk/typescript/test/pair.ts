@@ -1,4 +1,4 @@
-// Two servers in memory, behind a fetch: they hold what the protocol says and remember what devices do wrong.
+// Two servers in memory, behind a fetch: they follow the protocol and record what devices do wrong.
 
 import { ed25519, x25519 } from "@noble/curves/ed25519.js";
 
@@ -38,7 +38,7 @@ interface Session {
   update: (Bytes | undefined)[];
 }
 
-/** What a round added up to. */
+/** The sum of a round. */
 export interface Total {
   readonly sessions: number;
   readonly rows: Float64Array; // (items, width) of a training round
@@ -46,7 +46,7 @@ export interface Total {
 }
 
 export class Pair {
-  /** What no device may do: other bytes for a session, a message that does not decode, an upload without its MAC. */
+  /** Violations by devices: different bytes for a session, a message that does not decode, an upload without its MAC. */
   readonly violations: string[] = [];
   round!: RoundSpec;
   ended = false;
@@ -60,7 +60,7 @@ export class Pair {
     this.open("train");
   }
 
-  /** Open the next round; what came for the one before no longer counts. */
+  /** Open the next round; messages of the previous one no longer count. */
   open(kind: Kind): void {
     this.#number++;
     this.#sessions = new Map();
@@ -68,7 +68,7 @@ export class Pair {
     this.round = RoundSpec.decode(encodeRound(fields), this.task);
   }
 
-  /** Add up the sessions that both servers hold. */
+  /** Sum the sessions that both servers hold. */
   total(): Total {
     const { ring, items, width } = this.task;
     const complete = [...this.#sessions].filter(([, one]) => one.update[0] && one.update[1]);

@@ -1,4 +1,4 @@
-// A device that a test of the servers starts: it takes part in some rounds and prints a line of JSON for each thing it does.
+// A device for tests of the servers: it takes part in some rounds and prints a line of JSON for each action.
 //
 //     node participant.js '{"home": …, "servers": […], "task": …, "ratings": [[item, rating], …], "rounds": 2}'
 
@@ -33,7 +33,7 @@ const device = await Device.open({
 await device.logMany(ratings);
 const pause = () => new Promise((resolve) => setTimeout(resolve, 300));
 
-/** Wait until a round has ended: without a promise of privacy a device may take another seat of the same one. */
+/** Wait until a round has ended: without a privacy guarantee a device may take another place in the same one. */
 async function ended(round: number): Promise<void> {
   const view = () => fetch(`${config.servers[0]}/v1/tasks/${config.task}`).then((answer) => answer.json());
   while (((await view()) as { rounds: { until: number } }).rounds.until < round) await pause();

@@ -1,4 +1,4 @@
-// What a server computes, as far as the tests need it: reading messages, answering keys, adding updates.
+// The computations of a server, as far as the tests need them: reading messages, answering keys, adding updates.
 
 import { Aes } from "../src/core/aes.js";
 import { bytesOf, concat, same, sha256, wordsOf, type Bytes } from "../src/core/bytes.js";
@@ -18,7 +18,7 @@ import type { RoundSpec } from "../src/core/spec.js";
 import { AlteredError, BoxError, EncodingError, MacError, OtherRoundError } from "../src/errors.js";
 import { FIELDS } from "../src/norm/field.js";
 
-/** What a party holds of a session. */
+/** The data that a party holds for a session. */
 export interface Held {
   readonly party: number;
   readonly label: Label;
@@ -59,7 +59,7 @@ export function convertEval(held: Held, nodes: Blocks, word: Elements, width: nu
   return share;
 }
 
-/** Return the item at each position of each bin of each table, −1 behind the end of the short bins. */
+/** Return the item at each position of each bin of each table, −1 after the end of short bins. */
 export function orderOf(round: RoundSpec): Int32Array[] {
   const { items, tables, bins, leaves, isDirect } = round.task.geometry;
   if (isDirect) return [Int32Array.from({ length: items }, (_, item) => item)];
@@ -102,7 +102,7 @@ export function answer(round: RoundSpec, sessionId: Bytes, held: Held, order: re
   return concat(envelope(round, sessionId, KINDS.ANSWER, held.party), bytesOf(words));
 }
 
-/** What an UPDATE message says. */
+/** The content of an UPDATE message. */
 export interface Update {
   readonly words: Elements;
   readonly dense: Elements | undefined;
@@ -150,7 +150,7 @@ export function checkMac(label: Label, hold: Bytes, upload: Bytes, shown: Bytes)
   if (!same(uploadMac(label, hold, upload), shown)) throw new MacError("this upload does not come from the device that made the keys");
 }
 
-/** A relayed message as server 0 takes it apart. */
+/** A relayed message as parsed by server 0. */
 export interface Split {
   readonly own: Bytes;
   readonly shared: Bytes;
@@ -183,7 +183,7 @@ export function openContent(round: RoundSpec, sessionId: Bytes, step: MessageKin
   return content;
 }
 
-/** Return the direct message to party 1 and its MAC, or raise if the relay passed on anything else. */
+/** Return the direct message to party 1 and its MAC, or raise if the relay forwarded anything else. */
 export function rebuild(round: RoundSpec, sessionId: Bytes, step: MessageKind, shared: Bytes, content: Bytes): [Bytes, Bytes] {
   if (!same(content.subarray(32, 64), round.digest)) throw new OtherRoundError("made for another round");
   if (!same(content.subarray(0, 32), sha256(shared))) throw new AlteredError("the relay passed on other bytes");

@@ -12,7 +12,7 @@ import { NOW, Pair, SERVERS, makeTask } from "./pair.js";
 
 const RATED: [number, number][] = [[1, 5], [4, 1], [9, 3]];
 
-/** Adds 1.5 to every number of every row that it has read: so a sum shows exactly who has added what. */
+/** Adds 1.5 to every element of every row that it has read, so that a sum shows exactly who added what. */
 class Constant implements Model {
   readonly rowWidth = 3;
   readonly denseSize = 0;
@@ -29,7 +29,7 @@ class Constant implements Model {
   }
 }
 
-/** Open a device on a clock of its own, which only waiting moves. */
+/** Open a device with its own clock, which only waiting advances. */
 async function openDevice(pair: Pair, home: MemoryStorage, changes: Partial<Opening> = {}): Promise<Device> {
   let time = 0;
   const { life } = home;
@@ -63,7 +63,7 @@ async function takePart(device: Device, calls = 40): Promise<Outcome> {
   throw new Error("the device has not taken part");
 }
 
-/** Check that so many sessions have each added 1.5 to the rows of what they have rated, and nothing else. */
+/** Check that this many sessions have each added 1.5 to the rows of their rated items, and nothing else. */
 function checkTotal(pair: Pair, sessions: number): void {
   assert.deepEqual(pair.violations, []);
   const total = pair.total();
@@ -114,7 +114,7 @@ for (const transport of TRANSPORTS) {
         const home = new MemoryStorage();
         await (await rated(pair, home, { transport })).close();
         home.life = new Life(last, after);
-        // A fetch that dies is a lost request to the device, but the next act ends it.
+        // To the device, a fetch that dies is a lost request, but the next action ends it.
         await assert.rejects(async () => takePart(await openDevice(pair, home, { transport })), `${last} of ${acts} ${after}`);
         home.life = new Life();
         const device = await openDevice(pair, home, { transport });

@@ -31,7 +31,7 @@ type Case = any;
 /** How many cases were checked in each part of each file. */
 export type Checked = Record<string, number>;
 
-/** Check the vectors; throw at the first that does not hold. */
+/** Check the vectors; throw at the first failure. */
 export function checkVectors(files: Readonly<Record<string, Case>>): Checked {
   const checked: Checked = {};
   const parts: Record<string, (found: Case) => void> = {
@@ -87,14 +87,14 @@ function errorOf(action: () => unknown): string | null {
   return null;
 }
 
-/** Read a number as C's %a writes it. */
+/** Parse a number in C's %a format. */
 export function hexFloat(text: string): number {
   if (text === "nan") return NaN;
   if (text.endsWith("inf")) return text.startsWith("-") ? -Infinity : Infinity;
   const found = /^(-?)0x([01])(?:\.([0-9a-f]+))?p([+-]\d+)$/.exec(text)!;
   const digits = found[3] ?? "";
   const mantissa = Number(BigInt(`0x${found[2]}${digits}`)) * 2 ** (-4 * digits.length);
-  // In two steps: 2^−1074 times something may need a power that a double does not have.
+  // In two steps: 2^−1074 times something may need a power that a double cannot represent.
   const power = Number(found[4]);
   const half = Math.trunc(power / 2);
   return (found[1] ? -1 : 1) * mantissa * 2 ** half * 2 ** (power - half);
@@ -178,7 +178,7 @@ function checkTag(one: Case): void {
   equal(plain(rowTags(new Aes(key), row, row.length, [one.item])), one.tag);
 }
 
-/** Check one session's trees, and return what each party holds. */
+/** Check one session's trees, and return the data that each party holds. */
 function checkTrees(one: Case): [Held, Held] {
   const label = new Label(raw(one.task_id), one.round, raw(one.session_id));
   equal(hex(label.key("path/left")), one.keys.left);
@@ -215,7 +215,7 @@ function checkPaths(one: Case): void {
     return [both.slice(0, 16), both.slice(16)];
   });
   equal(keys.map(hex), one.fingerprint_keys);
-  if (leaves > 256) return; // what servers compute; a few shallow trees show that the definition is understood
+  if (leaves > 256) return; // computed by servers; a few shallow trees suffice to check the definition
   for (const own of held) equal(hex(fingerprint(own, one.depth, leaves, corrections, keys)), one.fingerprints[own.party]);
 }
 
@@ -286,7 +286,7 @@ function checkRound(one: Case): void {
   for (const session of one.sessions) {
     const id = raw(session.session_id);
     checkExplicit(round, session);
-    // Again as a device, with the random bytes that were drawn.
+    // Again as a device, with the same random bytes.
     let drawn = raw(session.drawn);
     const device = new DeviceSession(round, session.items, (count) => {
       const some = drawn.slice(0, count);
@@ -319,7 +319,7 @@ function checkRound(one: Case): void {
   equal([each(total.rows, width * ring.words), plain(total.dense)], [one.sum.rows, one.sum.dense]);
 }
 
-/** Make a session's messages from seeds, leaves and payload alone. */
+/** Make a session's messages from seeds, leaves and payload only. */
 function checkExplicit(round: RoundSpec, one: Case): void {
   const { task } = round;
   const id = raw(one.session_id);
@@ -416,7 +416,7 @@ function checkRelayedMessage(one: Case, round: RoundSpec, kind: MessageKind, sho
   equal(split.box.length > KEY_ID_BYTES, true);
 }
 
-/** What must be refused, and what must not be. */
+/** Inputs that must be refused, and inputs that must not be. */
 class Refusals {
   readonly #task: TaskSpec;
   readonly #rounds: Record<string, RoundSpec>;

@@ -1,4 +1,4 @@
-// AES on blocks of four 32-bit words, and the hash and the stream that are made of it.
+// AES on blocks of four 32-bit words, and the hash and the stream based on it.
 //
 // This AES looks up tables, as all JavaScript does: its time depends on keys and data through the processor's caches.
 // Code that shares a core with it may learn something; docs/typescript.md says what that means.

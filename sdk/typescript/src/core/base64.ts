@@ -1,4 +1,4 @@
-// Bytes as text, in base64: not every JavaScript engine of a phone has it built in.
+// Bytes as text, in base64: not every JavaScript engine on phones has it built in.
 
 import { EncodingError } from "../errors.js";
 import type { Bytes } from "./bytes.js";
@@ -17,7 +17,7 @@ export function encodeBase64(data: Bytes): string {
   return written;
 }
 
-/** Read base64, in the usual digits or in those for addresses, with or without padding. */
+/** Decode base64, in the standard or the URL alphabet, with or without padding. */
 export function decodeBase64(written: string): Bytes {
   const digits = written.replace(/-/g, "+").replace(/_/g, "/").replace(/=+$/, "");
   const data = new Uint8Array(Math.floor((digits.length * 3) / 4));

@@ -1,4 +1,4 @@
-// Byte strings: putting them together, comparing them, and writing numbers into them, least significant byte first.
+// Byte strings: joining them, comparing them, and encoding numbers in them, least significant byte first.
 
 import { sha256 as hash } from "@noble/hashes/sha2.js";
 
@@ -17,7 +17,7 @@ export function ascii(text: string): Bytes {
   return encoder.encode(text);
 }
 
-/** Return UTF-8 as text; raise on bytes that are none. */
+/** Decode UTF-8; raise on invalid bytes. */
 export function text(data: Bytes): string {
   return decoder.decode(data);
 }
@@ -39,7 +39,7 @@ export function sha256(...parts: readonly Bytes[]): Bytes {
   return hashed.digest();
 }
 
-/** Compare in a time that depends on the lengths alone. */
+/** Compare in a time that depends only on the lengths. */
 export function same(left: Bytes, right: Bytes): boolean {
   if (left.length !== right.length) return false;
   let difference = 0;
@@ -77,12 +77,12 @@ export function readU64(data: Bytes, at: number): number {
   return view.getUint32(at, true) + 2 ** 32 * view.getUint32(at + 4, true);
 }
 
-/** Return the bytes of numbers, as they travel. */
+/** Return the encoding of numbers in messages. */
 export function bytesOf(numbers: ArrayBufferView): Bytes {
   return new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength);
 }
 
-/** Return 32-bit words that begin at any byte, copied. */
+/** Return a copy of 32-bit words that begin at any byte. */
 export function wordsOf(data: Bytes): Uint32Array {
   const words = new Uint32Array(data.length >> 2);
   bytesOf(words).set(data.subarray(0, 4 * words.length));

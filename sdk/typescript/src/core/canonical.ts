@@ -1,4 +1,4 @@
-// Specifications in their one exact form: JSON with sorted members, whole numbers and plain ASCII only.
+// Specifications in canonical form: JSON with sorted members, whole numbers and plain ASCII only.
 
 import { EncodingError, SpecError } from "../errors.js";
 import { ascii, same, text, type Bytes } from "./bytes.js";
@@ -15,7 +15,7 @@ export function encodeCanonical(group: Group): Bytes {
   return ascii(write(group));
 }
 
-/** Read canonical bytes; anything that is not the one encoding of its content is refused. */
+/** Read canonical bytes; anything but the canonical encoding is refused. */
 export function decodeCanonical(data: Bytes): Group {
   try {
     const found: unknown = JSON.parse(text(data));
@@ -30,7 +30,7 @@ export function isGroup(value: unknown): value is Group {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** A number that is written as text, exactly: digits / 10^places. */
+/** An exact decimal number from text: digits / 10^places. */
 export interface Decimal {
   readonly digits: bigint;
   readonly places: number;

@@ -1,4 +1,4 @@
-// HPKE (RFC 9180) in the one suite of the relayed transport: base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
+// HPKE (RFC 9180) with the suite of the relayed transport: base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256,
 // AES-128-GCM, single shot, no additional data.
 
 import { gcm } from "@noble/ciphers/aes.js";
@@ -20,7 +20,7 @@ export function encryptBox(publicKey: Bytes, info: Bytes, content: Bytes, epheme
   return concat(enclosed, cipherOf(shared, info).encrypt(content));
 }
 
-/** Return the content of a box; raises if it was altered or made for something else. */
+/** Return the content of a box; raises if it was altered or made for another purpose. */
 export function decryptBox(privateKey: Bytes, info: Bytes, box: Bytes): Bytes {
   const enclosed = box.subarray(0, 32);
   const shared = sharedSecret(x25519.getSharedSecret(privateKey, enclosed), enclosed, x25519.getPublicKey(privateKey));

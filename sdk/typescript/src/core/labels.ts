@@ -1,4 +1,4 @@
-// Domain separation: one label for each task, round, session and purpose, so that what is derived for one is of no use
+// Domain separation: one label for each task, round, session and purpose, so that what is derived for one is useless
 // for another.
 
 import { SpecError } from "../errors.js";
@@ -7,7 +7,7 @@ import { ascii, concat, sha256, u64, type Bytes } from "./bytes.js";
 export const PROTOCOL = "secemb/2";
 export const NO_SESSION: Bytes = new Uint8Array(16);
 
-/** What is derived. The names are hashed; changing one is a new protocol. */
+/** The purposes of derivations. The names are hashed; changing one makes a new protocol. */
 export const PURPOSES = [
   "path/left", "path/right", "convert/update", "check/leaf", "check/fingerprint", "stream/roots", "stream/dense",
   "stream/sum", "binding", "layout", "row-tag", "upload/proof", "stream/mask", "relay/receipt", "relay/dense",
@@ -17,7 +17,7 @@ export type Purpose = (typeof PURPOSES)[number];
 
 const EMPTY: Bytes = new Uint8Array(0);
 
-/** The place of one derivation: a session of a round, or without a session a round or a model version. */
+/** The scope of one derivation: a session of a round or, without a session, a round or a model version. */
 export class Label {
   readonly #place: Bytes;
 

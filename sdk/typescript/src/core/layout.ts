@@ -1,4 +1,4 @@
-// Where items live in a round, and how a device's items are placed in its slots: PadOrTruncIdx of the paper.
+// Where items are in a round, and how a device's items are placed in its slots: PadOrTruncIdx of the paper.
 
 import { LayoutError } from "../errors.js";
 import type { Label } from "./labels.js";
@@ -42,7 +42,7 @@ export class Geometry {
     return Math.ceil((this.items - bin) / this.bins);
   }
 
-  /** Return how many positions really exist under each slot's tree. */
+  /** Return how many positions exist under each slot's tree. */
   leavesBySlot(): Int32Array {
     return Int32Array.from({ length: this.slots }, (_, slot) =>
       this.binSize(Math.floor(slot / this.slotsPerBin) % this.bins),
@@ -50,14 +50,14 @@ export class Geometry {
   }
 }
 
-/** One device's items by slot. Private: it is what the servers must never learn. */
+/** One device's items by slot. Private: the servers must never learn it. */
 export interface Placement {
   readonly items: Int32Array; // (slots,) the item in each slot, −1 in a padding slot
   readonly leaves: Int32Array; // (slots,) the position that each slot's key points at
-  readonly truncated: number; // how many of the device's items found no place
+  readonly truncated: number; // how many of the device's items could not be placed
 }
 
-/** Which leaf of which slot is which item, for one round. Of more items than `capacity` a device keeps a sample. */
+/** The assignment of items to leaves of slots, for one round. Of more items than `capacity` a device keeps a sample. */
 export class Layout {
   readonly #permutations: Permutation[];
 
@@ -94,7 +94,7 @@ export class Layout {
   /** Place a device's items, pad or truncate them to the round's shape. */
   place(items: ArrayLike<number>, randomBytes: RandomBytes): Placement {
     this.#check(items);
-    // The sample comes in random order: who is served first must not depend on an item's number.
+    // The sample is in random order: which item is placed first must not depend on its number.
     const chosen = sample(items, this.capacity, randomBytes);
     const found = this.geometry.isDirect ? this.#fillDirect(chosen, randomBytes) : this.#fillBins(chosen, randomBytes);
     const placed = found.items.reduce((count, item) => count + (item === PADDING ? 0 : 1), 0);
@@ -128,7 +128,7 @@ export class Layout {
     return { items, leaves };
   }
 
-  /** Return random items for the slots left over: different ones from outside `chosen` while there are any. */
+  /** Return random items for the remaining slots: distinct ones not in `chosen` while there are any. */
   #padding(chosen: Int32Array, missing: number, randomBytes: RandomBytes): number[] {
     const { items } = this.geometry;
     const taken = new Set(chosen);

@@ -2,7 +2,7 @@
 
 const NONE = -1;
 
-/** Return one of its choices for each item, or −1, so that no slot is taken twice and as few as can be go without. */
+/** Return one of its choices for each item, or −1: no slot is used twice, and as few items as possible get none. */
 export function maximumMatching(choices: readonly ArrayLike<number>[], slots: number): Int32Array {
   const slotOf = new Int32Array(choices.length).fill(NONE);
   const holder = new Int32Array(slots).fill(NONE);

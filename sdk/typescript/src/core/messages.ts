@@ -1,4 +1,4 @@
-// The binary messages of a session as a device makes and reads them: docs/reference/protocol.md, section 13.
+// The binary messages of a session as a device encodes and decodes them: docs/reference/protocol.md, section 13.
 
 import { BindingError, EncodingError, KindError, LengthError, SpecError, VersionError } from "../errors.js";
 import type { Proof } from "../norm/proof.js";
@@ -11,8 +11,8 @@ export const SEED_BYTES = 16;
 export const ENVELOPE_BYTES = 24;
 const MAGIC = ascii("secemb");
 const VERSION = 2;
-const RELAYED_EXTRA = 136; // key id and box behind each relayed message of a training round
-const MARKS = 32; // receipt and confirmation behind a relayed answer
+const RELAYED_EXTRA = 136; // key id and box after each relayed message of a training round
+const MARKS = 32; // receipt and confirmation after a relayed answer
 
 export const KINDS = {
   KEYS: 1, ANSWER: 2, UPDATE: 3, SUM_SHARE: 4, RELAYED_KEYS: 5, RELAYED_ANSWER: 6, RELAYED_UPLOAD: 7,
@@ -26,7 +26,7 @@ export function envelope(round: RoundSpec, sessionId: Bytes, kind: MessageKind, 
   return concat(MAGIC, Uint8Array.of(VERSION, kind), binding.subarray(0, 16));
 }
 
-/** Return the body of a message, or raise the error that says what is wrong with it. */
+/** Return the body of a message, or raise an error that describes what is wrong with it. */
 export function openEnvelope(data: Bytes, expected: Bytes, bodyBytes: number): Bytes {
   if (data.length !== ENVELOPE_BYTES + bodyBytes) {
     throw new LengthError(`expected exactly ${ENVELOPE_BYTES + bodyBytes} bytes, got ${data.length}`);
@@ -91,7 +91,7 @@ export function encodeKeys(
   return concat(envelope(round, sessionId, KINDS.KEYS, party), seed, bytesOf(words.left), bits, corrections);
 }
 
-/** Return the SHA-256 of what both parties get alike of the keys. */
+/** Return the SHA-256 of the part of the keys that is the same for both parties. */
 export function publicKeysDigest(message: Bytes): Bytes {
   return sha256(message.subarray(ENVELOPE_BYTES + SEED_BYTES));
 }

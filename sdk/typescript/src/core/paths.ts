@@ -19,7 +19,7 @@ export interface CorrectionWords {
   readonly right: Uint8Array; // (depth, slots): t_CW^R
 }
 
-/** Both parties' nodes at the chosen leaves, which may be used once: two words from one path reveal their difference. */
+/** Both parties' nodes at the chosen leaves, for single use: two words from one path reveal their difference. */
 export class PathSecret {
   #leaves: readonly [Blocks, Blocks] | undefined;
 
@@ -27,7 +27,7 @@ export class PathSecret {
     this.#leaves = [first, second];
   }
 
-  /** Hand the nodes out and forget them; raise the second time. */
+  /** Return the nodes and erase them; raise the second time. */
   spend(): readonly [Blocks, Blocks] {
     if (this.#leaves === undefined) {
       throw new PathSpentError("this path has been used; send the same bytes again, or start a new session");
@@ -84,7 +84,7 @@ export function pathGen(
   return { words: { left, right }, ends: nodes };
 }
 
-/** FSS.PathEval of the first `leaves` leaves of one slot, level by level and no node that is not needed. */
+/** FSS.PathEval of the first `leaves` leaves of one slot, level by level, without unneeded nodes. */
 export function evaluate(
   label: Label,
   party: number,

@@ -1,4 +1,4 @@
-// The public permutation that deals a catalogue into bins: a Feistel network on a rectangle of a · c ≥ m places.
+// The public permutation that assigns a catalogue to bins: a Feistel network on a rectangle of a · c ≥ m places.
 
 import { Aes } from "./aes.js";
 import type { Bytes } from "./bytes.js";
@@ -27,7 +27,7 @@ export class Permutation {
     while (places.length > 0) {
       const turned = this.#turn(Float64Array.from(places, (at) => current[at]!));
       places.forEach((at, index) => (current[at] = turned[index]!));
-      places = places.filter((at) => current[at]! >= this.items); // outside the catalogue: once more
+      places = places.filter((at) => current[at]! >= this.items); // outside the catalogue: apply it again
     }
     found.set(current);
     return found;
@@ -44,7 +44,7 @@ export class Permutation {
     return values.map((_, at) => left[at]! * this.columns + right[at]!);
   }
 
-  /** Return F_round at these places: the words of the stream that belong to the round, reduced. */
+  /** Return F_round at these positions: the reduced words of the round's stream. */
   shift(round: number, places: Float64Array): Float64Array {
     const even = round % 2 === 0;
     const [size, modulus] = even ? [this.columns, this.rows] : [this.rows, this.columns];
@@ -54,7 +54,7 @@ export class Permutation {
       const words = this.#key.stream(Math.ceil((start + size) / 4) - first, first);
       return places.map((place) => words[start - 4 * first + place]! % modulus);
     }
-    // A device has few items in a catalogue of any size: it computes the words that it needs.
+    // A device has few items in a catalogue of any size, so it computes only the words that it needs.
     return places.map((place) => this.#key.stream(1, Math.floor((start + place) / 4))[(start + place) % 4]! % modulus);
   }
 }

@@ -1,4 +1,4 @@
-// What a task promises about its sums: how updates are cut, and how much noise each server adds.
+// A task's privacy guarantee: how updates are clipped, and how much noise each server adds.
 
 import { SpecError } from "../errors.js";
 import { decimal, exactDecimal, isGroup, type Group, type Value } from "./canonical.js";
@@ -18,7 +18,7 @@ export interface BudgetLine {
   readonly epsilon: string;
 }
 
-/** Noise on a sum: its variance in squared steps, and how far it reaches. */
+/** Noise on a sum: its variance in squared steps, and its bound. */
 export interface Noise {
   readonly variance: bigint;
   readonly tail: bigint;
@@ -47,7 +47,7 @@ export class Privacy {
     this.#check();
   }
 
-  /** Return the budget line of a kind of round; without one there are no such rounds. */
+  /** Return the budget line of a kind of round; without it there are no such rounds. */
   line(kind: Kind): BudgetLine | undefined {
     return this.#lines[kind];
   }
@@ -72,7 +72,7 @@ export class Privacy {
     return line && noiseOf(line, line.clip, this.unit === "record" ? 2 : 1);
   }
 
-  /** Return how long a whole update can be, in steps. */
+  /** Return the maximum norm of a whole update, in steps. */
   longest(capacity: number): bigint {
     const squared = BigInt(this.train.clip) ** 2n + BigInt(this.denseClip) ** 2n;
     return (squareRoot(squared) + 1n) * BigInt(this.unit === "record" ? capacity : 1);

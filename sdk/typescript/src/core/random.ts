@@ -1,4 +1,4 @@
-// Protocol randomness: bytes of the system's cryptographic source, and the few draws made from them.
+// Protocol randomness: bytes from the system's cryptographic source, and draws made from them.
 
 import { SecEmbError } from "../errors.js";
 import { Aes } from "./aes.js";
@@ -6,7 +6,7 @@ import { bytesOf, wordsOf, type Bytes } from "./bytes.js";
 
 export type RandomBytes = (count: number) => Bytes;
 
-const MOST_AT_ONCE = 65_536; // bytes that one call of getRandomValues gives
+const MOST_AT_ONCE = 65_536; // maximum bytes of one call of getRandomValues
 
 export const secureBytes: RandomBytes = (count) => {
   const source = globalThis.crypto;
@@ -18,7 +18,7 @@ export const secureBytes: RandomBytes = (count) => {
   return drawn;
 };
 
-/** Return a source that gives the same bytes in the same order: a seed belongs to one session, and reveals its paths. */
+/** Return a source that repeats the same bytes in order: a seed is used for one session, and reveals its paths. */
 export function seededBytes(seed: Bytes): RandomBytes {
   const cipher = new Aes(seed); // 32 bytes: AES-256, the block's number encrypted
   let block = 0;
@@ -47,7 +47,7 @@ export function drawBelow(bounds: ArrayLike<number>, randomBytes: RandomBytes): 
   return Int32Array.from({ length: bounds.length }, (_, at) => remainder(words[2 * at + 1]!, words[2 * at]!, bounds[at]!));
 }
 
-/** Return `count` different members in random order: the first of a shuffle by random keys. */
+/** Return `count` distinct members in random order: the first of a shuffle by random keys. */
 export function sample(population: ArrayLike<number>, count: number, randomBytes: RandomBytes): Int32Array {
   const keys = wordsOf(randomBytes(8 * population.length));
   const order = Uint32Array.from({ length: population.length }, (_, at) => at);

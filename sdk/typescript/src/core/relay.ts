@@ -17,7 +17,7 @@ export const KEY_ID_BYTES = 8;
 const ANNOUNCEMENT_BYTES = 112;
 const SIGNED = 48;
 
-/** The key that boxes are encrypted to, and how long they are taken: seconds since 1970. */
+/** The key that boxes are encrypted to, and its validity: seconds since 1970. */
 export interface RelayKey {
   readonly publicKey: Bytes;
   readonly notBefore: number;
@@ -40,12 +40,12 @@ export function keyIdOf(publicKey: Bytes): Bytes {
   return sha256(publicKey).slice(0, KEY_ID_BYTES);
 }
 
-/** Return what a box is bound to; `step` is the kind of the direct message to server 1. */
+/** Return the data that a box is bound to; `step` is the kind of the direct message to server 1. */
 export function boxInfo(label: Label, step: MessageKind): Bytes {
   return concat(BOX_DOMAIN, Uint8Array.of(1), label.taskId, u64(label.number), label.sessionId, Uint8Array.of(step));
 }
 
-/** Return which direct message a relayed one stands for. */
+/** Return which direct message a relayed one replaces. */
 export function stepOf(round: RoundSpec, kind: MessageKind): MessageKind {
   if (kind === KINDS.RELAYED_KEYS) return KINDS.KEYS;
   return round.kind === "train" ? KINDS.UPDATE : KINDS.SUM_SHARE;
@@ -57,7 +57,7 @@ export function boxBytes(step: MessageKind): number {
   return KEY_ID_BYTES + BOX_OVERHEAD + 64 + seed + (step === KINDS.KEYS ? 0 : MARK_BYTES);
 }
 
-/** Return what goes into the box beside the direct message to server 1. */
+/** Return the content of the box besides the direct message to server 1. */
 export function boxContent(round: RoundSpec, step: MessageKind, message: Bytes, mac: Bytes = new Uint8Array(0)): Bytes {
   const body = message.subarray(ENVELOPE_BYTES);
   const seed = body.subarray(0, step === KINDS.UPDATE ? 0 : SEED_BYTES);
@@ -69,7 +69,7 @@ export function encodeRelayed(
   round: RoundSpec, sessionId: Bytes, kind: MessageKind, own: Bytes, content: Bytes, key: RelayKey, ephemeral?: Bytes,
 ): Bytes {
   const info = boxInfo(round.label(sessionId), stepOf(round, kind));
-  // Always fresh, even where the session's bytes are drawn again after a restart: a box has a key of its own.
+  // Always fresh, even if the session's bytes are drawn again after a restart: each box has its own key.
   const box = encryptBox(key.publicKey, info, content, ephemeral ?? secureBytes(32));
   return concat(envelope(round, sessionId, kind, 0), own.subarray(ENVELOPE_BYTES), keyIdOf(key.publicKey), box);
 }
@@ -92,7 +92,7 @@ export function decodeRelayedAnswer(round: RoundSpec, sessionId: Bytes, data: By
 
 function isSigned(task: TaskSpec, fields: Bytes, signature: Bytes): boolean {
   try {
-    // As RFC 8032 says: what other implementations refuse must be refused here.
+    // As in RFC 8032: anything that other implementations refuse must be refused here.
     return ed25519.verify(signature, concat(KEY_DOMAIN, task.id, fields), unhex(task.fields.relay_key), { zip215: false });
   } catch {
     return false;

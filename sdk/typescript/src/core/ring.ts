@@ -1,6 +1,6 @@
-// Fixed-point numbers in Z modulo 2^32 or 2^64: two's complement, with `fractionBits` bits behind the point.
+// Fixed-point numbers in Z modulo 2^32 or 2^64: two's complement, with `fractionBits` fractional bits.
 //
-// Elements are 32-bit words, one or two each, the lower one first, so that both rings travel and add up alike.
+// Elements are 32-bit words, one or two each, the lower one first, so that both rings are encoded and added alike.
 
 import { NotFiniteError, OutOfRangeError, OverflowBudgetError, RingError } from "../errors.js";
 import { Aes } from "./aes.js";
@@ -55,7 +55,7 @@ export class Ring {
     return found;
   }
 
-  /** Return the centred values: elements from half up are negative. */
+  /** Return the centred values: elements of at least half the modulus are negative. */
   decode(elements: Elements): Float64Array {
     const scale = 2 ** this.fractionBits;
     const found = new Float64Array(elements.length / this.words);
@@ -65,7 +65,7 @@ export class Ring {
     return found;
   }
 
-  /** Refuse a cohort whose sum could wrap around: cohort · bound + noise tail must stay below half. */
+  /** Refuse a cohort whose sum could overflow: cohort · bound + noise tail must stay below half the modulus. */
   checkBudget(cohort: number, bound: number, noiseTail: bigint = 0n): void {
     if (cohort < 1 || bound < 1 || noiseTail < 0n) {
       throw new OverflowBudgetError("cohort and bound must be at least 1, the noise tail at least 0");
@@ -122,7 +122,7 @@ export class Ring {
   }
 }
 
-/** Round to the nearest whole number, and a half to the even one. */
+/** Round to the nearest integer, and ties to even. */
 export function roundToEven(value: number): number {
   const below = Math.floor(value);
   const rest = value - below;

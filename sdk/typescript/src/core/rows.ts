@@ -1,4 +1,4 @@
-// Rows that were read: their tags, and which of them belong to the device's items.
+// Rows from a read: their tags, and which of them belong to the device's items.
 
 import { RowTagError } from "../errors.js";
 import { Aes } from "./aes.js";
@@ -28,7 +28,7 @@ export function rowTags(key: Aes, rows: Uint32Array, width: number, items: Array
   return tags;
 }
 
-/** Return the items that were placed, and their rows, from the words that both answers make; raise if a tag is wrong. */
+/** Return the items that were placed, and their rows, from the words of both answers; raise if a tag is wrong. */
 export function recover(round: RoundSpec, placement: Placement, words: Uint32Array): ReadRows {
   const { width } = round.task;
   const slots = [...placement.items.keys()].filter((slot) => placement.items[slot] !== PADDING);

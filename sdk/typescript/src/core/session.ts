@@ -22,7 +22,7 @@ import type { RoundSpec } from "./spec.js";
 export const SESSION_SEED_BYTES = 32;
 const SESSION_BYTES = 16;
 
-/** Return the id that a session with this seed draws: the first of its bytes. */
+/** Return the id that a session with this seed draws: its first bytes. */
 export function sessionIdOf(seed: Bytes): Bytes {
   return seededBytes(seed)(SESSION_BYTES);
 }
@@ -77,7 +77,7 @@ export class DeviceSession {
     return this.#placement.truncated;
   }
 
-  /** Return what goes with the upload that was written. */
+  /** Return the marks of the upload that was written. */
   get marks(): Marks {
     if (this.#update === undefined) throw new SessionError("there is no upload yet; write first");
     const [first, second] = this.#update;
@@ -94,7 +94,7 @@ export class DeviceSession {
     return recover(this.round, this.#placement, words);
   }
 
-  /** Return the same from the one answer that came through server 0. */
+  /** Return the same from the single answer through server 0. */
   readRelayed(answer: Bytes): ReadRows {
     const { words } = decodeRelayedAnswer(this.round, this.id, answer);
     return recover(this.round, this.#placement, mask(this.label, this.holds[1], words));
@@ -130,7 +130,7 @@ export class DeviceSession {
       throw new SpecError(`a round of kind ${this.round.kind} adds up ${this.round.sumSize} numbers`);
     }
     const encoded = SUM_RING.encode(values, SUM_BOUND);
-    this.#secret.spend(); // one upload for each session, whatever its kind
+    this.#secret.spend(); // one upload per session, whatever its kind
     const seed = this.#randomBytes(SEED_BYTES);
     const share = SUM_RING.hide(this.label.key("stream/sum", seed), encoded);
     return (this.#update = [
@@ -171,7 +171,7 @@ export class DeviceSession {
     return [words, prove(task.normShape, { label: this.label, keysDigest, words, seeds: this.#seeds, payload, dense, slotSums })];
   }
 
-  /** Return server 1's sum over all leaves of each slot, those of short bins too. */
+  /** Return server 1's sum over all leaves of each slot, including those of short bins. */
   #slotSums(words: Elements): Elements {
     const { ring, width, geometry } = this.round.task;
     const { slots, depth, leaves } = geometry;

@@ -24,7 +24,7 @@ const OPTIMISERS = ["adam", "momentum", "sgd"];
 const SCHEDULES = ["constant", "cosine"];
 const LOSSES = ["squared", "bpr", "softmax", "next"];
 export const SURVEY_CAPACITIES = Array.from({ length: 10 }, (_, at) => 2 ** (at + 3));
-/** How many numbers the secure sum of a round has. */
+/** The length of a round's secure sum. */
 export const SUM_SIZES: Readonly<Record<Kind, number>> = { train: 0, survey: 4 + SURVEY_CAPACITIES.length, evaluate: 22 };
 const LARGEST_SUM = 2 ** 23 - 1;
 const LARGEST_MESSAGE = 2 ** 28;
@@ -111,7 +111,7 @@ export class TaskSpec {
   }
 }
 
-/** One round of a task: which model version devices read, and the place of everything derived in it. */
+/** One round of a task: which model version devices read, and the scope of everything derived in it. */
 export class RoundSpec {
   readonly number: number;
   readonly kind: Kind;
@@ -160,17 +160,17 @@ export class RoundSpec {
     return SUM_SIZES[this.kind];
   }
 
-  /** Return the place of everything derived for one session. */
+  /** Return the scope of everything derived for one session. */
   label(sessionId: Bytes): Label {
     return new Label(this.task.id, this.number, sessionId);
   }
 
-  /** Return the place of everything derived for the model version. */
+  /** Return the scope of everything derived for the model version. */
   get modelLabel(): Label {
     return new Label(this.task.id, this.modelVersion);
   }
 
-  /** Return where items sit in this round. */
+  /** Return the positions of items in this round. */
   get layout(): Layout {
     return (this.#layout ??= new Layout(this.task.geometry, this.task.capacity, new Label(this.task.id, this.number)));
   }

@@ -16,7 +16,7 @@ export class AsyncStorage implements Storage {
   #release: (() => void) | undefined;
 
   /**
-   * `name` is one for each device and task. `installation` is a text that a restored backup does not bring to another
+   * `name` is unique for each device and task. `installation` is a text that a restored backup does not copy to another
    * phone, such as the time of the app's installation: with it, sessions are not continued from a backup.
    */
   constructor(

@@ -1,4 +1,4 @@
-// The stored form of a record: one line that says what it is, then its bytes, plain or encrypted.
+// The stored form of a record: one header line, then its bytes, plain or encrypted.
 //
 //     secemb-home 1 <name> plain <SHA-256 of the rest>
 //     secemb-home 1 <name> sealed <check of the key>        then 24 bytes of nonce, and XChaCha20-Poly1305 over the record

@@ -1,4 +1,4 @@
-// A home in a directory, for Node: files that are replaced as a whole, and that only their owner can read.
+// A home in a directory, for Node: files that are replaced atomically, and that only their owner can read.
 
 import { closeSync, openSync, readFileSync, unlinkSync, writeSync } from "node:fs";
 import { mkdir, open, readFile, rename, rm, stat, utimes } from "node:fs/promises";

@@ -1,4 +1,4 @@
-// A home in a browser's IndexedDB, which one tab at a time has open.
+// A home in a browser's IndexedDB, which only one tab can have open at a time.
 
 import { HomeError, HomeInUseError } from "../errors.js";
 import type { Bytes } from "../core/bytes.js";
@@ -10,7 +10,7 @@ export class IndexedDbStorage implements Storage {
   #database: IDBDatabase | undefined;
   #release: (() => void) | undefined;
 
-  /** `name` is the database's: one for each device and task. */
+  /** `name` is the name of the database: one for each device and task. */
   constructor(readonly name: string) {}
 
   async open(): Promise<void> {
@@ -50,7 +50,7 @@ export class IndexedDbStorage implements Storage {
 
   #store(mode: IDBTransactionMode): IDBObjectStore {
     if (this.#database === undefined) throw new HomeError("this device is closed; open it again");
-    // Strict: the event comes when the data are on the disk, not when the system has taken them.
+    // Strict: the event fires when the data are on disk, not when the system has accepted them.
     return this.#database.transaction(STORE, mode, { durability: "strict" }).objectStore(STORE);
   }
 
@@ -64,7 +64,7 @@ export class IndexedDbStorage implements Storage {
   }
 }
 
-/** Take a lock that the browser releases with the page; return what releases it earlier. */
+/** Acquire a lock that the browser releases with the page; return a function that releases it earlier. */
 function takeLock(name: string): Promise<() => void> {
   if (globalThis.navigator?.locks === undefined) {
     throw new HomeError("this page cannot keep other tabs away: serve it over HTTPS, or from localhost");

@@ -2,7 +2,7 @@
 
 import type { Kind, RoundSpec } from "../core/spec.js";
 
-/** Bytes of bodies to and from each server; retries count, and what had moved of requests that failed. */
+/** Bytes of bodies to and from each server; retries count, and so do the bytes transferred in failed requests. */
 export interface Traffic {
   readonly sent: [number, number];
   readonly received: [number, number];
@@ -26,7 +26,7 @@ export interface Receipt {
   readonly complete: boolean; // both servers acknowledged everything; otherwise the session was dropped
   readonly date: string; // UTC, from this device's clock
   readonly transport: Transport;
-  readonly published: boolean | null; // whether the round was, as server 0 says; null: not known yet
+  readonly published: boolean | null; // whether the round was published, according to server 0; null: not yet known
   readonly version: number | null; // the resulting model
   readonly reason: string | null; // why it was aborted
 }
@@ -58,7 +58,7 @@ export interface EndedRounds {
   readonly aborted: ReadonlyMap<number, string>;
 }
 
-/** Return what a server says, or undefined if that cannot be read: nothing depends on it. */
+/** Parse a server's statement, or return undefined if it is malformed: nothing depends on it. */
 export function readEndedRounds(found: unknown): EndedRounds | undefined {
   if (typeof found !== "object" || found === null) return undefined;
   const { since, until, aborted } = found as Record<string, unknown>;

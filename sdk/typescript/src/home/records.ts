@@ -1,4 +1,4 @@
-// What a home stores under one name: fields and byte strings; and the stages of a session.
+// The data that a home stores under one name: fields and byte strings; and the stages of a session.
 
 import { ascii, bytesOf, concat, text, wordsOf, type Bytes } from "../core/bytes.js";
 import type { Messages } from "../core/messages.js";
@@ -46,7 +46,7 @@ export interface Ticket {
   readonly traffic: Traffic;
   readonly receipts: number; // number of receipts before this session: it adds one, however often it is finished
   readonly transport: Transport;
-  readonly routeState: Bytes; // what the transport's route needs to send the messages
+  readonly routeState: Bytes; // the data that the transport's route needs to send the messages
 }
 
 /** A session that at most server 0 may know of. */

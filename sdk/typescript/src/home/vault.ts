@@ -20,9 +20,9 @@ const PRIVATE_NAMES = ["session", "private", "ratings"];
 const REPORT_NAMES = ["receipts", "detections"];
 
 export class Vault {
-  /** How often in a row each server has not answered. */
+  /** The number of consecutive failures of each server. */
   readonly failures: [number, number] = [0, 0];
-  /** How many times everything was erased; a round that began before writes nothing afterwards. */
+  /** How often everything was erased; a round that began earlier writes nothing afterwards. */
   forgotten = 0;
   #ratings: Map<number, number> | undefined;
   #holdOutKey: Bytes | undefined;
@@ -138,7 +138,7 @@ export class Vault {
     return this.#alone(() => this.#enterRound(number));
   }
 
-  /** Return the newest round that this device has been in: −1 if it was in none, undefined if that is not known. */
+  /** Return the newest round that this device took part in: −1 if none, undefined if unknown. */
   async newestRound(): Promise<number | undefined> {
     const found = await this.#readCopy("rounds");
     const here = found !== undefined && found.fields["place"] === (await this.storage.place(false));
@@ -185,7 +185,7 @@ export class Vault {
     });
   }
 
-  /** Remember who does not answer, for the next start. */
+  /** Store which servers do not respond, for the next start. */
   async keepFailures(): Promise<void> {
     const stored = (await this.#readCopy("failures"))?.fields ?? { 0: 0, 1: 0 };
     if (stored["0"] !== this.failures[0] || stored["1"] !== this.failures[1]) {
@@ -212,7 +212,7 @@ export class Vault {
     });
   }
 
-  // What is public, and can be fetched again: dense parts, a copy of the table, the catalogue.
+  // Public data that can be fetched again: dense parts, a copy of the table, the catalogue.
 
   async copy(name: string): Promise<StoredRecord | undefined> {
     return this.#readCopy(name);
@@ -292,7 +292,7 @@ export class Vault {
   }
 }
 
-/** Return a digest that names a stored byte string. */
+/** Return the digest that identifies a stored byte string. */
 export function digestOf(data: Bytes): string {
   return hex(sha256(data));
 }

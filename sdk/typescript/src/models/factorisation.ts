@@ -1,6 +1,6 @@
 // Biased matrix factorisation: score = b_u + b_i + ⟨p_u, q_i⟩.
 //
-// An item's row is its vector q_i and then its bias b_i. The private part is the person's vector p_u and then b_u.
+// An item's row is its vector q_i followed by its bias b_i. The private part is the person's vector p_u, then b_u.
 // With ratings it minimises squared errors, without ratings one of the losses of `ranking`.
 
 import { PartError } from "../errors.js";

@@ -1,11 +1,11 @@
-// How an update is cut to the limits of a task: as a whole, or the part of each rating; exactly, in whole steps.
+// Clips an update to the limits of a task: as a whole, or the part of each rating; exactly, in whole steps.
 
 import type { BudgetLine } from "../core/privacy.js";
 import type { TaskSpec } from "../core/spec.js";
 import { NotFiniteError, NotFiniteLossError } from "../errors.js";
 import type { Model, Ratings } from "./model.js";
 
-const SLACK = 1 - 2 ** -20; // the length is found in binary64, whose error is far below this
+const SLACK = 1 - 2 ** -20; // the norm is computed in binary64, whose error is far below this margin
 const SHORT = 1 - 2 ** -10; // rounding to whole steps lengthens an update by far less than this margin
 const SUM_FRACTION_BITS = 16;
 
@@ -29,13 +29,13 @@ export function clipToSteps(parts: readonly Numbers[], limit: number, fractionBi
   return parts.map((part) => Float64Array.from(part, (value) => Math.trunc(value * factor)));
 }
 
-/** Return a device's whole update within the clips of a task with noise; the numbers are whole steps. */
+/** Return a device's whole update, clipped for a task with noise; the values are whole steps. */
 export function clipUpdate(update: Update, task: TaskSpec): Update {
   const privacy = task.privacy!;
   return restore(cut(update.rows, update.dense, privacy.train.clip, privacy.denseClip, task.fields.fraction_bits), task);
 }
 
-/** Return the sum over a device's ratings of what each alone adds, each within the clips. */
+/** Return the sum of the contributions of a device's ratings, each clipped. */
 export function clipRecords(model: Model, rows: Float32Array, dense: Float32Array, own: Float32Array, ratings: Ratings, task: TaskSpec): Update {
   const privacy = task.privacy!;
   const byRow = new Float64Array(rows.length);
@@ -44,7 +44,7 @@ export function clipRecords(model: Model, rows: Float32Array, dense: Float32Arra
   for (let at = 0; at < ratings.items.length; at++) {
     const some = [at * task.width, (at + 1) * task.width] as const;
     const one = { items: ratings.items.slice(at, at + 1), values: ratings.values.slice(at, at + 1) };
-    // Whatever a rating does wrong, the update of the others stands: if it were suppressed, one rating could change
+    // A faulty rating does not affect the update from the others: if it were suppressed, one rating could change
     // more than its clip.
     try {
       const alone = model.gradients(rows.slice(...some), dense, own, one);
@@ -58,7 +58,7 @@ export function clipRecords(model: Model, rows: Float32Array, dense: Float32Arra
   return { ...restore([byRow, byDense], task), ...(trouble === undefined ? {} : { trouble }) };
 }
 
-/** Return a device's whole update no longer than the task's norm bound; what is short enough is left as it is. */
+/** Return a device's whole update, clipped to the task's norm bound; one that is short enough is unchanged. */
 export function fitNorm(update: Update, task: TaskSpec): Update {
   const bound = task.fields.norm_bound;
   const squares = [update.rows, update.dense].map((part) => (part as Float64Array).reduce((sum, value) => sum + value * value, 0));
@@ -66,13 +66,13 @@ export function fitNorm(update: Update, task: TaskSpec): Update {
   return restore(cut(update.rows, update.dense, bound, 0, task.fields.fraction_bits), task);
 }
 
-/** Return the numbers clipped to the task's bound for one element. */
+/** Return the values clipped to the task's bound for one element. */
 export function fitBound(values: Numbers, task: TaskSpec): Numbers {
   const largest = task.fields.bound / 2 ** task.fields.fraction_bits;
   return Float64Array.from(values, (value) => Math.min(Math.max(value, -largest), largest));
 }
 
-/** Return what a device adds to a secure sum, scaled to the clip of its line. */
+/** Return a device's contribution to a secure sum, scaled to the clip of its budget line. */
 export function clipSums(values: Float64Array, line: BudgetLine): Float64Array {
   const [steps] = clipToSteps([values], line.clip, SUM_FRACTION_BITS);
   return steps!.map((value) => value / 2 ** SUM_FRACTION_BITS);

@@ -1,9 +1,9 @@
-// What a device asks of a model: gradients for its own ratings, and scores. Implement this for a model of your own.
+// The interface of a model: gradients for a device's own ratings, and scores. Implement this for your own model.
 //
 // A model has three parts. Its rows come from the shared table, one for each item; its dense part is shared as a whole;
 // its private part never leaves the device. Rows are flat: row i of n is at i · rowWidth.
 
-/** One person's ratings on the task's scale (`Scale`), each item once. Where a task has no ratings: 1 for chosen, 0 for others. */
+/** One person's ratings on the task's scale (`Scale`), each item once. If a task has no ratings: 1 for chosen, 0 for others. */
 export interface Ratings {
   readonly items: Int32Array;
   readonly values: Float32Array;
@@ -27,6 +27,6 @@ export interface Model {
   gradients(rows: Float32Array, dense: Float32Array, own: Float32Array, ratings: Ratings): Gradients;
   /** Return a score for each item, larger for what the person likes better. */
   scores(rows: Float32Array, dense: Float32Array, own: Float32Array, items: Int32Array): Float32Array;
-  /** Return the private part that suits these rows, if the model can find it; otherwise Adam moves it in each round. */
+  /** Return the private part fitted to these rows, if the model can do so; otherwise Adam updates it in each round. */
   fitPrivate?(rows: Float32Array, dense: Float32Array, own: Float32Array, ratings: Ratings): Float32Array;
 }

@@ -8,7 +8,7 @@ import { solveRidge } from "./ridge.js";
 const LENGTH = 4.0; // norm of a person's vector: without ratings there is no scale, and this one spreads scores enough
 const STRANGERS = 4.0; // total weight of all strangers in the fit, per chosen item
 
-/** The loss, and its slope by each score. */
+/** The loss, and its derivative by each score. */
 export interface Slopes {
   readonly loss: number;
   readonly slopes: Float64Array;

@@ -3,7 +3,7 @@
 const CAUTION = 0.5; // standard errors
 const TINY = 1e-9;
 
-/** What keeps vectors and biases small: `rating` once for each rating, the others once. */
+/** Penalties of vectors and biases: `rating` counts once for each rating, the others once. */
 export const PENALTIES = { rating: 0.05, person: 3.0, bias: 3.5 };
 
 /** Inputs are (n, width), flat. */
@@ -20,10 +20,10 @@ export function solveRidge(problem: Problem): Float64Array {
 }
 
 /**
- * Return the ridge regression with as much of the person's vector as it is worth; the last coordinate is the bias.
+ * Return the ridge regression with the person's vector shrunk by its predictive value; the last coordinate is the bias.
  *
  * The vector's value is measured by predicting each rating from the others: the share of its prediction that leaves
- * the least squares, less some standard errors. Where items share no taste, vectors would learn noise.
+ * the least squared error, less some standard errors. If the items do not share tastes, vectors would learn noise.
  */
 export function solveCautiously(problem: Problem): Float64Array {
   const { inputs, targets, width, diagonal } = problem;
@@ -78,7 +78,7 @@ function toRight({ inputs, targets, width }: Problem): Float64Array {
   return found;
 }
 
-/** Return the inverse of a symmetric positive definite matrix, by Gauss and Jordan; no pivot can be small. */
+/** Return the inverse of a symmetric positive definite matrix, by Gauss-Jordan elimination; no pivot can be small. */
 function inverse(matrix: Float64Array, width: number): Float64Array {
   const left = matrix.slice();
   const right = new Float64Array(width * width);

@@ -27,7 +27,7 @@ export class Scale {
     return this.#centre + this.#spread * score;
   }
 
-  /** Return what a model says, no further than the ends of the scale. */
+  /** Clip a prediction to the scale. */
   cut(score: number): number {
     return Math.min(Math.max(score, this.lowest), this.highest);
   }

@@ -27,8 +27,8 @@ export function beginPrivate(model: Model, randomBytes: RandomBytes): PrivateSta
 }
 
 /**
- * Return the updates to upload and the next private state. A model that can find its private part does so first; the
- * private part of others moves by one step of Adam. Raises `NotFiniteLossError` where there is nothing to learn from.
+ * Return the updates to upload and the next private state. A model that can solve for its private part does so first;
+ * others update it by one step of Adam. Raises `NotFiniteLossError` if there is nothing to learn from.
  */
 export function learn(model: Model, state: PrivateState, rows: Float32Array, dense: Float32Array, ratings: Ratings, rate: number): Learned {
   if (rows.length !== ratings.items.length * model.rowWidth || dense.length !== model.denseSize) {
@@ -41,12 +41,12 @@ export function learn(model: Model, state: PrivateState, rows: Float32Array, den
   return { rows: found.rows, dense: found.dense, private: solved ? before : step(before, found, rate) };
 }
 
-/** Return the private state after a round whose update is known already. */
+/** Return the private state after a round whose update is already computed. */
 export function movePrivate(model: Model, state: PrivateState, rows: Float32Array, dense: Float32Array, ratings: Ratings, rate: number): PrivateState {
   return learn(model, state, rows, dense, ratings, rate).private;
 }
 
-/** Return the state with a private part that suits these rows, if the model can find it. */
+/** Return the state with a private part fitted to these rows, if the model can do so. */
 export function fitPrivate(model: Model, state: PrivateState, rows: Float32Array, dense: Float32Array, ratings: Ratings): PrivateState {
   if (ratings.items.length === 0 || model.fitPrivate === undefined) return state;
   const values = model.fitPrivate(rows, dense, state.values, ratings);

@@ -1,4 +1,4 @@
-// Prime fields that the norm proof counts in, wide enough that no sum of squares wraps around.
+// Prime fields for the norm proof, large enough that no sum of squares overflows.
 
 import { Aes } from "../core/aes.js";
 import { bytesOf, type Bytes } from "../core/bytes.js";
@@ -27,7 +27,7 @@ export class Field {
     return written;
   }
 
-  /** Return `count` elements; refuse any other length, and a number that is not below the prime. */
+  /** Return `count` elements; refuse any other length, and any number not below the prime. */
   decode(data: Bytes, count: number): bigint[] {
     if (data.length !== count * this.size) throw new LengthError(`${count} field elements have ${count * this.size} bytes`);
     const values = this.#groups(data);

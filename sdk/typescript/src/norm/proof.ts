@@ -1,4 +1,4 @@
-// What a device proves of its update: that it is short, shown to two servers without showing it (docs/reference/norm-proof.md).
+// The proof that a device's update is short, shown to two servers without revealing it (docs/reference/norm-proof.md).
 
 import { Aes } from "../core/aes.js";
 import { bytesOf, concat, sha256, type Bytes } from "../core/bytes.js";
@@ -7,13 +7,13 @@ import type { Elements, Ring } from "../core/ring.js";
 import type { Field } from "./field.js";
 import { PROJECTIONS, ROWS, type NormShape } from "./shape.js";
 
-/** What travels: the commitments to both servers, the share to server 0 alone. */
+/** The messages of a proof: the commitments to both servers, the share to server 0 only. */
 export interface Proof {
   readonly shared: Bytes;
   readonly share: Bytes;
 }
 
-/** The public parts of one session that the proof speaks about, and the device's own. */
+/** The public parts of one session that the proof covers, and the device's own. */
 export interface Claim {
   readonly label: Label; // of the session
   readonly keysDigest: Bytes;
@@ -100,7 +100,7 @@ function addTo(ring: Ring, sums: Elements, at: number, low: number, high: number
   }
 }
 
-/** Return a party's projections as whole numbers whose sum is R + 2^b · carry. */
+/** Return a party's projections as integers whose sum is R + 2^b · carry. */
 function lift(ring: Ring, party: number, projections: Elements): bigint[] {
   const size = 1n << BigInt(ring.bits);
   const half = size >> 1n;
@@ -153,7 +153,7 @@ function multiply(field: Field, f: bigint[][], g: bigint[][]): bigint[] {
   return f.map((row, at) => field.dot(row, g[at]!));
 }
 
-/** The weights that take values at 0 … c to those at c + 1 … 2c: whole numbers, so no field is needed. */
+/** The weights that map values at 0 … c to those at c + 1 … 2c: integers, so no field is needed. */
 const BEYOND = Array.from({ length: ROWS }, (_, index) => {
   const point = BigInt(ROWS + 1 + index);
   return Array.from({ length: ROWS + 1 }, (_, node) => {

@@ -9,7 +9,7 @@ import { download } from "./download.js";
 const LARGEST = 2 ** 26;
 const FOREIGN = "server 0's catalogue is not the one that the task names; tell its operator, or pass titles: false";
 
-/** Items by row. Without ids, as in made-up ratings, a row is its own id. */
+/** Items by row. Without ids, as in synthetic data, a row number is its own id. */
 export class Catalogue {
   constructor(
     readonly ids: readonly string[] = [],
@@ -24,7 +24,7 @@ export class Catalogue {
     return this.titles[row] || undefined;
   }
 
-  /** Return the rows whose title contains these words, in any case. */
+  /** Return the rows whose titles contain these words, ignoring case. */
   search(words: string): number[] {
     const wanted = words.toLowerCase();
     return [...this.titles.keys()].filter((row) => this.titles[row]!.toLowerCase().includes(wanted));
@@ -61,7 +61,7 @@ export function readCatalogue(file: Bytes, items: number): Catalogue {
   return new Catalogue(rows.map((row) => row[1]!), rows.map((row) => row[2]!));
 }
 
-/** Read CSV of RFC 4180: fields with commas, quotes or line feeds stand in quotes, which are doubled inside. */
+/** Parse CSV as in RFC 4180: fields with commas, quotes or line feeds are quoted, with inner quotes doubled. */
 function readCsv(text: string): string[][] {
   const rows: string[][] = [];
   let row: string[] = [];

@@ -1,4 +1,4 @@
-// Public files in pieces: what is cut off costs one piece, not all.
+// Downloads of public files in pieces: an interruption costs one piece, not the whole file.
 
 import type { Bytes } from "../core/bytes.js";
 import { concat } from "../core/bytes.js";
@@ -16,7 +16,7 @@ export interface Downloaded {
   readonly copy: string; // the digest of the full copy that a delta leads to
 }
 
-/** Return a file of server 0 of at most so many bytes. */
+/** Return a file of server 0 of at most this many bytes. */
 export async function download(exchange: Exchange, path: string, most: number): Promise<Downloaded> {
   const parts: Bytes[] = [];
   let [have, size, etag, copy] = [0, -1, "", ""];

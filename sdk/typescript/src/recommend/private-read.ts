@@ -19,8 +19,8 @@ export interface RowsRead {
 }
 
 /**
- * Return the rows of different items of the catalogue, all from one version of the model. A wrong answer changes nothing
- * in what is sent: a device that stopped early would tell a server whether it had guessed an item right.
+ * Return the rows of different items of the catalogue, all from one version of the model. A wrong answer does not
+ * change what is sent: a device that stopped early would tell a server whether it had guessed an item right.
  */
 export async function readRows(exchange: Exchange, task: TaskSpec, items: readonly number[]): Promise<RowsRead> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
@@ -30,7 +30,7 @@ export async function readRows(exchange: Exchange, task: TaskSpec, items: readon
   throw new UnavailableError("the model changed while its rows were being read; try again");
 }
 
-/** Return all rows, or undefined if the version changed on the way. */
+/** Return all rows, or undefined if the version changed in the meantime. */
 async function readAll(exchange: Exchange, task: TaskSpec, wanted: readonly number[]): Promise<RowsRead | undefined> {
   const { context } = exchange;
   const rows = new Map<number, Float32Array>();
@@ -49,7 +49,7 @@ async function readAll(exchange: Exchange, task: TaskSpec, wanted: readonly numb
     const session = new DeviceSession(own, chunk, seededBytes(seed));
     await exchange.waitUntil(keysAt);
     const answers = await sendKeys(exchange, session, place.ticket);
-    let missing = chunk.slice(0, session.truncated); // of a wrong answer it no longer matters which, only how many
+    let missing = chunk.slice(0, session.truncated); // after a wrong answer only their number matters
     try {
       const found = session.read(answers);
       found.items.forEach((item, at) => rows.set(item, found.rows.slice(at * task.width, (at + 1) * task.width)));

@@ -14,7 +14,7 @@ import { findCatalogue, type Catalogue } from "./catalogue.js";
 import { readRows } from "./private-read.js";
 import { newestCopy, type TableFormat } from "./table.js";
 
-const BLOCK = 1024; // rows that a model sees at once
+const BLOCK = 1024; // rows passed to a model at once
 
 /** A recommended item. Without a catalogue it has no id and no title. */
 export interface Recommendation {
@@ -84,7 +84,7 @@ export async function catalogueOf(context: Context): Promise<Catalogue> {
   return findCatalogue(exchange, task);
 }
 
-/** Return items by score, best first; of equal ones the lower number comes first, and what has no score last. */
+/** Return items by score, best first; ties are broken by the lower item number, and NaN scores come last. */
 function best(scored: [number, number][]): [number, number][] {
   const value = (score: number) => (Number.isNaN(score) ? -Infinity : score);
   return scored.sort(([item, score], [other, otherScore]) => {

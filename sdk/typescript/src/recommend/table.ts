@@ -1,4 +1,4 @@
-// The device's copy of the item table: downloaded whole or by what has changed, and compared with server 1's.
+// The device's copy of the item table: downloaded as a full copy or a delta, and compared with server 1's.
 
 import { ascii, bytesOf, concat, hex, sha256, u64, wordsOf, type Bytes } from "../core/bytes.js";
 import type { TaskSpec } from "../core/spec.js";
@@ -22,7 +22,7 @@ export interface TableCopy {
   rows(items: ArrayLike<number>): Float32Array;
 }
 
-/** Return the published table; where there is no network, what is here. */
+/** Return the published table; without a network, the local copy. */
 export async function newestCopy(exchange: Exchange, task: TaskSpec, format: TableFormat): Promise<TableCopy> {
   const held = await heldCopy(exchange, task, format);
   let published: Published;
@@ -69,7 +69,7 @@ async function byFullCopy(exchange: Exchange, task: TaskSpec, format: TableForma
   return body;
 }
 
-/** Return the new copy by way of what has changed, or undefined: the full copy can always be fetched instead. */
+/** Return the new copy by applying a delta, or undefined: the full copy can always be fetched instead. */
 async function byDelta(exchange: Exchange, task: TaskSpec, format: TableFormat, version: number, held: Held): Promise<Bytes | undefined> {
   if (held.version > version) return undefined;
   const row = rowBytes(task, format);
@@ -100,7 +100,7 @@ async function compare(exchange: Exchange, task: TaskSpec, format: TableFormat, 
   }
 }
 
-/** Return the digest that both servers announce of a version. */
+/** Return the digest that both servers announce for a version. */
 export function modelDigest(task: TaskSpec, version: number, table: Bytes, dense: Float32Array): Bytes {
   const sizes = [version, task.items, task.width, task.denseSize].map(u64);
   return sha256(concat(MODEL_DOMAIN, task.id, ...sizes), table, bytesOf(dense));

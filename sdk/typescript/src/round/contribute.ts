@@ -1,4 +1,4 @@
-// One round, as a device goes through it: join, send keys, read rows, train, send the update.
+// One round on a device: join, send keys, read rows, train, send the update.
 
 import { ascii, same, sha256, type Bytes } from "../core/bytes.js";
 import { seededBytes } from "../core/random.js";
@@ -20,7 +20,7 @@ import type { Joined, Route } from "./route.js";
 import { select } from "./selection.js";
 import { keptPrivate, makeUpload } from "./upload.js";
 
-/** How a call of `contribute()` ended. `settled`: earlier rounds of which this call learned whether they were published. */
+/** How a call of `contribute()` ended. `settled`: earlier rounds whose outcome became known in this call. */
 export type Outcome = (
   | { readonly kind: "contributed"; readonly receipt: Receipt; readonly trouble: string | undefined } // an upload of zeros has one
   | { readonly kind: "not-now"; readonly seconds: number; readonly reason: string } // call again; a session continues
@@ -142,7 +142,7 @@ class Participation {
     if (elsewhere) throw new RefusedError("the home was copied or restored during a session");
     const left = (await this.#context.vault.receipts())[stage.ticket.receipts];
     if (left !== undefined) {
-      // Killed while the session ended; the rest needs no server.
+      // Killed while ending the session; the rest needs no server.
       await this.#finish(stage, left);
       if (left.complete && stage.stage === "written") return { kind: "contributed", receipt: left, trouble: stage.trouble };
       throw new GoneError("the session was given up earlier");

@@ -33,7 +33,7 @@ export interface Permission {
   readonly relay: string | undefined; // the announcement of server 1's relay key
 }
 
-/** Return the task: from the home, or for the first time from the servers. */
+/** Return the task: from the home, or the first time from the servers. */
 export async function findTask(exchange: Exchange): Promise<TaskSpec> {
   const { context } = exchange;
   const known = await context.vault.task();
@@ -98,15 +98,15 @@ export async function askHowRoundsEnded(exchange: Exchange): Promise<void> {
 }
 
 /**
- * Raise unless the task's privacy guarantee lets this device take part in a round. In a task that makes one a device
- * takes part in a round once at most. Where the promise counts on chance, a coin decides for each round.
+ * Raise unless the task's privacy guarantee lets this device take part in a round. In a task with a guarantee a
+ * device takes part in a round at most once. If it assumes random sampling, participation is drawn for each round.
  */
 export async function checkPrivacy(exchange: Exchange, round: RoundSpec, seed: Bytes): Promise<void> {
   const { task } = round;
   const { vault } = exchange.context;
   if (task.privacy === undefined) return;
   const newest = await vault.newestRound();
-  if (newest === undefined) await vault.enterRound(round.number); // it may have been this one; known again from then on
+  if (newest === undefined) await vault.enterRound(round.number); // it may have been this one; later ones are known again
   if (newest === undefined || round.number <= newest) {
     throw new UnavailableError("a device takes part in a round once, and this one may have done so", ONCE);
   }

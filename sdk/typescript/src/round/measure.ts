@@ -1,4 +1,4 @@
-// What a device measures in an evaluation: protocol, section 12, and docs/evaluation.md.
+// The measurements of an evaluation: protocol, section 12, and docs/evaluation.md.
 
 import { LARGEST_SUM_VALUE } from "../core/ring.js";
 import { SURVEY_CAPACITIES, type TaskSpec } from "../core/spec.js";
@@ -10,7 +10,7 @@ import { places, ratingsOf, type Selection } from "./selection.js";
 const RIDGE = 3.0; // shrinkage of a person's bias towards zero, in ratings
 const FIRST_PLACES = 10;
 
-/** Return a device's item count, the sums of its ratings above and below the centre and squared, and the kept count. */
+/** Return a device's item count, sums of its ratings above and below the centre and squared, and the kept counts. */
 export function survey(values: Float32Array): Float64Array {
   const count = values.length;
   const sum = (part: (value: number) => number) => values.reduce((total, value) => total + part(value), 0);
@@ -24,7 +24,7 @@ export function measure(
 ): Float64Array {
   const { width } = task;
   const placeOf = places(selection);
-  // Sums of floats depend on the order, and items come in that of their slots.
+  // Float sums depend on the order, and items are in the order of their slots.
   const order = [...found.keys()].sort((left, right) => found[left]! - found[right]!);
   const all = order.map((at) => {
     const place = placeOf.get(found[at]!)!;
@@ -64,7 +64,7 @@ export function measure(
     numbers.set(byBias, 18);
   }
   if (task.privacy === undefined) {
-    // How much devices differ. These are large, and a clip would cut all others with them.
+    // For the variance over devices. These are large, and a clip would scale down all others with them.
     numbers[7] = numbers[0]! ** 2 / task.capacity;
     numbers[8] = (numbers[0]! * numbers[1]!) / task.capacity;
     numbers[9] = numbers[1]! ** 2 / task.capacity;

@@ -1,4 +1,4 @@
-// How a session's messages travel: each transport is one `Route`.
+// The interface of transports for a session's messages: each is one `Route`.
 //
 //     join      → a place in a round that both servers run
 //     keys      → the rows of the session's items, and a way to let server 1 confirm the dense part

@@ -1,9 +1,9 @@
 // Selects the items that a device uses in a round.
 //
-//     train      all that it has rated, except those it holds out; where the task has no ratings: a sample of these, and
-//                as many strangers as there is room for beside them
+//     train      all that it has rated, except held-out ones; if the task has no ratings: a sample of these, and as many
+//                strangers as there is room for
 //     survey     all that it has rated
-//     evaluate   items that it holds out; strangers to rank them among; and items to solve its private part from
+//     evaluate   held-out items; strangers to rank them among; and items to solve for its private part
 
 import { hmac } from "@noble/hashes/hmac.js";
 import { sha256 } from "@noble/hashes/sha2.js";
@@ -20,11 +20,11 @@ const BESIDE = 5; // items per chosen one, including it, from which a private pa
 export interface Selection {
   readonly items: Int32Array;
   readonly values: Float32Array; // NaN for strangers to rank among
-  readonly heldOut: Uint8Array; // 1 for what is only measured, and never learned from
-  readonly leftOut: number; // items of this device that are not in the catalogue
+  readonly heldOut: Uint8Array; // 1 for those only measured, never learned from
+  readonly leftOut: number; // items of this device outside the catalogue
 }
 
-/** Return the ratings of some items of a selection, in their order. */
+/** Return the ratings of some items of a selection, in the given order. */
 export function ratingsOf(selection: Selection, items: Int32Array): Ratings {
   const placeOf = places(selection);
   return { items, values: Float32Array.from(items, (item) => selection.values[placeOf.get(item)!]!) };
@@ -34,7 +34,7 @@ export function places(selection: Selection): Map<number, number> {
   return new Map([...selection.items].map((item, at) => [item, at]));
 }
 
-/** Return whether a rating is only for evaluation: a keyed hash of the item decides, so that it never changes. */
+/** Return whether a rating is reserved for evaluation: a keyed hash of the item decides, so that this never changes. */
 export type IsHeldOut = (item: number) => boolean;
 
 export function holdOut(key: Bytes, fraction: number): IsHeldOut {
@@ -56,7 +56,7 @@ export function select(round: RoundSpec, ratings: ReadonlyMap<number, number>, i
   return { ...own, heldOut: new Uint8Array(own.items.length), leftOut };
 }
 
-/** Return these ratings for a private part to be solved from; for rankings with strangers. */
+/** Return these ratings to solve for a private part; for rankings with strangers. */
 export function toFit(task: TaskSpec, ratings: ReadonlyMap<number, number>, randomBytes: RandomBytes): Ratings {
   const own = knownOf(task, ratings);
   if (task.loss !== "squared") {
