@@ -314,7 +314,7 @@ def test_a_damaged_file_of_a_run_is_named(file: str, kept: Path, tmp_path: Path)
     folder = tmp_path / "f"
     shutil.copytree(kept, folder)
     (folder / file).write_bytes((folder / file).read_bytes()[:100])
-    with pytest.raises(RunError, match=f"{re.escape(file)} is damaged"):
+    with pytest.raises(RunError, match=f"{re.escape(file)} is corrupted"):
         Run.load(folder).recommend(user="u1")
 
 

@@ -162,7 +162,7 @@ async def test_one_wrong_byte_in_any_piece_is_noticed(format_: TableFormat, piec
     async with a_catalogue(items=24, row_width=2, bins=4) as pair:
         shelf = Shelf(tmp_path, pair.task)
         carrier = Carrier(pair, tamper=Flipping(piece * 40))
-        with pytest.raises(CopyError, match="damaged"):
+        with pytest.raises(CopyError, match="corrupted"):
             await sync(carrier, shelf, format_, chunk=40)
         assert shelf.table(format_) is None
         assert files(tmp_path) == set(), "nothing of it is taken up again"

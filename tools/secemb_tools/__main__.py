@@ -3,7 +3,7 @@
 import sys
 
 _EXTRAS = {"torch": "train", "dp_accounting": "dp", "asyncpg": "postgres"}
-_USUAL = "tools,server"  # where everything else is
+_USUAL = "tools,server"  # the dependencies of everything else
 
 
 def main() -> None:

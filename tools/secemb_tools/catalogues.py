@@ -8,7 +8,7 @@ from secemb_shared.messages import RoundSpec
 from secemb_tools.errors import OperationError
 from secemb_tools.specification import build_task
 
-WIDTH = 65  # numbers of a row: 64 and a bias
+WIDTH = 65  # row width: 64 and a bias
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class PaperCatalogue:
     def round(
         self, geometry: Geometry, *, row_width: int = WIDTH, dense_size: int = 0, norm_bound: int | None = None
     ) -> RoundSpec:
-        """Return a round of a task with this catalogue; without a norm bound it is the one by rule."""
+        """Return a round of a task with this catalogue; without a norm bound it has the default one."""
         task = build_task(
             name=self.name,
             items=self.items,
@@ -50,7 +50,7 @@ AMAZON = PaperCatalogue("Amazon", 9_267_503, 100)
 
 
 def choose(names: Sequence[str]) -> list[PaperCatalogue]:
-    """Return the catalogues of these names, or all that one machine can measure."""
+    """Return the catalogues with these names, or all that one machine can measure."""
     known = {one.name: one for one in (*CATALOGUES, AMAZON)}
     if unknown := set(names) - known.keys():
         raise OperationError(f"unknown catalogue {', '.join(sorted(unknown))}; choose one of {', '.join(known)}")

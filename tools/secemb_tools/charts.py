@@ -1,4 +1,4 @@
-"""Plots as SVG text that any browser shows, light or dark: no scripts, no external resources."""
+"""Plots as SVG text for any browser, in light or dark mode: no scripts, no external resources."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ class _Line:
     """One line of a chart, in the picture's coordinates."""
 
     name: str  # empty: not in the legend
-    legend: float  # where its name starts
+    legend: float  # position of its name
     places: Points
     colour: str
     dashed: bool
@@ -44,11 +44,11 @@ def line_chart(
     level: tuple[str, float] | None = None,
     span: tuple[float, float] | None = None,
 ) -> str:
-    """Return lines through points. All but the first are dashed, so that a line below another one shows.
+    """Return lines through points. All but the first are dashed, so that overlapping lines are visible.
 
-    With `pairs` every two neighbours share a colour; the second is dashed and not named. With `doubling` the x axis is
-    logarithmic. A level is a horizontal line with a name. With `span` the y axis has these ends, such as 0 and 100 for
-    percentages, instead of those that the points need.
+    With `pairs` every two neighbours share a colour; the second is dashed and has no name. With `doubling` the x axis
+    is logarithmic. A level is a horizontal line with a name. With `span` the y axis has these limits, such as 0 and 100
+    for percentages, instead of limits from the points.
     """
     points = [point for one in series.values() for point in one]
     if not points:
@@ -103,7 +103,7 @@ def _lines(series: Mapping[str, Points], frame: "_Frame", *, pairs: bool) -> lis
 
 
 class _Frame:
-    """Where numbers are in the picture."""
+    """Converts numbers to positions in the picture."""
 
     def __init__(self, points: Points, *, doubling: bool, span: tuple[float, float] | None) -> None:
         self._scale: Callable[[float], float] = math.log if doubling else float
@@ -115,12 +115,12 @@ class _Frame:
         self.levels = _round_steps(*(span or (min(ys) - margin, max(ys) + margin)))
 
     def across(self, x: float) -> float:
-        """Return the horizontal place of a number."""
+        """Return the horizontal position of a number."""
         share = (self._scale(x) - self._first) / (self._last - self._first)
         return LEFT + (WIDTH - LEFT - RIGHT) * share
 
     def up(self, y: float) -> float:
-        """Return the vertical place of a number."""
+        """Return the vertical position of a number."""
         share = (y - self.levels[0]) / (self.levels[-1] - self.levels[0])
         return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share
 

@@ -6,7 +6,7 @@ SecEmbError (secemb_shared)
     │   └── UnreachableError  a server does not answer; it may a little later
     ├── DatasetError          files that do not hold a known rating set
     ├── ScenarioError         a simulation that cannot be run as described
-    ├── RunError              a kept run that is missing, damaged, or of other settings
+    ├── RunError              a kept run that is missing, corrupted, or has other settings
     ├── WorkerError           a process of a simulation failed or ended
     ├── StartError            a local server did not start, or ended by itself
     └── RoundError            a round of the demonstration did not open or did not end
@@ -36,7 +36,7 @@ class ScenarioError(ToolError, ValueError):
 
 
 class RunError(ToolError, ValueError):
-    """A kept run that is missing, damaged, or of other settings."""
+    """A kept run is missing, corrupted, or has other settings."""
 
 
 class WorkerError(ToolError, RuntimeError):

@@ -82,7 +82,7 @@ class AgreeingPeer:
 
     def _answer(self) -> None:
         if self.away:
-            raise PeerUnavailableError("server 1 does not answer")
+            raise PeerUnavailableError("server 1 is not responding")
 
     async def standing(self) -> StandingMessage:
         """Return the version that was published last."""

@@ -116,7 +116,7 @@ class Shelf:
     def assemble(self, download: Download) -> TableCopy:
         """Return the copy made from a complete download, not yet in use; raise if its digest is wrong."""
         if file_digest(self._part) != download.sha256:
-            raise CopyError("the copy of the table was damaged in transit; sync again")
+            raise CopyError("the copy of the table was corrupted in transit; sync again")
         path = self._part if download.since is None else self._apply_delta(download)
         shape = self.shape(download.format)
         return TableCopy(path=path, shape=shape, version=download.version, sha256=download.whole)

@@ -26,7 +26,7 @@ from secemb_shared.secure_sum import SUM_BOUND, SUM_RING
 
 
 def survey(values: Floats) -> npt.NDArray[np.float64]:
-    """Return a device's item count, the sums of its ratings above and below the centre and squared, and the kept counts.
+    """Return a device's item count, the sums of its ratings above and below the centre and squared, and kept counts.
 
     No number is negative: if the unit of privacy is a record, the noise relies on this.
     """

@@ -1,4 +1,4 @@
-"""`secemb task pause` and `resume`, `secemb round`, `secemb drain`: an operator steers a running server."""
+"""`secemb task pause` and `resume`, `secemb round`, `secemb drain`: control of a running server by its operator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""`secemb pair` and `secemb relay-key`: which keys the two servers and the devices use."""
+"""`secemb pair` and `secemb relay-key`: the keys that servers and devices use."""
 
 from pathlib import Path
 from typing import Annotated

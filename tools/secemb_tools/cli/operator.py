@@ -1,4 +1,4 @@
-"""`secemb operator`: who may look at a server, change something on it, or enrol devices."""
+"""`secemb operator`: who may view a server, change its state, or enrol devices."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What several commands share: options, exit codes, and how an error ends a command."""
+"""Shared by several commands: options, exit codes, and error handling."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from secemb_tools import output
 from secemb_tools.transport import Transport
 
 REFUSED = 1
-INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
+INTERRUPTED = 130  # the exit code of shells after Ctrl-C
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 ConfigFile = Annotated[Path, typer.Option("--config", help="The settings file, or the directory that contains it.")]

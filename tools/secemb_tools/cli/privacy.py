@@ -1,4 +1,4 @@
-"""`secemb privacy`: what rounds with noise cost, and what has been spent."""
+"""`secemb privacy`: the cost of rounds with noise, and the budget spent."""
 
 from pathlib import Path
 from typing import Annotated

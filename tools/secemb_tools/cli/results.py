@@ -1,4 +1,4 @@
-"""What `--json` prints, by command. The forms are stable: members may be added, none is removed or changes its meaning.
+"""The output of `--json`, by command. It is stable: members may be added, but none is removed or changes its meaning.
 
 `python -m secemb_tools.cli.results` prints them as a JSON Schema, which is docs/reference/cli.schema.json.
 """
@@ -66,8 +66,8 @@ class Row(TypedDict):
     digest: str
     rmse: float | None
     mae: float | None
-    figures: dict[str, float]  # of the round's devices, where it was an evaluation
-    sums: list[float]  # what the figures are from
+    figures: dict[str, float]  # of the round's devices, if it was an evaluation
+    sums: list[float]  # what the figures are based on
     window: dict[str, Any]  # figures of the newest evaluations together, and their rounds
 
 

@@ -25,7 +25,7 @@ from secemb_tools.transport import Transport
 if TYPE_CHECKING:
     from secemb_tools.datasets import RatingSet
 
-# The names of the registry, written out: every command would have to import numpy and the SDK for this line.
+# The names from the registry, repeated here: otherwise every command would have to import numpy and the SDK.
 Model = Annotated[str, typer.Option(help="One of mf, ncf, fm, deepfm, sasrec, caser, lm; all but mf need torch.")]
 Data = Annotated[
     Path | None,
@@ -50,7 +50,7 @@ Unit = Literal["user", "record"]
 
 
 class Comparison(StrEnum):
-    """What a private run is compared with."""
+    """The run to compare a private run with."""
 
     PLAIN = "plain"
 
@@ -264,7 +264,7 @@ def _read(
     seed: int,
     min_count: int | None = None,
 ) -> "RatingSet | None":
-    """Return the ratings or texts at this place; None where they are to be made up."""
+    """Return the ratings or texts at this path; None if they are to be generated."""
     from secemb_tools.simulation.scenario import read_data
 
     if data is None:

@@ -1,4 +1,4 @@
-"""`secemb task` and `secemb plan`: what is trained, and what it will cost."""
+"""`secemb task` and `secemb plan`: tasks, and their estimated cost."""
 
 from pathlib import Path
 from typing import Annotated

@@ -41,7 +41,7 @@ def create(
             made = tokens.create(settings_at(config), wanted, days=days, skip=skip_existing, tell=tell)
             async for batch in made:
                 show(batch)
-                sys.stdout.flush()  # what is printed is stored, whatever happens next
+                sys.stdout.flush()  # printed tokens are already stored, whatever happens next
 
     with refusals():
         if bool(names) == (names_from is not None):
@@ -155,7 +155,7 @@ def resume(
 
 
 class _CsvTable:
-    """Rows that are printed as they come, with the names of the columns before the first."""
+    """Rows that are printed as they arrive, with a header line before the first."""
 
     def __init__(self, columns: list[str]) -> None:
         self._writer, self._begun = csv.DictWriter(sys.stdout, columns, lineterminator="\n"), False

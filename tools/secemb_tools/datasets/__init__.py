@@ -1,4 +1,4 @@
-"""Rating sets, read from the user's copy: licences do not allow distributing public ones with this project."""
+"""Rating sets, read from the user's copy, because licences do not allow distributing public ones with this project."""
 
 from secemb_shared.catalogue import Catalogue
 from secemb_tools.datasets.ratings import RatingSet

@@ -1,4 +1,4 @@
-"""Catalogues in files: as `secemb data` writes them, or made from any list of items that it reads."""
+"""Catalogue files: as written by `secemb data`, or made from any list of items that it reads."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def read_catalogue(path: Path) -> Catalogue:
 
 
 def catalogue_from(path: Path) -> Catalogue:
-    """Return the catalogue of a file, or of any list of items; rows are then numbered in the order of the list."""
+    """Return the catalogue in a file, or of any list of items, with rows numbered in the order of the list."""
     try:
         with path.open("rb") as file:
             start = file.read(len(_BOM + _HEAD))
@@ -32,7 +32,7 @@ def catalogue_from(path: Path) -> Catalogue:
         raise DatasetError(f"{path} cannot be read; give a catalogue, or a list of items with a header") from None
     if start.removeprefix(_BOM).startswith(_HEAD):
         return read_catalogue(path)
-    from secemb_tools.datasets.item_list import read_items  # here: polars is slow to import
+    from secemb_tools.datasets.item_list import read_items  # imported here because polars is slow to import
 
     listed = read_items(path)
     return Catalogue(ids=listed.ids, titles=listed.titles, others=listed.others)

@@ -38,7 +38,7 @@ NAMES = {
     "title": ("title", "name", "itemname", "movietitle", "producttitle", "booktitle", "itemtitle"),
 }
 FIX = "name the columns user, item and rating (or only user and item), or select them with --columns"
-_PRODUCT = re.compile(r"(B[0-9A-Z]{9}|[0-9]{9}[0-9X])")  # of Amazon: its own code, or the ISBN of a book
+_PRODUCT = re.compile(r"(B[0-9A-Z]{9}|[0-9]{9}[0-9X])")  # Amazon's product code, or the ISBN of a book
 _OWN_CODE = re.compile(r"B[0-9A-Z]{9}")
 _REVIEWER = re.compile(r"A[0-9A-Z]{9,}")
 _MOMENT = re.compile(r"\d{9,}(\.\d+)?|\d{4}-\d\d-\d\d.*")  # seconds (1973 or later), or a date
@@ -69,7 +69,7 @@ def parse_columns(text: str) -> dict[str, str]:
 
 
 def known_columns(names: Sequence[str], given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the given columns and those with a usual name; if user and item are given, only the given ones."""
+    """Return the given columns and those with common names; if user and item are given, only the given ones."""
     plain = [_plain(name) for name in names]
     found = {}
     for kind, usual in () if given and given.keys() >= {"user", "item"} else NAMES.items():

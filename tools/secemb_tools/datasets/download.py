@@ -32,7 +32,7 @@ ACM Transactions on Interactive Intelligent Systems 5, 4: 19:1-19:19. https://do
 class Archive:
     """One of the publisher's files."""
 
-    md5: str  # as the publisher gives it in a file beside the archive
+    md5: str  # as published in a file next to the archive
     folder: str  # the directory inside the archive
 
 
@@ -45,7 +45,7 @@ ARCHIVES = {
 
 
 class ProgressBar(Protocol):
-    """What pooch asks of a progress bar."""
+    """The progress bar interface required by pooch."""
 
     total: int
 
@@ -60,7 +60,7 @@ class ProgressBar(Protocol):
 
 
 def archive_named(name: str) -> Archive:
-    """Return the archive of a name, or refuse the name."""
+    """Return the archive with this name, or refuse the name."""
     if name not in ARCHIVES:
         raise DatasetError(f"unknown set {name!r}; choose one of {', '.join(ARCHIVES)}")
     return ARCHIVES[name]
@@ -69,14 +69,14 @@ def archive_named(name: str) -> Archive:
 def fetch(
     name: str, folder: Path, *, source: str | None = None, md5: str | None = None, progress: ProgressBar | None = None
 ) -> Path:
-    """Download a set into a directory of its name in `folder`, and return it. An existing one is left alone."""
+    """Download a set into a directory with its name in `folder`, and return it. An existing one is not changed."""
     archive, target = archive_named(name), folder / name
     if target.exists():
         raise DatasetError(f"{target} already exists; remove it to download the set again")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as unfinished:
         _retrieve(source or f"{PUBLISHER}/{name}.zip", md5 or archive.md5, Path(unfinished), progress)
-        # Only this directory is kept; names in the archive cannot place a file outside of it.
+        # Only this directory is kept; names in the archive cannot place a file outside it.
         found = Path(unfinished) / "unpacked" / archive.folder
         if not found.is_dir():
             raise DatasetError(f"the archive has no directory {archive.folder}; try again, or use another --from")

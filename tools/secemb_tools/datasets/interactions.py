@@ -1,4 +1,4 @@
-"""From the cells of a table to a rating set: checked, numbered, with each pair of user and item once."""
+"""Converts the cells of a table to a rating set: checked, numbered, with each pair of user and item once."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from secemb_tools.datasets.junk import SHARE, Fault, ReadReport, find_far, find_
 from secemb_tools.datasets.ratings import KINDS, Features, RatingSet
 from secemb_tools.datasets.table_file import LONG, OPEN, SHORT, Table
 
-_MISSING = ["", "nan", "null", "none", "na", "n/a", "<na>", "nat"]  # how programs write a missing value
+_MISSING = ["", "nan", "null", "none", "na", "n/a", "<na>", "nat"]  # common spellings of a missing value
 _STRANGE_ID = r"^-\d+(\.\d*)?$|^[\[{]|[\x00-\x08\x0a-\x1f\x7f]"  # negative, a list or an object, control characters
 _LONGEST_ID = 200
 _LARGEST = 1e6
@@ -36,7 +36,7 @@ _FIXES = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listed:
-    """People or items in the order of the file that lists them, with their features."""
+    """People or items in the order of their list file, with their features."""
 
     ids: tuple[str, ...] = ()
     features: Features | None = None  # (ids, l)
@@ -97,7 +97,7 @@ def collect(
 
 
 def _checked(table: Table, columns: Columns, share: float) -> tuple[pl.DataFrame, tuple[Fault, ...], tuple[Fault, ...]]:
-    """Return the good lines as user, item, rating, time and title, the faults of the others, and far ratings."""
+    """Return the valid lines as user, item, rating, time and title, the faults of the others, and outlying ratings."""
     missing = pl.lit(None, pl.String)
     cells = table.cells.select(
         "line",
@@ -201,7 +201,7 @@ def _without_repeats(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _padded(features: Features | None, count: int) -> Features:
-    """Return features for everyone; those of unlisted ones are zeros."""
+    """Return features for everyone; features of unlisted ones are zeros."""
     known = np.zeros((0, 0), dtype=np.uint8) if features is None else features
     return np.vstack([known, np.zeros((count - len(known), known.shape[1]), dtype=np.uint8)])
 

@@ -1,4 +1,4 @@
-"""Lines that a reader cannot use: skipped and reported up to a share; with more of them the file is refused."""
+"""Unusable lines: skipped and reported up to a maximum share; with more of them the file is refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from typing_extensions import TypedDict
 
 from secemb_tools.errors import DatasetError
 
-if TYPE_CHECKING:  # every rating set has a report, also where polars is not needed
+if TYPE_CHECKING:  # every rating set has a report, even if polars is not needed
     import polars as pl
 
-SHARE = 0.01  # of a file's lines that may be skipped
+SHARE = 0.01  # maximum share of a file's lines that may be skipped
 _SHOWN = 40  # characters of a value in a message
-_TAIL = 0.01  # share of the ratings at each end that does not count as nearly all
+_TAIL = 0.01  # share of the ratings at each end that is excluded from nearly all
 _FAR = 3.0  # ranges of nearly all
 
 
@@ -28,7 +28,7 @@ class FaultFacts(TypedDict):
 
 
 class ReportFacts(TypedDict):
-    """What was read and what was not."""
+    """The lines read and skipped."""
 
     lines: int
     skipped: int
@@ -67,14 +67,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
-    """What was read of a rating set and what was not."""
+    """The lines of a rating set read and skipped."""
 
     lines: int = 0  # of the files with the ratings
     faults: tuple[Fault, ...] = ()
     duplicates: int = 0  # earlier ratings of the same pair of user and item
-    unlisted_items: int = 0  # rated, but not in the list of items
+    unlisted_items: int = 0  # rated, but missing from the list of items
     unlisted_people: int = 0
-    far: tuple[Fault, ...] = ()  # ratings that are kept, but may be mistakes
+    far: tuple[Fault, ...] = ()  # ratings that are kept, but may be errors
 
     @property
     def skipped(self) -> int:
@@ -111,7 +111,7 @@ class ReadReport:
 
 
 def find_faults(source: str, checked: "pl.DataFrame", fixes: Mapping[str, str], *, share: float) -> tuple[Fault, ...]:
-    """Return the faults of a file, or refuse it if more than the share of its lines cannot be used, or all.
+    """Return the faults of a file, or refuse it if more than the maximum share of its lines is unusable, or all.
 
     `checked` has one row per line: `line`, `reason` (null if the line is good) and `value`.
     """
@@ -127,7 +127,7 @@ def find_faults(source: str, checked: "pl.DataFrame", fixes: Mapping[str, str], 
     )
     part = bad.height / checked.height
     if part > share or bad.height == checked.height:
-        worst = max(faults, key=lambda fault: fault.count)  # of equal ones the first
+        worst = max(faults, key=lambda fault: fault.count)  # in ties, the first
         allow = f", or allow more with --junk {_rounded_up(part):g}" if bad.height < checked.height else ""
         raise DatasetError(
             f"{worst}; {bad.height:,} of {checked.height:,} lines are invalid, and at most {share:.3g} of them "
@@ -137,9 +137,9 @@ def find_faults(source: str, checked: "pl.DataFrame", fixes: Mapping[str, str], 
 
 
 def find_far(source: str, good: "pl.DataFrame") -> tuple[Fault, ...]:
-    """Return the ratings that lie further from nearly all others than three times the range of those, if any.
+    """Return the ratings further from nearly all others than three times their range, if any.
 
-    `good` has one row per line: `line`, `rating` and `written rating`. Such ratings may be right: they are only named.
+    `good` has one row per line: `line`, `rating` and `written rating`. They may be correct, so they are only reported.
     """
     import polars as pl
 
@@ -150,7 +150,7 @@ def find_far(source: str, good: "pl.DataFrame") -> tuple[Fault, ...]:
     low, high = ends.row(0)
     if low is None or high < low:
         return ()
-    room = _FAR * ((high - low) or max(1.0, abs(high)))  # where nearly all are equal, their size
+    room = _FAR * ((high - low) or max(1.0, abs(high)))  # if nearly all are equal, their size
     far = good.filter((rating > high + room) | (rating < low - room))
     if not far.height:
         return ()

@@ -1,4 +1,4 @@
-"""Made-up ratings and events: hidden tastes, a long tail, titles and noise. For demonstrations without a download."""
+"""Synthetic ratings and events: hidden tastes, a long tail, titles and noise. For demonstrations without a download."""
 
 from dataclasses import dataclass, replace
 
@@ -10,15 +10,15 @@ from secemb_shared.randomness import Indices
 from secemb_tools.datasets.ratings import RatingSet
 
 Doubles = npt.NDArray[np.float64]
-TASTES = 3  # hidden numbers of a person and of an item
+TASTES = 3  # hidden factors of a person and of an item
 FEWEST = 8  # ratings of a person
 TAIL = 1.0  # an item's popularity falls with this power of its rank
 NOISE = 0.4
 KEENNESS = 1.2  # how much more often people rate what they like
 MIDDLE = 2.8
-FAITHFUL = 0.7  # of choices in time order: the share that is the sequel of the one before
+FAITHFUL = 0.7  # of choices in time order: the share that is the sequel of the previous one
 NAME = "made up"
-GENRES = (("Comedy", "Tragedy"), ("Mystery", "Romance"), ("Adventure", "Essay"))  # of each taste, by its sign
+GENRES = (("Comedy", "Tragedy"), ("Mystery", "Romance"), ("Adventure", "Essay"))  # genres of each taste, by its sign
 _QUALITIES = (
     "Amber Ancient Blue Borrowed Bright Broken Burning Crooked Distant Double Dusty Electric Empty Endless Faithful "
     "Fallen Final Frozen Gentle Gilded Golden Hidden Hollow Honest Hungry Idle Invisible Iron Jealous Last Little "
@@ -35,7 +35,7 @@ _THINGS = (
 )
 _FIRST, _SECOND = _QUALITIES.split(), _THINGS.split()
 _PAIRS = len(_FIRST) * len(_SECOND)
-_STRIDE = 29  # between the things of two neighbouring items: titles in a row do not look alphabetical
+_STRIDE = 29  # step between the words of neighbouring items, so that consecutive titles do not look alphabetical
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,7 +75,7 @@ def make_ratings(*, people: int, items: int, most: int, seed: int) -> RatingSet:
 
 
 def make_events(*, people: int, items: int, most: int, seed: int) -> RatingSet:
-    """Return choices in time order: mostly the sequel of the last one, otherwise something that is well known.
+    """Return choices in time order: mostly the sequel of the last one, otherwise a popular item.
 
     Each item has one sequel, so that the last choice says more about the next than popularity does.
     """
@@ -112,7 +112,7 @@ def _catalogue(kinds: Doubles) -> Catalogue:
 
 
 def _who_rates_what(rng: np.random.Generator, hidden: Tastes, most: int) -> tuple[Indices, Indices]:
-    """Return pairs, none of them twice: people choose what is well known, and what they expect to like."""
+    """Return distinct pairs: people choose popular items, and items that they expect to like."""
     people, items = hidden.by_person.size, hidden.by_item.size
     most = min(most, items)
     counts = np.clip(np.rint(rng.lognormal(np.log(most / 2), 0.6, people)), min(FEWEST, most), most).astype(np.int64)
@@ -128,7 +128,7 @@ def _choose(rng: np.random.Generator, weights: Doubles, count: int) -> Indices:
 
 
 def make_title(item: int) -> str:
-    """Return a title that no other item has; after all pairs of words a number follows."""
+    """Return a unique title; after all pairs of words have been used, a number is appended."""
     edition, pair = divmod(item, _PAIRS)
     turn, first = divmod(pair, len(_FIRST))
     name = f"The {_FIRST[first]} {_SECOND[(turn + _STRIDE * first) % len(_SECOND)]}"

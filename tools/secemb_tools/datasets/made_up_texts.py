@@ -1,4 +1,4 @@
-"""Made-up texts: a small grammar in which a word decides about one that comes three words later."""
+"""Synthetic texts: a small grammar in which a word determines another one three words later."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from secemb_tools.datasets.ratings import RatingSet
 from secemb_tools.datasets.texts import HELD_OUT, Author, Words, set_of
 
 _ONSETS, _VOWELS, _CODAS = "bdfgklmnprstvz", "aeiou", "lmnrst"  # one of each is drawn
-_ENDINGS = (("a", "ka"), ("these", "ti"))  # a determiner, and how the verb of its sentence ends
+_ENDINGS = (("a", "ka"), ("these", "ti"))  # a determiner, and the ending of the verb in its sentence
 _NOUNS, _VERBS = 0.5, 0.2  # shares of the stems; adjectives are the rest
 _TAIL = 1.0  # a word's share falls with this power of its rank
 _MOST_SENTENCES = 3
@@ -15,10 +15,10 @@ _TEXTS = 12  # of a person, on average
 
 
 def make_texts(*, people: int, words: int, seed: int) -> RatingSet:
-    """Return texts with a vocabulary of about so many words.
+    """Return texts with a vocabulary of about this many words.
 
     A sentence is determiner, adjective, noun, verb, noun. The verb's ending follows from the determiner, which stands
-    three words before it: a model of pairs of words cannot know it. People differ in the nouns that they like.
+    three words before it: a bigram model cannot learn it. People differ in the nouns that they like.
     """
     rng = np.random.default_rng([seed, 0x7E47])
     stems = _stems(rng, max(6, round(words / (1 + _VERBS))))
@@ -32,7 +32,7 @@ def make_texts(*, people: int, words: int, seed: int) -> RatingSet:
 
 
 def _with_others(people: int) -> int:
-    """Return how many people there are when so many of them have devices, and the others are set aside."""
+    """Return the number of people, given how many of them have devices; the others are held out."""
     return next(count for count in range(people, 2 * people + 2) if count - round(HELD_OUT * count) == people)
 
 
@@ -51,7 +51,7 @@ def _pick(rng: np.random.Generator, words: Words) -> str:
 
 
 def _stems(rng: np.random.Generator, count: int) -> Words:
-    """Return so many different words of three syllables."""
+    """Return this many different words of three syllables."""
     found: dict[str, None] = {}
     while len(found) < count:
         parts = [_ONSETS, _VOWELS, _ONSETS, _VOWELS, _ONSETS, _VOWELS, _CODAS]

@@ -1,4 +1,4 @@
-"""MovieLens 100K, 1M, 10M and 25M in the files that GroupLens publishes; ml-latest-small has those of 25M.
+"""MovieLens 100K, 1M, 10M and 25M in the file formats of GroupLens; ml-latest-small has the format of 25M.
 
     100K   u.data  u.user  u.item  u.occupation   separated by tabs and by |
     1M     ratings.dat  users.dat  movies.dat     separated by ::
@@ -6,7 +6,7 @@
     25M    ratings.csv  movies.csv
 
 A person's features are gender, age and occupation, each as one of many (2 + 61 + 21 in 100K, where an age is a year;
-2 + 7 + 21 in 1M, where it is a range); 10M and 25M tell nothing about people. An item's are its genres (19 in 100K, one
+2 + 7 + 21 in 1M, where it is a range); 10M and 25M have no features of people. An item's are genres (19 in 100K, one
 of them "unknown"; 18 in 1M; 20 in 10M and 25M, one of them "(no genres listed)").
 """
 
@@ -115,7 +115,7 @@ def _with_features(people: Listed, ages: Sequence[str], jobs: Sequence[str]) -> 
 
 
 def _one_of(values: Sequence[str], choices: Sequence[str]) -> Features:
-    """Return one column per choice, with a one in the column of each value; a row of zeros for any other value."""
+    """Return one column per choice, with a one in the column of the value; a row of zeros for any other value."""
     place = {choice: column for column, choice in enumerate(choices)}
     found = np.zeros((len(values), len(choices)), dtype=np.uint8)
     for row, value in enumerate(values):

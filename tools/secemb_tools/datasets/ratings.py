@@ -18,7 +18,7 @@ Features = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
 Marks = npt.NDArray[np.bool_]
 
-# People, items and ratings of the sets with published figures.
+# Numbers of people, items and ratings of the sets with published figures.
 KINDS = {"ML100K": (943, 1_682, 100_000), "ML1M": (6_040, 3_883, 1_000_209)}
 
 
@@ -33,15 +33,15 @@ class RatingSet:
     user_features: Features  # (people, l_x), ones and zeros
     item_features: Features  # (items, l_y)
     times: Indices | None = None  # (n,), seconds, if the set has them
-    order: Indices | None = None  # (n,), position in the file; it decides where times are equal or missing
+    order: Indices | None = None  # (n,), position in the file, for ordering if times are equal or missing
     tested: Marks | None = None  # (n,), the test part of the publisher's own split
     implicit: bool = False  # no ratings, or all of them equal
     layout: str = "table"  # of the files: ML100K, ML1M, ML10M, ML25M, Yelp or table
-    kind: str | None = None  # ML100K or ML1M, by files and counts; kept by a part of the set
+    kind: str | None = None  # ML100K or ML1M, by files and counts; also for a part of the set
     catalogue: Catalogue = field(default_factory=Catalogue)
     user_ids: tuple[str, ...] = ()  # external ids by row; empty: a row is its own id
     report: ReadReport = field(default_factory=ReadReport)
-    unseen: Mapping[str, Indices] = field(default_factory=dict)  # texts that no device has, as rows, by what they are
+    unseen: Mapping[str, Indices] = field(default_factory=dict)  # texts that no device has, as rows, by kind
 
     @property
     def person_count(self) -> int:
@@ -79,7 +79,7 @@ class RatingSet:
         return self.user_ids.index(name)
 
     def only(self, chosen: Indices) -> "RatingSet":
-        """Return these ratings of the same people and items, in the order of the person and then of the item."""
+        """Return these ratings of the same people and items, sorted by person and then by item."""
         kept = chosen[np.lexsort((self.items[chosen], self.people[chosen]))]
         return replace(
             self,
@@ -92,6 +92,6 @@ class RatingSet:
         )
 
     def by_person(self) -> list[slice]:
-        """Return where each person's ratings are; `only` has put them next to each other."""
+        """Return the slice of each person's ratings, which `only` has sorted by person."""
         ends = np.searchsorted(self.people, np.arange(self.person_count + 1))
         return [slice(int(begin), int(end)) for begin, end in pairwise(ends)]

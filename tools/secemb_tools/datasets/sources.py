@@ -11,7 +11,7 @@ from secemb_tools.datasets.junk import SHARE
 from secemb_tools.datasets.ratings import RatingSet
 from secemb_tools.errors import DatasetError
 
-if TYPE_CHECKING:  # readers import polars, which takes a third of a second: functions import them when called
+if TYPE_CHECKING:  # readers import polars, which takes a third of a second: so functions import them when called
     from secemb_tools.datasets.interactions import Listed
 
 _PACKED = (".gz", ".zst", ".zstd")
@@ -57,7 +57,7 @@ def read_ratings(
 
 
 def read_movielens(path: Path) -> RatingSet:
-    """Return the MovieLens set in this directory: 100K, 1M, 10M or 25M, as its files say."""
+    """Return the MovieLens set in this directory: 100K, 1M, 10M or 25M, depending on its files."""
     from secemb_tools.datasets import movielens
 
     if movielens.layout_of(path) is None:
@@ -130,7 +130,7 @@ def _listed(items: Path | None, junk_share: float) -> "Listed | None":
 
 
 def _beside(path: Path) -> Path | None:
-    """Return the list of items beside a RecBole file, if there is one."""
+    """Return the list of items next to a RecBole file, if there is one."""
     items = path.with_suffix(".item")
     return items if path.suffix == ".inter" and items.is_file() else None
 

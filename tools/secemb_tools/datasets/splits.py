@@ -97,7 +97,7 @@ WAYS: dict[str, Callable[[RatingSet, int, float], Split]] = {
 
 
 class SplitSummary(TypedDict):
-    """How a set was split, with the ratings in each part."""
+    """The kind of a split, with the number of ratings in each part."""
 
     how: str
     seed: int

@@ -1,4 +1,4 @@
-"""A rating set in numbers and pictures: counts and distributions, nothing about a single person."""
+"""A rating set in numbers and pictures: counts and distributions, but nothing about individuals."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -160,7 +160,7 @@ def _steps(ratings: RatingSet) -> list[int]:
 
 
 def _stacked(pictures: list[str]) -> str:
-    """Return one picture with these below each other."""
+    """Return one picture with these stacked vertically."""
     top, parts = 0, []
     for picture in pictures:
         height = int(picture.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1])

@@ -28,23 +28,23 @@ class Table:
     source: str
     cells: pl.DataFrame
     names: tuple[str, ...]  # of the columns besides `line` and `fault`
-    named: bool = True  # otherwise they are numbered from 1
+    named: bool = True  # line numbers; otherwise numbered from 1
 
     def columns(self, given: Mapping[str, str] | None = None) -> Columns:
-        """Return which column contains what."""
+        """Return the roles of the columns."""
         if self.named or given:
             return find_columns(self.source, self.names, given)
         return guess_columns(self.source, self.cells.select(self.names).head(_SAMPLE).rows())
 
 
 def read_table(path: Path, given: Mapping[str, str] | None = None, *, everything: bool = False) -> Table:
-    """Return the table in a file of any known format; of JSON objects the recognised members, or everything."""
+    """Return the table in a file of any known format; for JSON objects, the recognised members, or everything."""
     head = file_head(path)
     if head.startswith(PARQUET):
         try:
             return table_of_frame(pl.read_parquet(path, glob=False), str(path))
         except (pl.exceptions.PolarsError, OSError):
-            raise DatasetError(f"{path} is a truncated or damaged Parquet file; write or download it again") from None
+            raise DatasetError(f"{path} is a truncated or corrupted Parquet file; write or download it again") from None
     if head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{") and not head.startswith((GZIP, ZSTD)):
         return read_json_lines(path, given=given, everything=everything)
     lines = read_lines(path)
@@ -105,7 +105,7 @@ def _series(name: str, column: Any) -> pl.Series:
 
 
 def _separator(sample: Sequence[str], given: Mapping[str, str] | None) -> str | None:
-    """Return the separator that finds known names in the first line, or else as many fields in most lines."""
+    """Return the separator with known names in the first line, or else with the same number of fields in most lines."""
     for separator in SEPARATORS:
         found = known_columns(_split(sample[0], separator), given)
         if "item" in found and found.keys() & {"user", "title"}:
@@ -163,7 +163,7 @@ def _fields(lines: pl.DataFrame, separator: str, names: Sequence[str]) -> pl.Dat
 
 def _quoted_fields(source: str, lines: pl.DataFrame, separator: str, names: Sequence[str]) -> pl.DataFrame:
     """Return the cells of lines with quotes, which may contain separators and line ends."""
-    begin = 0  # where the row that is read begins
+    begin = 0  # first line of the current row
 
     def rows() -> Iterator[tuple[int, str | None, *tuple[str | None, ...]]]:
         numbers = lines["line"].to_list()
@@ -201,7 +201,7 @@ def _with_header(table: Table, given: Mapping[str, str] | None) -> Table:
 
 
 def _are_names(first: Sequence[str], table: Table) -> bool:
-    """Return whether a first line of words is above numbers: an unknown header."""
+    """Return whether the first line has words above numbers, and so is an unknown header."""
     if any(not cell or _is_number(cell) for cell in first) or table.cells.height < 2:
         return False
     below = table.cells.select(table.names).slice(1, _SAMPLE)

@@ -18,8 +18,8 @@ _ARCHIVES = {
     b"\x80\x04": "a Python pickle, which could run any code; save the frame as CSV or Parquet",
     b"\x80\x05": "a Python pickle, which could run any code; save the frame as CSV or Parquet",
 }
-_HEAD = 4096  # bytes that decide what a file is
-_COMMENTS = 100  # at most, lines before the table that begin with # or %
+_HEAD = 4096  # bytes that determine a file's format
+_COMMENTS = 100  # maximum number of lines before the table that begin with # or %
 
 
 def file_head(path: Path) -> bytes:
@@ -62,9 +62,9 @@ def _numbered(path: Path, head: bytes) -> pl.DataFrame:
         source = path.read_bytes().decode("utf-16", errors="replace").encode()
     try:
         found = pl.read_lines(source, name="text", glob=False)
-    except (pl.exceptions.PolarsError, OSError):  # not UTF-8, or damaged
+    except (pl.exceptions.PolarsError, OSError):  # not UTF-8, or corrupted
         found = pl.read_lines(_unpack(path, head).decode("latin-1").encode(), name="text")
-    if found.height == 1 and "\r" in found.item():  # line ends of old Macs
+    if found.height == 1 and "\r" in found.item():  # line ends of classic Mac OS
         found = pl.DataFrame({"text": found.item().splitlines()})
     text = pl.col("text").str.strip_prefix("\ufeff").str.strip_chars_end("\r")
     lines = found.with_row_index("line", offset=1).with_columns(text).filter(pl.col("text").str.contains(r"\S"))
@@ -75,11 +75,11 @@ def _numbered(path: Path, head: bytes) -> pl.DataFrame:
 def _unpack(path: Path, head: bytes) -> bytes:
     """Return the bytes of a file that is not UTF-8."""
     if head.startswith(ZSTD):
-        raise DatasetError(f"{path} is damaged or not UTF-8 text; unpack it with `zstd -d` and give the unpacked file")
+        raise DatasetError(f"{path} is corrupted or not UTF-8; unpack it with `zstd -d` and give the unpacked file")
     raw = path.read_bytes()
     if not head.startswith(GZIP):
         return raw
     try:
         return gzip.decompress(raw)
     except (EOFError, OSError, zlib.error):
-        raise DatasetError(f"{path} is truncated or damaged; download or compress it again") from None
+        raise DatasetError(f"{path} is truncated or corrupted; download or compress it again") from None

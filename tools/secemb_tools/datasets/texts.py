@@ -1,9 +1,9 @@
-"""Texts of people as a set that a language model learns from: each word is an event, in the order of the text.
+"""Texts of people as a training set for language models: each word is an event, in the order of the text.
 
-    JSON lines   {"user": …, "text": …} or {…, "texts": […]}; a line with a list and no user is a person of its own
+    JSON lines   {"user": …, "text": …} or {…, "texts": […]}; a line with a list and no user is a separate person
     tables       columns user and text, and time if there is one; other names with --columns user=…,item=…
 
-Before the vocabulary is made, texts are set aside that no device gets: all of some people, and some of everybody else.
+Before the vocabulary is made, texts are held out from all devices: all texts of some people, and some of the others'.
 """
 
 import json
@@ -26,10 +26,10 @@ from secemb_tools.datasets.ratings import RatingSet
 from secemb_tools.datasets.table_file import Table, read_table
 from secemb_tools.errors import DatasetError
 
-LEAST = 2  # times that a word occurs in the training texts; rarer ones are <unknown>, which is learned from them
-OTHER_PEOPLE, OTHER_TEXTS = "other people", "other texts"  # what is set aside
-HELD_OUT = 0.1  # of the people, and of the texts of the others
-_SPLIT = 41  # what a seed is used for
+LEAST = 2  # minimum count of a word in the training texts; rarer ones are <unknown>, which is learned from them
+OTHER_PEOPLE, OTHER_TEXTS = "other people", "other texts"  # the texts held out
+HELD_OUT = 0.1  # share of the people, and share of the texts of the others
+_SPLIT = 41  # purpose of a derived seed
 _TEXT = ("text", "texts", "speech", "speeches", "message", "messages", "body", "content")
 _FILES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _NAME = 80  # characters of a set's name
@@ -57,7 +57,7 @@ def read_texts(
     columns: Mapping[str, str] | str | None = None,
     junk_share: float = SHARE,
 ) -> RatingSet:
-    """Return the texts of a file, or of a folder with one; `seed` decides which are set aside."""
+    """Return the texts of a file, or of a folder with one; `seed` decides which are held out."""
     name = re.sub(r"[^ -~]", "_", path.resolve().stem)[:_NAME]
     path = _file_in(path) if path.is_dir() else path
     given = parse_columns(columns) if isinstance(columns, str) else columns
@@ -77,7 +77,7 @@ def _file_in(folder: Path) -> Path:
 def set_of(
     name: str, authors: Sequence[Author], *, seed: int, least: int | None = None, report: ReadReport | None = None
 ) -> RatingSet:
-    """Return a set of texts: what devices have, its vocabulary, and what was set aside."""
+    """Return a set of texts: those of devices, the vocabulary, and those held out."""
     least = LEAST if least is None else least
     devices, unseen = _split(authors, seed)
     counts = Counter(word for author in devices for text in author.texts for word in text)
@@ -107,7 +107,7 @@ def set_of(
 
 
 def texts_in(rows: Indices) -> list[Indices]:
-    """Return the texts in rows of words, each from one end to the next; the last one may still be open."""
+    """Split rows of words into texts at each end; the last one may be unfinished."""
     begins = np.flatnonzero(rows == END)
     if not begins.size:
         return []
@@ -116,7 +116,7 @@ def texts_in(rows: Indices) -> list[Indices]:
 
 
 def _split(authors: Sequence[Author], seed: int) -> tuple[list[Author], dict[str, list[Words]]]:
-    """Return what devices have, and what is set aside; who has a single text keeps it."""
+    """Return the texts of devices, and those held out; a person's only text is not held out."""
     rng = np.random.default_rng([seed, _SPLIT])
     apart = set(rng.permutation(len(authors))[: round(HELD_OUT * len(authors))].tolist())
     devices: list[Author] = []
@@ -139,7 +139,7 @@ def _authors(table: Table, given: Mapping[str, str] | None, share: float) -> tup
     good, report = _without_faults(table.source, cells, share)
     if columns.time is not None:
         good = good.sort(pl.col(columns.time).cast(pl.Float64, strict=False), maintain_order=True)
-    if columns.user is None:  # each line is a person, though two may have one name
+    if columns.user is None:  # each line is a person, even if two have the same name
         return [Author(who, _texts(written)) for who, written in good.select("name", "written").iter_rows()], report
     found: dict[str, list[Words]] = {}
     for who, written in good.select("name", "written").iter_rows():
@@ -179,7 +179,7 @@ def _columns(table: Table, given: Mapping[str, str] | None) -> _Columns:
 
 
 def _whole_line(table: Table, text: str) -> pl.Expr:
-    """Return what names a line that is a person: its other columns, or its number."""
+    """Return the name of a line that is a person: its other columns, or its number."""
     others = [pl.col(name) for name in table.names if name != text]
     return pl.concat_str(others or [pl.col("line").cast(pl.String)], separator=", ", ignore_nulls=True)
 
@@ -188,7 +188,7 @@ def _texts(written: str) -> list[Words]:
     """Return the words of each text in a cell, which has a JSON list of them, or one."""
     found: object = None
     if written.startswith("["):
-        with suppress(ValueError):  # then it is a text that begins with a bracket
+        with suppress(ValueError):  # in that case it is a text that begins with a bracket
             found = json.loads(written)
     texts = found if isinstance(found, list) and all(isinstance(one, str) for one in found) else [written]
     return [split_words(text) for text in texts]

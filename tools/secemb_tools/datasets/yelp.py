@@ -1,7 +1,7 @@
 """Yelp's academic data set: one JSON object per line, in the files that Yelp provides under its terms.
 
-    yelp_academic_dataset_review.json     who, what, how many stars, when
-    yelp_academic_dataset_business.json   name and state of a business; the state is its one feature, as in the paper
+    yelp_academic_dataset_review.json     user, business, stars, date
+    yelp_academic_dataset_business.json   name and state of a business; the state is its only feature, as in the paper
 
 As in the paper, only the 10,000 most active people are used, and the businesses that they rated.
 """
@@ -41,7 +41,7 @@ def read_yelp(path: Path, name: str = "yelp", *, people: int = MOST_ACTIVE, shar
 
 
 def _with_businesses(ratings: RatingSet, path: Path, share: float) -> RatingSet:
-    """Return the set with the names of businesses, and one column for each state in which one of them is."""
+    """Return the set with the names of businesses, and one column for each state that occurs."""
     table = read_json_lines(path, keys=("business_id", "name", "state"))
     missing = pl.when(pl.col("state").is_null()).then(pl.lit("no state"))
     table = replace(table, cells=table.cells.with_columns(missing.alias("fault")))

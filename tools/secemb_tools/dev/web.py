@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             self._answer(json.dumps(asked()).encode(), "application/json")
         except httpx.HTTPError:
-            self.send_error(503, "a server does not answer")
+            self.send_error(503, "a server is not responding")
 
     def _answer(self, body: bytes, kind: str) -> None:
         self.send_response(200)

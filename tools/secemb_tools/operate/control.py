@@ -22,7 +22,7 @@ class Instruction(TypedDict):
 
 
 class PeerPause(TypedDict):
-    """Why the other server takes part in no new round."""
+    """The reason why the other server does not start new rounds."""
 
     what: str  # pause or drain
     reason: str

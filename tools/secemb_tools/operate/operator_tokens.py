@@ -38,7 +38,7 @@ class OperatorRow(TypedDict):
 
 
 class ActionRow(TypedDict):
-    """Something an operator did."""
+    """An operator's action."""
 
     number: int
     at: str | None

@@ -39,7 +39,7 @@ class NoiseOptions:
         if self.epsilon is not None and not 0 < self.epsilon <= LARGEST_EPSILON:
             raise ScenarioError(f"epsilon must be above 0 and at most {LARGEST_EPSILON:,}")
         if not 0 < self.delta < 1:
-            raise ScenarioError("delta must lie between 0 and 1, well below one over the number of people")
+            raise ScenarioError("delta must be between 0 and 1, and should be well below 1 / number of users")
 
 
 def noise_wanted(

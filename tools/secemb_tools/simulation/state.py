@@ -71,7 +71,7 @@ def restore_state(path: Path, engines: Sequence[Engine]) -> Tables | None:
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
         if isinstance(error, RunError):
             raise
-        raise RunError(f"{path} is damaged; remove it to start the run from the beginning") from error
+        raise RunError(f"{path} is corrupted; remove it to start the run from the beginning") from error
 
 
 def carry_over(old: Engine, new: Engine) -> None:
@@ -163,4 +163,4 @@ def read_kept(folder: Path) -> RatingSet:
                 unseen={name.removeprefix(_UNSEEN): file[name] for name in file if name.startswith(_UNSEEN)},
             )
     except (OSError, ValueError, KeyError, BadZipFile):
-        raise RunError(f"{path} is damaged; remove the run and simulate it again") from None
+        raise RunError(f"{path} is corrupted; remove the run and simulate it again") from None

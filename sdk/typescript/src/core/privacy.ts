@@ -81,7 +81,7 @@ export class Privacy {
   #check(): void {
     if (this.#lines.train === undefined) throw new SpecError("privacy needs a budget line for training");
     const delta = decimal(this.delta);
-    if (!(delta > 0 && delta < 1)) throw new SpecError("delta must lie between 0 and 1, well below one over the number of people");
+    if (!(delta > 0 && delta < 1)) throw new SpecError("delta must be between 0 and 1, and should be well below 1 / number of users");
     if (this.samplingRate !== "") {
       const rate = decimal(this.samplingRate);
       if (!(rate > 0 && rate <= 1)) throw new SpecError("a sampling rate must be above 0 and at most 1, or empty");

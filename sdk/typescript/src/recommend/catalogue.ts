@@ -54,7 +54,7 @@ export function readCatalogue(file: Bytes, items: number): Catalogue {
   }
   rows.forEach((row, number) => {
     if (row[0] !== String(number) || row.length !== head.length || !row[1]) {
-      throw new CatalogueError(`the catalogue is damaged in line ${number + 2}`);
+      throw new CatalogueError(`the catalogue is corrupted in line ${number + 2}`);
     }
   });
   if (rows.length !== items) throw new CopyError("the task's catalogue is not a list of its items; pass titles: false");

@@ -64,7 +64,7 @@ async function denseOf(exchange: Exchange, task: TaskSpec, version: number): Pro
 async function byFullCopy(exchange: Exchange, task: TaskSpec, format: TableFormat, version: number): Promise<Bytes> {
   const { body, etag } = await download(exchange, pathOf(task, format, version), task.items * rowBytes(task, format));
   if (body.length !== task.items * rowBytes(task, format) || etag !== `"${hex(sha256(body))}"`) {
-    throw new CopyError("the copy of the table was damaged in transit; try again");
+    throw new CopyError("the copy of the table was corrupted in transit; try again");
   }
   return body;
 }
