@@ -1,12 +1,12 @@
 /* Verifiable keys: hashes of leaves, and fingerprints over all of them. Included by dpf_body.h, once per instruction set.
  *
  * The hash of node n at leaf x is three blocks H_K(n) with keys K = AES(leaf key, 3x + j) that no other leaf has.
- * The node comes with its control bit. A whole leaf's key schedules serve every slot, so they are made once a chunk.
+ * The node comes with its control bit. A leaf's key schedules serve all slots, so they are computed once per chunk.
  */
 
 #define SCHEDULE ((ROUNDS + 1) * BLOCK)
 
-/* The key schedules of the leaves from `first` on: (count, 3, 11, 16). */
+/* The key schedules of the leaves starting with `first`: (count, 3, 11, 16). */
 TARGET static void NAME(leaf_schedules)(const NAME(key) *leaf_key, size_t first, size_t count, uint8_t *schedules) {
     uint8_t keys[IN_FLIGHT * VECTOR];
     for (size_t at = 0; at < count * HASHES; at += IN_FLIGHT * GROUP) {
@@ -18,7 +18,7 @@ TARGET static void NAME(leaf_schedules)(const NAME(key) *leaf_key, size_t first,
     }
 }
 
-/* ---- a device: the hash of one node a slot ---- */
+/* ---- a device: the hash of one node per slot ---- */
 
 TARGET static void NAME(leaf_hashes)(const uint8_t *bytes, const uint8_t *nodes, const int64_t *leaves, size_t count,
                                      uint8_t *out) {
@@ -44,7 +44,7 @@ TARGET static void NAME(leaf_hashes)(const uint8_t *bytes, const uint8_t *nodes,
 
 /* Four slots of one session. */
 typedef struct {
-    V4 corrections[HASHES], masks, present; /* present: all ones where there is a slot */
+    V4 corrections[HASHES], masks, present; /* present: all ones if there is a slot */
 } NAME(checked_slots);
 
 TARGET static NAME(checked_slots) NAME(load_checked)(const NAME(key) *mask_key, const uint8_t *corrections, size_t slot,
@@ -65,9 +65,9 @@ TARGET static NAME(checked_slots) NAME(load_checked)(const NAME(key) *mask_key, 
     return four;
 }
 
-#define CHECK_LEAVES (IN_FLIGHT >= 8 ? 2 : 1) /* at once: more would not fit into the registers */
+#define CHECK_LEAVES (IN_FLIGHT >= 8 ? 2 : 1) /* at a time: more would not fit into the registers */
 
-/* What n leaves of four slots add to the fingerprint: their hashes side by side, then what hides those. */
+/* The contribution of n leaves of four slots to the fingerprint: their hashes side by side, then encrypted. */
 LANE_FN V4 NAME(check_leaves)(const NAME(checked_slots) *slots, const NAME(key) *keys, const uint8_t *schedules,
                               const uint8_t *masks, const V4 *nodes, const int n) {
     V4 x[CHECK_LEAVES * HASHES], s[CHECK_LEAVES];
@@ -95,7 +95,7 @@ LANE_FN V4 NAME(check_leaves)(const NAME(checked_slots) *slots, const NAME(key) 
     return NAME(v_and)(sum, slots->present);
 }
 
-/* The masks of the leaves from `first` on: the stream of the key. */
+/* The masks of the leaves starting with `first`: the stream of the key. */
 TARGET static void NAME(leaf_masks)(const NAME(key) *mask_key, size_t first, size_t count, uint8_t *masks) {
     for (size_t at = 0; at < count; at += IN_FLIGHT * GROUP) {
         V4 x[IN_FLIGHT];
@@ -106,7 +106,7 @@ TARGET static void NAME(leaf_masks)(const NAME(key) *mask_key, size_t first, siz
     }
 }
 
-/* The answers of the part's slots, and in the same walk their fingerprints: XOR-ed into `out` (sessions, 16). */
+/* The answers of the part's slots and, in the same pass, their fingerprints: XOR-ed into `out` (sessions, 16). */
 TARGET static int NAME(answer_checked)(const paths_t *p, const table_t *table, const checks_t *checks, const part_t *part,
                                        const uint32_t *rows, size_t columns, uint32_t *answers, uint8_t *out) {
     uint8_t *schedules = NAME(schedules_of)(p);

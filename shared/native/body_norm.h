@@ -3,10 +3,10 @@
 /* ---- projections: out[k] = sum of v[k, i] * values[i] with entries v of -1, 0, 0, +1 ----
  *
  * Element i takes two blocks of the key's stream: bit k of the first is +1 for projection k, bit k of the second -1.
- * The stream is made for PROJECT_BATCH elements at a time; then a few vectors of projections stay in registers while
- * all elements of the batch are added to them.
+ * The stream is computed for PROJECT_BATCH elements at a time; then a few vectors of projections stay in registers
+ * while all elements of the batch are added to them.
  */
-#define PROJECT_BATCH (32 * IN_FLIGHT) /* elements; two blocks each are whole steps of the stream */
+#define PROJECT_BATCH (32 * IN_FLIGHT) /* elements; their blocks are a whole number of stream steps */
 
 LANE_FN V4 NAME(v_every)(const uint8_t *value, const size_t element) {
     uint8_t block[BLOCK];
@@ -17,7 +17,7 @@ LANE_FN V4 NAME(v_every)(const uint8_t *value, const size_t element) {
 LANE_FN void NAME(project_batch)(const uint8_t *bits, const uint8_t *values, size_t count, V4 *sums,
                                  const size_t element) {
     enum { WIDE = REGISTERS == 1 ? 8 : REGISTERS == 2 ? 2 : 1 };
-    const size_t a_vector = VECTOR / element / 8, vectors = PROJECTIONS / 8 / a_vector; /* bytes of bits; in all */
+    const size_t a_vector = VECTOR / element / 8, vectors = PROJECTIONS / 8 / a_vector; /* bytes of bits; total */
     for (size_t v = 0; v < vectors; v += WIDE) {
         V4 sum[WIDE];
         for (int w = 0; w < WIDE; w++) sum[w] = sums[v + (size_t)w];
@@ -41,7 +41,7 @@ LANE_FN void NAME(project_batch)(const uint8_t *bits, const uint8_t *values, siz
 TARGET static void NAME(project)(const uint8_t *bytes, const uint8_t *values, size_t count, size_t element,
                                  uint8_t *out) {
     const NAME(key) key = NAME(make_key)(bytes);
-    uint8_t bits[2 * PROJECT_BATCH * BLOCK + 8] = {0}; /* the last bits are read as a whole lane */
+    uint8_t bits[2 * PROJECT_BATCH * BLOCK + 8] = {0}; /* padded, because the last bits are read as a whole lane */
     V4 sums[PROJECTIONS * 8 / VECTOR];
     memset(sums, 0, sizeof sums);
     for (size_t first = 0; first < count; first += PROJECT_BATCH) {

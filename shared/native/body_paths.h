@@ -1,4 +1,4 @@
-/* Making and walking trees: FSS.PathGen and FSS.PathEval. Included by dpf_body.h, once per instruction set. */
+/* Tree generation and evaluation: FSS.PathGen and FSS.PathEval. Included by dpf_body.h, once per instruction set. */
 
 /* ---- FSS.PathGen ---- */
 
@@ -142,7 +142,7 @@ LANE_FN void NAME(both_children)(const NAME(tree) *tree, int level, const V4 *no
     }
 }
 
-/* The nodes of `count` leaves from `first` on; first is a multiple of 2^chunk_bits. Uses both buffers, returns one. */
+/* The nodes of `count` leaves starting with `first`, a multiple of 2^chunk_bits. Uses both buffers, returns one. */
 TARGET static V4 *NAME(expand_chunk)(const NAME(tree) *tree, int depth, int chunk_bits, size_t first, size_t count,
                                      V4 *nodes, V4 *spare) {
     const int walk = depth - chunk_bits;
@@ -180,10 +180,10 @@ TARGET static uint8_t *NAME(schedules_of)(const paths_t *p) {
 
 #define SCHEDULES(base, session) ((base) + (session) * 3 * (ROUNDS + 1) * BLOCK)
 
-/* Room for the leaves of one chunk, rounded up so that IN_FLIGHT vectors can always be read and written. */
+/* Space for the leaves of one chunk, rounded up so that IN_FLIGHT vectors can always be read and written. */
 #define NODE_BYTES ((CHUNK_LEAVES + IN_FLIGHT) * sizeof(V4))
 
-/* The states come out group by group: (ceil(slots / 4), leaves, 4, 16). */
+/* The states are written group by group: (ceil(slots / 4), leaves, 4, 16). */
 TARGET static int NAME(expand)(const paths_t *p, size_t leaves, uint8_t *states) {
     uint8_t *schedules = NAME(schedules_of)(p), *memory = take_lines(2 * NODE_BYTES + sizeof(NAME(tree)));
     const int bits = NAME(chunk_bits_for)(p->depth, VECTOR);

@@ -2,7 +2,7 @@
 
 /* ---- reading: XOR of the rows whose control bit is set ---- */
 
-/* XOR the chosen rows into `answer`; the next rows are fetched while this one is used. */
+/* XOR the chosen rows into `answer`; the next rows are prefetched meanwhile. */
 TARGET static void NAME(xor_rows)(const uint32_t *rows, size_t columns, const int32_t *chosen, size_t count,
                                   uint32_t *answer) {
     enum { WORDS = VECTOR / 4, WIDE = 4, AHEAD = 6 };
@@ -75,7 +75,7 @@ TARGET static int NAME(answer)(const paths_t *p, const table_t *table, const par
     return failed;
 }
 
-/* ---- row tags: a chain h = H_K(h ^ block) over the row, from the item's number ---- */
+/* ---- row tags: a chain h = H_K(h ^ block) over the row, starting with the item's number ---- */
 
 TARGET static void NAME(row_tags)(const uint8_t *bytes, const uint8_t *rows, const int64_t *items, size_t count,
                                   size_t width, uint32_t *tags) {

@@ -3,15 +3,15 @@
 /* ---- Convert: blocks H_K(seed ^ 0), H_K(seed ^ 1), ... ----
  *
  * sigma is linear, so sigma(seed ^ c) = sigma(seed) ^ sigma(c): the counter is folded into the first and the last
- * round key. Of a row's blocks, full * 4 are made four counters at a time from one seed; the rest (tail) are
- * made one counter at a time from four seeds, so that no lane idles.
+ * round key. Of a row's blocks, full * 4 are computed four counters at a time from one seed; the rest (tail) are
+ * computed one counter at a time from four seeds, so that no lane is idle.
  */
 typedef struct {
     const NAME(key) *key;
     V4 *first, *last; /* round keys 0 and 10 with the counters folded in: `full` of them, then `tail` */
 } NAME(converter);
 
-/* sigma(counter) for the four counters from `counter` on, or for one counter in all four lanes. */
+/* sigma(counter) for the four counters starting with `counter`, or for one counter in all four lanes. */
 LANE_FN V4 NAME(sigma_counters)(uint64_t counter, uint64_t step) {
     uint64_t words[GROUP * 2];
     for (uint64_t i = 0; i < GROUP; i++) words[2 * i] = 0, words[2 * i + 1] = counter + step * i;
@@ -37,7 +37,7 @@ LANE_FN void NAME(convert_some)(const NAME(converter) *c, size_t v, const V4 *s,
 
 /* ---- writing: sums[item] += (-1)^party * (Convert(s) + t * CW), summed over sessions chunk by chunk ---- */
 
-/* Sums of one chunk: full vectors by (leaf, lane, v), tail vectors by (leaf, v); and the correction words alike. */
+/* Sums of one chunk: full vectors by (leaf, lane, v), tail vectors by (leaf, v); the same for the correction words. */
 typedef struct {
     uint8_t *full, *tail;
     uint8_t *full_words; /* (2, GROUP, full): zeros, then the words, so that t picks one without a branch */
@@ -46,14 +46,14 @@ typedef struct {
     uint8_t *tail_totals; /* (tail) */
 } NAME(sums);
 
-/* What a pass over the leaves is for: the items' sums, each slot's sum over its leaves, or both. */
+/* What a pass over the leaves computes: the items' sums, each slot's sum over its leaves, or both. */
 enum { NAME(FOR_ITEMS) = 1, NAME(FOR_SLOTS) = 2 };
 
 LANE_FN void NAME(add_vector)(uint8_t *at, V4 x, const size_t element) {
     NAME(v_store)(at, NAME(ring_add)(NAME(v_load)(at), x, element));
 }
 
-/* Vector v of n (leaf, lane) pairs from `pair` on, to the totals of their lanes. */
+/* Add vector v of n (leaf, lane) pairs, starting with `pair`, to the totals of their lanes. */
 LANE_FN void NAME(total_full)(const NAME(sums) *sums, row_t row, size_t pair, size_t n, size_t v, const V4 *x,
                               const size_t element) {
     for (size_t j = 0; j < smaller(GROUP, IN_FLIGHT); j++) {
@@ -139,7 +139,7 @@ TARGET static void NAME(add_leaves)(const NAME(converter) *c, row_t row, const V
         NAME(add_leaves_for)(c, row, nodes, count, sums, NAME(FOR_ITEMS) | NAME(FOR_SLOTS));
 }
 
-/* Lay the correction words of one session's four slots out as the sums are. */
+/* Arrange the correction words of one session's four slots like the sums. */
 static void NAME(load_words)(const NAME(sums) *sums, row_t row, const uint8_t *words, size_t available) {
     const size_t full = row.full * VECTOR;
     for (size_t lane = 0; lane < smaller(GROUP, available); lane++) {
@@ -230,7 +230,7 @@ TARGET static void NAME(deliver)(const NAME(sums) *sums, row_t row, const table_
     }
 }
 
-/* Where the run of slots ends whose groups of four can share sums: whole groups of one bin, or a single group. */
+/* The end of the run of slots whose groups of four can share sums: whole groups of one bin, or a single group. */
 static size_t NAME(end_of_run)(const table_t *table, size_t slot, size_t slot_to) {
     const size_t bin_end = (slot / table->slots_per_bin + 1) * table->slots_per_bin;
     const size_t whole = smaller(bin_end, slot_to) - slot;

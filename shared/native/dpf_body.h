@@ -1,13 +1,13 @@
-/* The whole kernel, written once against four AES blocks side by side (V4) and included per instruction set.
+/* The whole kernel, written once in terms of four AES blocks side by side (V4) and included per instruction set.
  *
  * A node of the tree is one block: the seed, with the control bit t in its lowest bit. The four lanes of a V4 are
- * the same node of four neighbouring slots, so that children need no shuffling and the correction word of a level
+ * the same node of four adjacent slots, so that children need no shuffling and the correction word of a level
  * is one load. Trees are cut into chunks of at most CHUNK_LEAVES leaves that stay in the nearest cache.
  */
 
 typedef struct { V4 k[ROUNDS + 1]; } NAME(key);
 
-/* What one session adds to the work on one group of four slots. */
+/* One session's data for one group of four slots. */
 typedef struct {
     NAME(key) left_key, right_key;
     V4 roots, left[MAX_DEPTH + 1], right[MAX_DEPTH + 1];

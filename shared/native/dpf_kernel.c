@@ -1,8 +1,8 @@
 /* The C kernel: every operation of dpf/_portable.py at the speed of the AES instructions, noise and placement.
  *
  * This file checks sizes, releases the GIL and picks an instruction set at run time; the arithmetic is in
- * dpf_body.h, noise.h and placement.h. Nothing here is part of the protocol's definition: the Python text is, and the
- * tests compare the two.
+ * dpf_body.h, noise.h and placement.h. The protocol is defined by the Python code, not by anything here, and tests
+ * compare the two.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -20,7 +20,7 @@ static int refuse(const char *what) {
     return 0;
 }
 
-/* A product that cannot wrap around: what does not fit is larger than any buffer. */
+/* A product that saturates instead of wrapping around: SIZE_MAX is larger than any buffer. */
 static size_t times(size_t a, size_t b) {
     size_t product;
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
@@ -47,7 +47,7 @@ static int row_shape(Py_ssize_t width, Py_ssize_t element, row_t *row) {
     return 1;
 }
 
-/* The buffers and numbers that describe several sessions' keys, as every evaluation takes them. */
+/* The buffers and numbers that describe several sessions' keys, as all evaluations take them. */
 typedef struct {
     Py_buffer keys, roots, left, right;
     Py_ssize_t sessions, slots;
@@ -289,7 +289,7 @@ static PyObject *py_accumulate(PyObject *self, PyObject *args) {
     return finish(ok, failed);
 }
 
-/* The slot sums alone: one bin that holds every slot and no item. */
+/* Only the slot sums: one bin that holds every slot and no item. */
 static PyObject *py_slot_sums(PyObject *self, PyObject *args) {
     session_arguments a;
     Py_buffer words, slot_sums;

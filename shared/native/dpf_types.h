@@ -1,4 +1,4 @@
-/* What the Python layer hands to the kernel: pointers into caller-owned buffers whose sizes it has checked. */
+/* The arguments that the Python layer passes to the kernel: pointers into the caller's buffers, sizes checked. */
 #ifndef SECEMB_DPF_TYPES_H
 #define SECEMB_DPF_TYPES_H
 
@@ -13,7 +13,7 @@
 
 enum { BLOCK = 16, GROUP = 4, VECTOR = BLOCK * GROUP, ROUNDS = 10, MAX_DEPTH = 31, CHUNK_LEAVES = 256 };
 
-enum { PROJECTIONS = 8 * BLOCK }; /* of the norm proof: one for each bit of a block */
+enum { PROJECTIONS = 8 * BLOCK }; /* of the norm proof: one per bit of a block */
 
 /* The keys that one party holds of several sessions. */
 typedef struct {
@@ -25,17 +25,17 @@ typedef struct {
     int depth, party;
 } paths_t;
 
-/* Which item each leaf of each bin is; -1 where a bin is short. */
+/* The item of each leaf of each bin; -1 past the end of a short bin. */
 typedef struct {
     const int32_t *order; /* (bins, leaves), the bins of all tables one after the other */
     size_t bins, leaves, slots_per_bin, items;
 } table_t;
 
-/* What the leaves of several sessions are checked with. */
+/* The data for checking the leaves of several sessions. */
 typedef struct {
     const uint8_t *leaf_keys;   /* (sessions, 16): public */
     const uint8_t *corrections; /* (sessions, slots, 48): public */
-    const uint8_t *keys;        /* (4, 16): known to the two servers alone */
+    const uint8_t *keys;        /* (4, 16): known only to the two servers */
 } checks_t;
 
 enum { HASHES = 3, HASH = HASHES * BLOCK }; /* of one leaf */

@@ -1,6 +1,6 @@
 /* Run every operation on fixed input and print a digest of its output, for each instruction set of this processor.
  *
- * Needs no Python, so it also runs cross-compiled: `make kernel-check` compares ARMv8 under an emulator with x86.
+ * It needs no Python, so it can also be cross-compiled: `make kernel-check` compares ARMv8 under an emulator with x86.
  */
 #include <stdio.h>
 
@@ -88,7 +88,7 @@ static void check_server(const kernel_t *k, size_t bins, size_t slots_per_bin, s
     const paths_t one = {keys, roots, left, right, 1, slots, depth, 0};
     uint8_t *states = fill(groups * GROUP * leaves * BLOCK);
     if (k->expand(&one, leaves, states)) abort();
-    for (size_t lane = slots % GROUP; lane && lane < GROUP; lane++) /* lanes of no slot are not compared */
+    for (size_t lane = slots % GROUP; lane && lane < GROUP; lane++) /* lanes without a slot are not compared */
         for (size_t leaf = 0; leaf < leaves; leaf++)
             memset(states + (((groups - 1) * leaves + leaf) * GROUP + lane) * BLOCK, 0, BLOCK);
     print_digest("expand", states, groups * GROUP * leaves * BLOCK);

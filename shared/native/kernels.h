@@ -1,4 +1,4 @@
-/* Every implementation this compiler can make for this processor family, best first. */
+/* The implementations that this compiler can build for this processor family, best first. */
 #ifndef SECEMB_KERNELS_H
 #define SECEMB_KERNELS_H
 

@@ -29,7 +29,7 @@ LANE_FN V4 NAME(v_sub32)(V4 a, V4 b) { EACH(FROM32(vsubq_u32(AS32(a.r[i]), AS32(
 LANE_FN V4 NAME(v_add64)(V4 a, V4 b) { EACH(FROM64(vaddq_u64(AS64(a.r[i]), AS64(b.r[i])))); }
 LANE_FN V4 NAME(v_sub64)(V4 a, V4 b) { EACH(FROM64(vsubq_u64(AS64(a.r[i]), AS64(b.r[i])))); }
 
-/* x86 adds the round key after the round, ARM before it: a zero key here and an explicit XOR give x86's order. */
+/* x86 adds the round key after the round, ARM before it: a zero key and an explicit XOR give the order of x86. */
 LANE_FN V4 NAME(v_aes)(V4 a, V4 k) { EACH(veorq_u8(vaesmcq_u8(vaeseq_u8(a.r[i], vdupq_n_u8(0))), k.r[i])); }
 LANE_FN V4 NAME(v_aeslast)(V4 a, V4 k) { EACH(veorq_u8(vaeseq_u8(a.r[i], vdupq_n_u8(0)), k.r[i])); }
 
@@ -64,7 +64,7 @@ LANE_FN V4 NAME(v_sub32_where)(V4 acc, const uint8_t *bits, V4 x) { return NAME(
 LANE_FN V4 NAME(v_add64_where)(V4 acc, const uint8_t *bits, V4 x) { return NAME(v_add64)(acc, NAME(v_where64)(bits, x)); }
 LANE_FN V4 NAME(v_sub64_where)(V4 acc, const uint8_t *bits, V4 x) { return NAME(v_sub64)(acc, NAME(v_where64)(bits, x)); }
 
-/* SubWord of a word that stands in all four columns: with equal columns ShiftRows changes nothing. */
+/* SubWord of a word that is in all four columns: with equal columns ShiftRows changes nothing. */
 LANE_FN uint32_t NAME(sub_word)(uint32_t word) {
     return vgetq_lane_u32(AS32(vaeseq_u8(FROM32(vdupq_n_u32(word)), vdupq_n_u8(0))), 0);
 }

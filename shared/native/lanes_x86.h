@@ -1,8 +1,8 @@
 /* Four AES blocks side by side on x86: one 512-bit register, two of 256 bits, or four of 128 bits.
  *
  * The body in dpf_body.h is written once against V4 and the v_* functions; this file is included once per
- * instruction set with LANES_BITS set to 128 (AES-NI), 256 or 512 (VAES). IN_FLIGHT says how many V4 the body
- * keeps going at once: eight registers of blocks hide the latency of the AES instruction.
+ * instruction set with LANES_BITS set to 128 (AES-NI), 256 or 512 (VAES). IN_FLIGHT is the number of V4 that the body
+ * processes at once: eight registers of blocks hide the latency of the AES instruction.
  */
 #include <immintrin.h>
 
@@ -158,7 +158,7 @@ V_WHERE(sub, 64)
 #undef V_WHERE
 #endif
 
-/* SubWord of a word that stands in all four columns: with equal columns ShiftRows changes nothing. */
+/* SubWord of a word that is in all four columns: with equal columns ShiftRows changes nothing. */
 LANE_FN uint32_t NAME(sub_word)(uint32_t word) {
     return (uint32_t)_mm_cvtsi128_si32(_mm_aesenclast_si128(_mm_set1_epi32((int)word), _mm_setzero_si128()));
 }

@@ -1,7 +1,7 @@
-/* Discrete Gaussian noise: which proposals are accepted. The definition is secemb_shared/privacy/judging.py.
+/* Discrete Gaussian noise: which proposals are accepted. The definition is secemb_shared/privacy/gaussian.py.
  *
- * Whole numbers only, no table that is looked up by a secret and no branch on one. Plain C: it needs no AES, so that
- * one copy serves every instruction set. What the time of a call tells is how many proposals there were.
+ * Only integers, no table lookup that depends on a secret and no branch on one. Plain C: it needs no AES, so one copy
+ * serves every instruction set. The time of a call reveals only how many proposals there were.
  */
 #ifndef SECEMB_NOISE_H
 #define SECEMB_NOISE_H
@@ -36,7 +36,7 @@ static inline uint64_t noise_power(uint64_t z) {
     return sum >> (whole < 63 ? whole : 63);
 }
 
-/* Judge `count` proposals of two words each: a chance, and what is proposed. */
+/* Judge `count` proposals of two words each: the chance, and the proposed value. */
 static void judge_proposals(const uint64_t *words, size_t count, envelope_t e, int64_t *values, uint8_t *verdicts) {
     const uint64_t margin = (uint64_t)1 << 16, below = ((uint64_t)1 << e.bits) - 1;
     for (size_t i = 0; i < count; i++) {
@@ -48,7 +48,7 @@ static void judge_proposals(const uint64_t *words, size_t count, envelope_t e, i
         const int64_t z = (int64_t)(high_half(high_half(scaled, scaled), e.slope) + e.start - (halvings << NOISE_POINT));
         const uint64_t limit = noise_power((uint64_t)(z & ~(z >> 63)));
         const int accepted = chance + margin < limit, rejected = chance > limit + margin;
-        const int twice = (int)(negative & (size == 0)); /* zero has one sign */
+        const int twice = (int)(negative & (size == 0)); /* zero has only one sign */
         const int undecided = (run == 0) | !(accepted | rejected);
         values[i] = (int64_t)((size ^ (0 - negative)) + negative);
         verdicts[i] = (uint8_t)((undecided ? NOISE_UNDECIDED : accepted) & (twice - 1));

@@ -1,8 +1,8 @@
 /* Where a device's items go: the public permutation, and the matching of items to slots.
  *
- * The definitions are secemb_shared/layout/permutation.py and placement.py. Plain C, one copy for every instruction
- * set; the tables of the permutation come from the stream that `kernel_t` computes. Nothing leaves the device here, and
- * like the definition it takes no constant time.
+ * The definitions are secemb_shared/layout/permutation.py and placement.py. Plain C, one copy for all instruction sets;
+ * the tables of the permutation come from the stream that `kernel_t` computes. Nothing here leaves the device and, like
+ * the definition, it does not run in constant time.
  */
 #ifndef SECEMB_PLACEMENT_H
 #define SECEMB_PLACEMENT_H
@@ -15,8 +15,8 @@
 
 enum { PERMUTATION_ROUNDS = 6 };
 
-/* A Feistel network on `rows` × `columns` places; round i shifts by table[i], which has one entry for each place of
- * the half that stays. */
+/* A Feistel network on `rows` × `columns` places; round i shifts by table[i], which has one entry for each value of the
+ * half that is kept. */
 typedef struct {
     uint32_t items, rows, columns;
     uint32_t *words, *table[PERMUTATION_ROUNDS];
@@ -72,7 +72,7 @@ static inline uint32_t turn_back(const permutation_t *p, uint32_t value) {
     return left * p->columns + right;
 }
 
-/* Replace every value, each below `items`, by its image or by what it is the image of; -1 without memory. */
+/* Replace each value, which is below `items`, by its image or its preimage; return -1 if out of memory. */
 static int permute(const kernel_t *kernel, const uint8_t key[BLOCK], uint32_t items, int backwards, int64_t *values,
                    size_t count) {
     permutation_t p;
@@ -89,17 +89,17 @@ static int permute(const kernel_t *kernel, const uint8_t key[BLOCK], uint32_t it
 
 enum { NOBODY = -1 };
 
-/* A matching that grows. A search enters a slot once and notes from which item: `reached_by`. */
+/* A matching under construction. A search visits a slot once and records from which item: `reached_by`. */
 typedef struct {
     const int64_t *choices; /* (items, each), slots */
     size_t items, each, slots;
     int64_t *slot_of;                        /* by item */
     int64_t *holder, *reached_by, *reached;  /* by slot; the slots of this search in order */
     int64_t *queue, *unserved;               /* items */
-    uint8_t *dead;                           /* slots that lead to no free slot, now and for ever */
+    uint8_t *dead;                           /* slots that do not lead to a free slot and never will */
 } matching_t;
 
-/* Give each item the first of its slots that is free; return how many found none. */
+/* Give each item its first free slot; return how many items have none. */
 static size_t match_greedily(matching_t *m) {
     size_t unserved = 0;
     for (size_t item = 0; item < m->items; item++) {
@@ -114,7 +114,7 @@ static size_t match_greedily(matching_t *m) {
     return unserved;
 }
 
-/* Move every item of the chain that ends in a free slot one slot on. */
+/* Move each item of the chain that ends in a free slot to the next slot. */
 static void shift_chain(matching_t *m, int64_t slot) {
     while (slot != NOBODY) {
         const int64_t item = m->reached_by[slot], left = m->slot_of[item];
@@ -124,7 +124,7 @@ static void shift_chain(matching_t *m, int64_t slot) {
     }
 }
 
-/* Return the free slot that the shortest chain from `start` ends in, or NOBODY; set how many slots were entered. */
+/* Return the free slot at the end of the shortest chain from `start`, or NOBODY; set how many slots were visited. */
 static int64_t search_free(matching_t *m, int64_t start, size_t *entered) {
     size_t queued = 1;
     m->queue[0] = start;
@@ -142,14 +142,14 @@ static int64_t search_free(matching_t *m, int64_t start, size_t *entered) {
     return NOBODY;
 }
 
-/* Fill `slot_of` with one of its choices for each item, or -1; -1 without memory. */
+/* Set `slot_of` to one of its choices for each item, or -1; return -1 if out of memory. */
 static int match(const int64_t *choices, size_t items, size_t each, size_t slots, int64_t *slot_of) {
     int64_t *memory = malloc((3 * slots + 2 * items + 1) * sizeof(int64_t));
     uint8_t *dead = calloc(slots + 1, 1);
     if (memory && dead) {
         matching_t m = {choices, items, each, slots, slot_of, memory, memory + slots, memory + 2 * slots,
                         memory + 3 * slots, memory + 3 * slots + items, dead};
-        memset(memory, 0xff, 2 * slots * sizeof(int64_t)); /* NOBODY holds or has reached a slot */
+        memset(memory, 0xff, 2 * slots * sizeof(int64_t)); /* no slot is held or reached: NOBODY */
         const size_t unserved = match_greedily(&m);
         for (size_t i = 0; i < unserved; i++) {
             size_t entered = 0;

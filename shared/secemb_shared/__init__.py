@@ -1,1 +1,1 @@
-"""What the SDK and the servers share: mathematics, layouts and messages, without I/O."""
+"""Code shared by the SDK and the servers: mathematics, layouts and messages, without I/O."""

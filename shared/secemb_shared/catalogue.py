@@ -1,7 +1,7 @@
 """The items of a task by row: external id, title and further columns, in one CSV file (`row,id,title,…`, UTF-8).
 
-The file is public. Its SHA-256 is in the task, both servers serve it, and a device fetches all of it: which rows a
-device looks up stays on the device.
+The file is public. Its SHA-256 is in the task, both servers serve it, and a device always fetches the whole file, so
+the servers do not learn which rows it looks up.
 """
 
 import csv
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from secemb_shared.errors import CatalogueError
 
 FILE = "catalogue.csv"
-LARGEST = 2**26  # bytes of a file
+LARGEST = 2**26  # size limit of a file, in bytes
 _FIRST = ["row", "id", "title"]
 
 
@@ -21,7 +21,7 @@ class Catalogue:
     """Items by row. Without ids, as in synthetic data, a row number is its own id."""
 
     ids: tuple[str, ...] = ()
-    titles: tuple[str, ...] = ()  # one per id, or none at all; "" if unknown
+    titles: tuple[str, ...] = ()  # one per id, or empty; "" if unknown
     others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # further columns, one value per id
     _rows: dict[str, int] = field(init=False, repr=False)
 
@@ -33,7 +33,7 @@ class Catalogue:
             raise CatalogueError("a catalogue must have unique ids and one title per id; regenerate it")
 
     def __len__(self) -> int:
-        """Return the number of listed items."""
+        """Return the number of items listed."""
         return len(self.ids)
 
     def id_of(self, row: int) -> str:
@@ -58,7 +58,7 @@ class Catalogue:
         return [row for row, title in enumerate(self.titles) if words.casefold() in title.casefold()]
 
     def encode(self) -> bytes:
-        """Return the file."""
+        """Return the content of the file."""
         text = _Text()
         rows = csv.writer(text, lineterminator="\n")
         rows.writerow([*_FIRST, *self.others])
@@ -71,7 +71,7 @@ class Catalogue:
 
     @classmethod
     def read(cls, lines: Iterable[str], source: str = FILE) -> "Catalogue":
-        """Return the catalogue in the lines of a file."""
+        """Parse the lines of a file."""
         head, *entries = read_entries(lines, source)
         columns = [*zip(*entries, strict=True)] or [()] * len(head)
         titles = columns[2] if any(columns[2]) else ()

@@ -1,34 +1,34 @@
-"""Every error the product raises on purpose, as one tree.
+"""All errors that the product raises deliberately, as one tree.
 
 SecEmbError
 ├── RingError              a number does not fit the fixed-point ring
 │   ├── NotFiniteError         NaN or infinity
 │   ├── OutOfRangeError        beyond what the ring or the task's bound can hold
 │   └── OverflowBudgetError    a whole cohort could wrap around
-├── LayoutError            an impossible catalogue, capacity or placement
-├── PathSpentError         a path secret was asked for a second time
-├── SessionError           a session that is unknown, not complete, or used again with other bytes
+├── LayoutError            an invalid catalogue, capacity or placement
+├── PathSpentError         a path secret was requested a second time
+├── SessionError           a session that is unknown, incomplete, or reused with different bytes
 ├── SpecError              a task or round specification that is not valid
-├── CatalogueError         a file of ids and titles that is not one, or an id that is not in it
-├── MacError               an upload that does not come from the device that made the session's keys
-├── MessageError           bytes from outside that are not what the round asks for
+├── CatalogueError         a file that is not a catalogue, or an id that is not in it
+├── MacError               an upload that is not from the device that made the session's keys
+├── MessageError           received bytes that do not match the round's specification
 │   ├── LengthError            too short, too long, trailing bytes
-│   ├── VersionError           another version of the protocol
-│   ├── KindError              another kind of message
+│   ├── VersionError           a different version of the protocol
+│   ├── KindError              a different kind of message
 │   ├── BindingError           made for another task, round, session or purpose
-│   ├── EncodingError          right length, but not the one canonical encoding
-│   ├── BoxError               a box that does not open: altered, or made for another place
-│   ├── AlteredError           not the bytes whose digest the device put into the box
-│   ├── OtherRoundError        made for another round than the one it arrives in
+│   ├── EncodingError          right length, but not the canonical encoding
+│   ├── BoxError               a box that cannot be decrypted: altered, or made for another place
+│   ├── AlteredError           bytes that do not match the digest in the device's box
+│   ├── OtherRoundError        made for a different round than the one it was sent to
 │   └── RelayKeyError          a relay key that is not signed by the task's server 1
-└── RowTagError            rows that are altered, stale or not the ones asked for
+└── RowTagError            rows that are altered, stale or not the ones requested
 
-Messages name what was expected and what to do; they never contain an item, a value, a key or a seed.
+Messages say what was expected and what to do. They never contain an item, a value, a key or a seed.
 """
 
 
 class SecEmbError(Exception):
-    """Root of everything this product raises on purpose."""
+    """Base class of all errors that this product raises deliberately."""
 
 
 class RingError(SecEmbError, ValueError):

@@ -1,4 +1,4 @@
-"""A session's *hold*: what a device and one server know of it and the other does not, and what is derived from it."""
+"""A session's *hold*: a secret that a device shares with one server but not the other, and values derived from it."""
 
 import hashlib
 import hmac
@@ -14,7 +14,7 @@ MARK_BYTES = 16
 
 
 def hold_of(keys: bytes) -> bytes:
-    """Return what the device shares with the server that this KEYS message goes to. Secret."""
+    """Return the secret that the device shares with the recipient of this KEYS message."""
     return hashlib.sha256(keys).digest()
 
 
@@ -40,7 +40,7 @@ def same_mark(left: bytes, right: bytes) -> bool:
 
 
 def mask(place: Label, hold: bytes, words: Words32, backend: Backend | None = None) -> Words32:
-    """Return the words with the mask added or removed, which is the same operation."""
+    """Return the words with the mask added or removed; both are the same operation."""
     stream = np.zeros(words.shape, dtype=np.uint32)
     (backend or default_backend()).add_stream(place.key(Purpose.ANSWER_MASK, hold), stream, negative=False)
     return np.bitwise_xor(words, stream, out=stream)

@@ -1,7 +1,7 @@
 """Domain separation: one label for each task, round, session and purpose.
 
-Whatever is derived for one purpose is useless for every other, and no two sessions share an AES key
-(which is what makes attacks on many sessions at once no cheaper than attacks on one).
+A value derived for one purpose is useless for any other, and no two sessions share an AES key, so attacking many
+sessions at once is no cheaper than attacking one.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _LARGEST_NUMBER = 2**64 - 1
 
 
 class Purpose(Enum):
-    """What a derived key is for. The value is hashed; changing one is a new protocol."""
+    """The purpose of a derived key. The value is hashed, so changing one changes the protocol."""
 
     LEFT_CHILD = "path/left"
     RIGHT_CHILD = "path/right"
@@ -43,7 +43,7 @@ class Purpose(Enum):
 
 @cache
 def _named(purpose: Purpose) -> bytes:
-    """Return the purpose's name with its length before it, so that no name can be continued by what follows."""
+    """Return the purpose's name prefixed with its length, so that no name can run into the bytes after it."""
     text = purpose.value.encode()
     return len(text).to_bytes(1, "little") + text
 

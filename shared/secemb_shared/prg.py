@@ -1,4 +1,4 @@
-"""The block hash and the stream that everything else is built from (portable definition).
+"""The block hash and the stream on which everything else is built (portable definition).
 
 A block is 16 bytes, read as a little-endian pair of 64-bit words (lo, hi).
 """
@@ -11,14 +11,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 Blocks = npt.NDArray[np.uint8]  # (..., 16)
 Bits = npt.NDArray[np.uint8]  # each 0 or 1
-RingArray = npt.NDArray[Any]  # uint32 or uint64, arithmetic modulo 2^32 or 2^64
+RingArray = npt.NDArray[Any]  # uint32 or uint64; arithmetic modulo 2^32 or 2^64
 
 BLOCK = 16
 
 
 def aes(key: bytes, blocks: Blocks) -> Blocks:
-    """Encrypt every block on its own."""
-    # ECB is right here: each block is one independent hash input or counter, not a message.
+    """Encrypt each block independently."""
+    # ECB is correct here: each block is an independent hash input or counter, not part of a message.
     encryptor = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
     flat = np.ascontiguousarray(blocks).reshape(-1)
     out = np.empty(flat.size + BLOCK - 1, dtype=np.uint8)
@@ -36,7 +36,7 @@ def sigma(blocks: Blocks) -> Blocks:
 
 
 def hash_blocks(key: bytes, blocks: Blocks) -> Blocks:
-    """Return H_K(x) = AES_K(σ(x)) ⊕ σ(x) of every block."""
+    """Return H_K(x) = AES_K(σ(x)) ⊕ σ(x) for each block."""
     twisted = sigma(blocks)
     return aes(key, twisted) ^ twisted
 
@@ -47,7 +47,7 @@ def stream(key: bytes, count: int, first: int = 0) -> Blocks:
 
 
 def stream_at(key: bytes, places: npt.NDArray[np.integer]) -> Blocks:
-    """Return the blocks of the stream at these places."""
+    """Return the blocks of the stream at these positions."""
     counters = np.zeros((places.size, 2), dtype="<u8")
     counters[:, 0] = places
     return aes(key, counters.view(np.uint8))

@@ -1,4 +1,4 @@
-"""Fixed-point numbers in Z_2^32 or Z_2^64: two's complement with `fraction_bits` bits behind the point."""
+"""Fixed-point numbers in Z_2^32 or Z_2^64: two's complement with `fraction_bits` fractional bits."""
 
 import math
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.floating]
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """The ring that updates are added in, and the map between it and real numbers."""
+    """The ring in which updates are added, and the mapping between it and real numbers."""
 
     bits: int = 32
     fraction_bits: int = 16
@@ -55,8 +55,8 @@ class Ring:
             raise RingError("only real numbers can be encoded")
         if floats.dtype not in (np.float32, np.float64):
             floats = floats.astype(np.float64)
-        # A power of two scales exactly (for float32 too), so rounding is the only loss. Overflow to infinity in the
-        # scaling is an out-of-range value like any other, and is refused below.
+        # A power of two scales exactly (for float32 too), so rounding is the only loss. If scaling overflows to
+        # infinity, the value is out of range like any other, and is refused below.
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = np.rint(floats * floats.dtype.type(2.0**self.fraction_bits))
             # Python compares a float with an int exactly; NumPy would round the bound to float32 first.
@@ -73,7 +73,7 @@ class Ring:
         plain: RingArray = np.asarray(elements, dtype=self.dtype)
         signed = plain.view(np.int32 if self.bits == 32 else np.int64)
         decoded = signed.astype(np.float64)
-        decoded /= 2.0**self.fraction_bits  # in place: a second array of this size would be the largest of a server
+        decoded /= 2.0**self.fraction_bits  # in place: a second array of this size would be the largest on a server
         return decoded
 
     def check_budget(self, *, cohort: int, bound: int, noise_tail: int = 0) -> None:

@@ -1,14 +1,14 @@
 """Rows of the item table, read and written through shares: neither server learns which rows they are.
 
-Reading: XOR-shared answers over float32 bits, and the tag that shows a wrong one. The control bits of the two parties
-are XOR shares of "is this the leaf?", so the XOR of each party's chosen rows is a share of the one row asked for:
-bit-exact, without fixed point. Every row carries a 32-bit tag of its bytes, its item and the model version in one more
-column. The tag is not linear, so rows that were altered, mixed up or kept from an older version on one side do not
-check out.
+Reading: XOR-shared answers over float32 bits, and a tag that reveals a wrong one. The control bits of the two parties
+are XOR shares of "is this the leaf?", so the XOR of each party's chosen rows is a share of the requested row:
+bit-exact, without fixed point. Every row has one more column with a 32-bit tag of its bytes, its item and the model
+version. The tag is not linear, so the check fails for rows that one side altered, mixed up or kept from an older
+version.
 
-Writing: one correction word a slot on the path of the read, and the sum over all sessions.
-CW = (−1)^t₁ · (β − Convert(s₀) + Convert(s₁)) travels to both parties alike; each adds
-(−1)^b · (Convert(s) + t · CW) for every leaf to its sums, and the two sums add up to Σ β by item.
+Writing: one correction word per slot on the path of the read, and the sum over all sessions. CW = (−1)^t₁ · (β −
+Convert(s₀) + Convert(s₁)) is sent to both parties; each adds (−1)^b · (Convert(s) + t · CW) for every leaf to its sums,
+and the two sums add up to Σ β by item.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ Rows = npt.NDArray[np.float32]  # (n, width)
 
 
 def tag_rows(round_: RoundSpec, table: Rows, backend: Backend | None = None) -> Words32:
-    """Return the (items, width + 1) words that a server answers from: the rows' bits and their tags."""
+    """Return the (items, width + 1) words from which a server answers: the rows' bits and their tags."""
     task = round_.task
     if table.shape != (task.items, task.row_width) or table.dtype != np.float32:
         raise SpecError("the item table must be float32 with one row per item of the task")
@@ -36,14 +36,14 @@ def tag_rows(round_: RoundSpec, table: Rows, backend: Backend | None = None) -> 
 
 
 def answer(round_: RoundSpec, held: HeldKeys, tagged: Words32, backend: Backend | None = None) -> Words32:
-    """Return one party's (sessions, slots, width + 1) shares of the rows that the sessions ask for."""
+    """Return one party's (sessions, slots, width + 1) shares of the rows that the sessions request."""
     return (backend or default_backend()).answer(held, round_.leaf_table, tagged)
 
 
 def recover(
     round_: RoundSpec, placement: Placement, answers: tuple[Words32, Words32], backend: Backend | None = None
 ) -> tuple[Indices, Rows]:
-    """Return the items of this device that found a place and their rows; raise `RowTagError` if any is wrong."""
+    """Return the placed items of this device and their rows; raise `RowTagError` if any is wrong."""
     items, words = placement.collect(answers[0] ^ answers[1])
     bits = np.ascontiguousarray(words[:, :-1])
     if items.size and not np.array_equal(_tags(round_, bits, items, backend), words[:, -1]):
@@ -75,7 +75,7 @@ def accumulate(
 ) -> None:
     """Add one party's shares of several sessions' updates (sessions, slots, width) to its sums in place.
 
-    `slot_sums`, of the shape of the words, takes what each slot of each session adds.
+    `slot_sums`, which has the shape of the words, receives what each slot of each session adds.
     """
     task = round_.task
     if words.shape != (held.sessions, held.slots, task.row_width) or words.dtype != task.ring.dtype:
@@ -86,10 +86,10 @@ def accumulate(
 
 
 def empty_sums(round_: RoundSpec) -> RingArray:
-    """Return the sums of no session at all."""
+    """Return the sums over no sessions: zeros."""
     return np.zeros((round_.task.items, round_.task.row_width), dtype=round_.task.ring.dtype)
 
 
 def reconstruct(share0: RingArray, share1: RingArray) -> RingArray:
-    """Return the plain sum from both parties' shares."""
+    """Return the plaintext sum from both parties' shares."""
     return share0 + share1

@@ -1,13 +1,13 @@
 """Sums of private vectors: one party's share is a stream from a seed, the other's is the value minus it.
 
-The same primitive carries the dense gradient, the survey that picks m' and private evaluation.
+The same primitive is used for the dense gradient, the survey for choosing m', and private evaluation.
 """
 
 from secemb_shared.dpf import Backend, RingArray, default_backend
 from secemb_shared.ring import Ring
 
-SUM_RING = Ring(bits=64, fraction_bits=16)  # secure sums count and measure; they need range rather than short messages
-SUM_BOUND = 2**40  # in the ring's smallest steps: 16 million, and eight million sessions do not wrap around
+SUM_RING = Ring(bits=64, fraction_bits=16)  # secure sums hold counts and measurements: range matters more than size
+SUM_BOUND = 2**40  # in the ring's smallest steps: 16 million, so that eight million sessions do not wrap around
 
 
 def hide(key: bytes, values: RingArray, backend: Backend | None = None) -> RingArray:
@@ -18,5 +18,5 @@ def hide(key: bytes, values: RingArray, backend: Backend | None = None) -> RingA
 
 
 def add_seeded(key: bytes, sums: RingArray, backend: Backend | None = None) -> None:
-    """Add the share that stands behind a seed to `sums` in place."""
+    """Add the share that a seed expands to, in place."""
     (backend or default_backend()).add_stream(key, sums, negative=False)

@@ -1,6 +1,6 @@
 """The native backend: the C kernel behind the same interface, with optional worker threads.
 
-This file lays arrays out and splits work; sizes and alignment are checked again in C.
+This module arranges arrays and splits work; C checks sizes and alignment again.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from secemb_shared.layout.geometry import Geometry
 from secemb_shared.prg import BLOCK, Blocks, RingArray
 from secemb_shared.randomness import Indices
 
-_CHUNK_LEAVES = 256  # CHUNK_LEAVES in dpf_types.h: parts of a tree begin at its multiples
+_CHUNK_LEAVES = 256  # CHUNK_LEAVES in dpf_types.h: parts of a tree begin at multiples of it
 
 Part = tuple[int, int, int, int]  # slots from, to; leaves from, to
 Piece = TypeVar("Piece")
@@ -35,9 +35,9 @@ def _slot_parts(geometry: Geometry, threads: int) -> list[Part]:
 
 
 def _conflict_free(geometry: Geometry, threads: int) -> Iterator[list[Part]]:
-    """Yield batches of parts that touch different items, so that threads can share one array of sums.
+    """Yield batches of parts that touch disjoint items, so that threads can share one array of sums.
 
-    The bins of one table hold different items, and so do different leaves of one bin; two tables overlap.
+    Different bins of one table hold different items, and so do different leaves of one bin; two tables overlap.
     """
     if threads == 1:
         yield [(0, geometry.slots, 0, geometry.leaves)]
@@ -63,7 +63,7 @@ class Native:
 
     @property
     def name(self) -> str:
-        """Return a description for people."""
+        """Return a human-readable description."""
         return f"native, {instruction_sets()[0]}"
 
     def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:
@@ -73,7 +73,7 @@ class Native:
         return out
 
     def hash_into(self, key: bytes, blocks: Blocks, out: Blocks) -> None:
-        """Write H_K of every block to `out`: the bare loop that everything else is measured against."""
+        """Write H_K of every block to `out`: the bare loop that serves as the baseline for measurements."""
         compiled.hash_blocks(key, blocks, out)
 
     def add_stream(self, key: bytes, values: RingArray, *, negative: bool) -> None:
@@ -106,7 +106,7 @@ class Native:
         return states.transpose(1, 0, 2, 3).reshape(leaves, -1, BLOCK)[:, : held.slots]
 
     def expand_groups(self, held: HeldKeys, states: Blocks) -> None:
-        """Write the nodes as the kernel has them: (groups of four slots, leaves, 4, 16)."""
+        """Write the nodes in the kernel's layout: (groups of four slots, leaves, 4, 16)."""
         compiled.expand(_sessions(held), states.shape[1], states)
 
     def answer(self, held: HeldKeys, table: LeafTable, rows: Words32) -> Words32:
@@ -131,7 +131,7 @@ class Native:
         """Add FSS.ConvertEval of every leaf of every slot of every session to `sums` in place."""
         sessions, leaves = _sessions(held), _table(table, sums)
         words = np.ascontiguousarray(words)
-        apart: list[RingArray] = []  # slot sums of parts that share slots: each has its own, added afterwards
+        apart: list[RingArray] = []  # parts that share slots get separate slot sums, which are added afterwards
 
         def work(part: Part) -> None:
             own = slot_sums
@@ -174,7 +174,7 @@ class Native:
     def answer_checked(
         self, held: HeldKeys, table: LeafTable, rows: Words32, checks: SlotChecks, keys: Blocks
     ) -> tuple[Words32, Blocks]:
-        """Return what `answer` does, and in the same pass a fingerprint of all leaves for each session."""
+        """Return the same as `answer` and, computed in the same pass, a fingerprint of all leaves for each session."""
         answers = np.zeros((held.sessions, held.slots, rows.shape[1]), dtype=np.uint32)
         sessions, leaves, plain = _sessions(held), _table(table, rows), np.ascontiguousarray
         checked, parts = (

@@ -15,12 +15,12 @@ from secemb_shared.dpf.paths import SEED_BITS, CorrectionWords, HeldKeys, Sessio
 from secemb_shared.prg import BLOCK, Blocks, RingArray, hash_blocks
 from secemb_shared.randomness import Indices
 
-_WORKING_BYTES = 1 << 25  # of pads at a time, so that large catalogues do not need gigabytes
+_WORKING_BYTES = 1 << 25  # of pads at a time, so that large catalogues do not take gigabytes
 _PROJECTED_AT_ONCE = 1 << 12
 
 
 def convert(key: bytes, nodes: Blocks, width: int, dtype: np.dtype[np.unsignedinteger]) -> RingArray:
-    """Return Convert(s), `width` ring elements a node: blocks H_K(s ⊕ 0), H_K(s ⊕ 1), … read little-endian."""
+    """Return Convert(s), `width` ring elements per node: blocks H_K(s ⊕ 0), H_K(s ⊕ 1), … read little-endian."""
     blocks = -(-width * dtype.itemsize // BLOCK)
     inputs = np.repeat((nodes & SEED_BITS)[..., None, :], blocks, axis=-2)
     inputs.view("<u8")[..., 0] ^= np.arange(blocks, dtype=np.uint64)
@@ -45,7 +45,7 @@ def convert_eval(key: bytes, party: int, nodes: Blocks, words: RingArray) -> Rin
 
 
 class Portable:
-    """Runs anywhere; some 10 to 90 times slower than the kernel."""
+    """Runs anywhere, but 10 to 90 times slower than the kernel."""
 
     name = "portable"
 
@@ -70,7 +70,7 @@ class Portable:
         return convert_gen(key, leaf0, leaf1, payload)
 
     def expand(self, held: HeldKeys, leaves: int) -> Blocks:
-        """FSS.PathEval of the first `leaves` leaves, level by level and no node that is not needed."""
+        """FSS.PathEval of the first `leaves` leaves, level by level, computing only the nodes needed."""
         left_key, right_key, _ = (bytes(key) for key in held.keys[0])
         nodes = paths.root_nodes(held.roots[0], held.party)[None]
         for level in range(held.depth):
@@ -118,7 +118,7 @@ class Portable:
         return sums
 
     def project(self, key: bytes, values: RingArray) -> RingArray:
-        """Return the projections of `values`, some elements at a time."""
+        """Return the projections of `values`, computed in batches of elements."""
         sums = np.zeros(PROJECTIONS, dtype=values.dtype)
         for first in range(0, values.size, _PROJECTED_AT_ONCE):
             some = values[first : first + _PROJECTED_AT_ONCE]
@@ -155,7 +155,7 @@ class Portable:
     def answer_checked(
         self, held: HeldKeys, table: LeafTable, rows: Words32, checks: SlotChecks, keys: Blocks
     ) -> tuple[Words32, Blocks]:
-        """Return what `answer` does, and a fingerprint of all leaves for each session."""
+        """Return the same as `answer`, and a fingerprint of all leaves for each session."""
         return self.answer(held, table, rows), self.fingerprint(held, table.geometry.leaves, checks, keys)
 
     def fingerprint(self, held: HeldKeys, leaves: int, checks: SlotChecks, keys: Blocks) -> Blocks:
@@ -176,7 +176,7 @@ class Portable:
                 yield session, first + index, nodes[:, index]
 
     def _parts(self, held: HeldKeys, leaves: int, leaf_bytes: int) -> Iterator[tuple[int, int, Blocks]]:
-        """Yield (session, first slot, nodes), (leaves, slots, 16): as many slots at a time as memory allows."""
+        """Yield (session, first slot, nodes), the nodes (leaves, slots, 16), with as many slots as memory allows."""
         at_once = max(1, _WORKING_BYTES // (leaves * leaf_bytes))
         for session in range(held.sessions):
             for first in range(0, held.slots, at_once):

@@ -1,7 +1,7 @@
-"""The operations that do all the work, and the choice of their implementation.
+"""The operations that take nearly all of the computing time, and the choice of their implementation.
 
-Two implementations exist: `Portable` (NumPy and `cryptography`), which is the definition, and `Native` (the C
-kernel), which is the same at the speed of the AES instructions. Everything above this file is written once.
+There are two implementations: `Portable` (NumPy and `cryptography`), which is the definition, and `Native` (the C
+kernel), which computes the same with AES instructions. All other code works with either.
 """
 
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from secemb_shared.randomness import Indices
 
 Words32 = npt.NDArray[np.uint32]
 
-PROJECTIONS = 128  # of the norm proof: one for each bit of a block
+PROJECTIONS = 128  # of the norm proof: one per bit of a block
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LeafTable:
-    """Which item every leaf of every bin is, in one round."""
+    """Which item each leaf of each bin stands for in one round."""
 
     geometry: Geometry
-    order: npt.NDArray[np.int32]  # (tables · bins, leaves); −1 where a bin is short
+    order: npt.NDArray[np.int32]  # (tables · bins, leaves); −1 past the end of a short bin
 
 
 class Backend(Protocol):
@@ -36,7 +36,7 @@ class Backend(Protocol):
 
     @property
     def name(self) -> str:
-        """Return a description for people."""
+        """Return a human-readable description."""
 
     def hash_blocks(self, key: bytes, blocks: Blocks) -> Blocks:
         """Return H_K of every block."""
@@ -72,7 +72,7 @@ class Backend(Protocol):
         """
 
     def slot_sums(self, held: HeldKeys, leaves: int, words: RingArray) -> RingArray:
-        """Return the sum of FSS.ConvertEval over all leaves of each slot, short bins' too: (sessions, slots, width).
+        """Return the sum of FSS.ConvertEval over all leaves of each slot, also in short bins: (sessions, slots, width).
 
         It is this party's share of what the slot adds, if the keys are those of a point function.
         """
@@ -92,12 +92,12 @@ class Backend(Protocol):
     def answer_checked(
         self, held: HeldKeys, table: LeafTable, rows: Words32, checks: SlotChecks, keys: Blocks
     ) -> tuple[Words32, Blocks]:
-        """Return what `answer` does, and in the same pass each session's fingerprint of all leaves: (sessions, 16)."""
+        """Return the same as `answer`, and in the same pass a fingerprint of each session's leaves: (sessions, 16)."""
 
 
 @cache
 def default_backend() -> Backend:
-    """Return the native backend where it was built and the processor has AES instructions, else the portable one."""
+    """Return the native backend if it was built and the processor has AES instructions, else the portable one."""
     from secemb_shared.dpf._native import Native
     from secemb_shared.dpf._portable import Portable
     from secemb_shared.kernel import native_available
@@ -106,7 +106,7 @@ def default_backend() -> Backend:
 
 
 def expand_roots(label: Label, seed: bytes, slots: int, backend: Backend | None = None) -> Blocks:
-    """Return the (slots, 16) root seeds behind one party's master seed: its stream with the lowest bits cleared."""
+    """Return the (slots, 16) root seeds from one party's master seed: its stream with the lowest bits cleared."""
     words = np.zeros((slots, 2), dtype=np.uint64)
     (backend or default_backend()).add_stream(label.key(Purpose.ROOTS, seed), words, negative=False)
     roots = words.astype("<u8", copy=False).view(np.uint8)
@@ -117,6 +117,6 @@ def expand_roots(label: Label, seed: bytes, slots: int, backend: Backend | None 
 def leaf_corrections(
     label: Label, alpha: Indices, nodes: tuple[Blocks, Blocks], backend: Backend | None = None
 ) -> Blocks:
-    """Return what makes the leaf hashes of both parties' nodes at `alpha` equal: H(α, n₀) ⊕ H(α, n₁), (slots, 48)."""
+    """Return the corrections from both parties' nodes at `alpha`: H(α, n₀) ⊕ H(α, n₁), (slots, 48)."""
     chosen, key = backend or default_backend(), label.key(Purpose.LEAF_HASH)
     return chosen.leaf_hashes(key, nodes[0], alpha) ^ chosen.leaf_hashes(key, nodes[1], alpha)

@@ -1,12 +1,13 @@
 """Verifiable keys: the parties can check that the trees of a slot differ in at most one leaf.
 
-After de Castro and Polychroniadou 2022. The keys carry, for each slot, the correction c = H(α, n₀) ⊕ H(α, n₁) of the
-two parties' nodes at the chosen leaf. Each party looks at H(x, n) ⊕ t · c of every leaf x. Where the nodes are equal,
-so are these values; where they differ, they are equal only if the control bits differ and c fits. Two such leaves in
-one slot would be a collision H ⊕ H = H ⊕ H. That is why the control bit is hashed with the seed, why every leaf has
-keys of its own, and why a hash has 384 bits: with 256, a search over four lists would take about 2^85 steps.
+After de Castro and Polychroniadou (2022). The keys contain, for each slot, the correction c = H(α, n₀) ⊕ H(α, n₁) of
+the two parties' nodes at the chosen leaf. Each party computes H(x, n) ⊕ t · c for every leaf x. Where the nodes are
+equal, so are these values; where they differ, the values are equal only if the control bits differ and c matches. Two
+such leaves in one slot would be a collision H ⊕ H = H ⊕ H. This is why the control bit is hashed with the seed, why
+each leaf has its own keys, and why a hash has 384 bits: with 256 bits, a search over four lists would take about 2^85
+steps.
 
-The parties compare 16 bytes a session instead of all values: a fingerprint under keys that no device knows.
+The parties compare 16 bytes per session instead of all values: a fingerprint under keys that no device knows.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ import numpy as np
 from secemb_shared.labels import Label, Purpose
 from secemb_shared.prg import BLOCK, Bits, Blocks, aes, hash_blocks, stream
 
-HASHES = 3  # blocks of a leaf's hash
+HASHES = 3  # number of blocks in a leaf's hash
 HASH_BYTES = HASHES * BLOCK
 CHECK_KEY_BYTES = 16
 
@@ -38,7 +39,7 @@ class SlotChecks:
 
     @classmethod
     def together(cls, checks: "Sequence[SlotChecks]") -> "SlotChecks":
-        """Return the checks of several sessions of the same shape, to be evaluated in one pass."""
+        """Return the checks of several sessions of the same shape, for evaluation in one pass."""
         if len(checks) == 1:
             return checks[0]
         return SlotChecks(
@@ -47,7 +48,7 @@ class SlotChecks:
 
 
 def fingerprint_keys(place: Label, secret: bytes) -> Blocks:
-    """Return the (4, 16) keys of a round's fingerprints, from the secret that the two servers share."""
+    """Derive the (4, 16) keys of a round's fingerprints from the secret that the two servers share."""
     halves = (place.derive(Purpose.FINGERPRINT, secret + bytes([half])) for half in (0, 1))
     return np.frombuffer(b"".join(halves), dtype=np.uint8).reshape(HASHES + 1, BLOCK)
 
@@ -59,7 +60,7 @@ def leaf_hash(key: bytes, nodes: Blocks, leaf: int) -> Blocks:
 
 
 def leaf_prints(keys: Blocks, values: Blocks, *, first_slot: int, leaf: int) -> Blocks:
-    """Return what one leaf of neighbouring slots adds to the fingerprint, given H ⊕ t · c: one block for all slots."""
+    """Return one leaf's contribution to the fingerprint for adjacent slots, given H ⊕ t · c: one block for all."""
     slots = values.shape[0]
     places = np.zeros((slots, 2), dtype="<u8")
     places[:, 0], places[:, 1] = np.arange(first_slot, first_slot + slots), 1

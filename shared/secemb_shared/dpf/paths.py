@@ -54,7 +54,7 @@ class CorrectionWords:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HeldKeys:
-    """What one party holds of one or more sessions: all it needs to walk every tree."""
+    """One party's data for one or more sessions: everything it needs to walk every tree."""
 
     party: int
     keys: Blocks  # (sessions, 3, 16): the public AES keys
@@ -64,12 +64,12 @@ class HeldKeys:
 
     @classmethod
     def of(cls, party: int, keys: SessionKeys, roots: Blocks, words: CorrectionWords) -> Self:
-        """Hold one session."""
+        """Return the keys of one session."""
         return cls(party, keys.block()[None], roots[None], words.left[None], words.right[None])
 
     @classmethod
     def together(cls, held: "Sequence[HeldKeys]") -> "HeldKeys":
-        """Hold several sessions of the same party and shape at once, to be evaluated in one pass."""
+        """Return the keys of several sessions of the same party and shape, for evaluation in one pass."""
         if len(held) == 1:
             return held[0]
         columns = zip(*((one.keys, one.roots, one.left, one.right) for one in held), strict=True)
@@ -77,12 +77,12 @@ class HeldKeys:
 
     @property
     def sessions(self) -> int:
-        """Return how many sessions are held."""
+        """Return the number of sessions."""
         return int(self.roots.shape[0])
 
     @property
     def slots(self) -> int:
-        """Return the number of trees a session has."""
+        """Return the number of trees per session."""
         return int(self.roots.shape[1])
 
     @property
@@ -92,10 +92,10 @@ class HeldKeys:
 
 
 class PathSecret:
-    """Both parties' nodes at the chosen leaves: what FSS.ConvertGen needs, once.
+    """Both parties' nodes at the chosen leaves, as input for one call of FSS.ConvertGen.
 
-    Two final correction words from one path would reveal the difference of their payloads to each server, so
-    the secret can be taken out a single time and is forgotten then. It cannot be copied, pickled or printed.
+    Two final correction words from one path would reveal the difference of their payloads to each server, so the secret
+    can be taken only once and is erased then. It cannot be copied, pickled or printed.
     """
 
     __slots__ = ("_leaves",)
@@ -129,7 +129,7 @@ def control_bits(nodes: Blocks) -> Bits:
 
 
 def root_nodes(roots: Blocks, party: int) -> Blocks:
-    """Return the roots with the control bit that a party starts from: t_b = b."""
+    """Return the roots with the control bit that party b starts with: t_b = b."""
     return roots & SEED_BITS | np.uint8(party) * LOWEST_BIT
 
 
@@ -169,7 +169,7 @@ def path_gen(
 def path_eval(held: HeldKeys, leaf: int) -> Blocks:
     """FSS.PathEval of one leaf in every slot of one session: (slots, 16) nodes.
 
-    The paper's else branch says left again; it must be, and here is, the right child.
+    The else branch in the paper says "left" again. This is a mistake: it must be the right child, as here.
     """
     left_key, right_key, _ = (bytes(key) for key in held.keys[0])
     nodes = root_nodes(held.roots[0], held.party)

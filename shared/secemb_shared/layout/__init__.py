@@ -1,4 +1,4 @@
-"""Which leaf of which slot is which item, and where a device's items go."""
+"""The assignment of items to the leaves of slots, and the placement of a device's items."""
 
 from secemb_shared.errors import LayoutError
 from secemb_shared.labels import Label
@@ -29,7 +29,7 @@ __all__ = [
 def layout_for(geometry: Geometry, *, capacity: int, label: Label) -> Layout:
     """Return the round's layout: direct when one bin spans the catalogue, binned otherwise.
 
-    `label` is that of the round, with `NO_SESSION`: all devices of a round share the deal.
+    `label` is the round's, with `NO_SESSION`: all devices of a round share the same assignment.
     """
     if not geometry.is_direct:
         return BinnedLayout(geometry, capacity=capacity, label=label)

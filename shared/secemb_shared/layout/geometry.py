@@ -13,7 +13,7 @@ MOST_TABLES = 255  # a table's number is one byte of its key's derivation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """The sizes both servers and every device of a round agree on.
+    """The sizes that both servers and all devices of a round agree on.
 
     Slot `(table * bins + bin) * slots_per_bin + k` is the k-th tree over that bin. A bin holds the positions p
     with `p * bins + bin < items`, so when `bins` does not divide `items` the last bins have one position less
@@ -37,17 +37,17 @@ class Geometry:
 
     @property
     def slots(self) -> int:
-        """How many keys every device sends."""
+        """The number of keys that each device sends."""
         return self.tables * self.bins * self.slots_per_bin
 
     @property
     def leaves(self) -> int:
-        """How many positions the fullest bin has."""
+        """The number of positions in the largest bin."""
         return -(-self.items // self.bins)
 
     @property
     def depth(self) -> int:
-        """How many levels a tree needs to tell its leaves apart: ceil(log2(leaves))."""
+        """The number of levels in a tree: ceil(log2(leaves))."""
         return (self.leaves - 1).bit_length()
 
     @property
@@ -56,6 +56,6 @@ class Geometry:
         return self.tables == 1 and self.bins == 1
 
     def leaves_by_slot(self) -> Indices:
-        """Return how many positions really exist under each slot's tree, shape (slots,)."""
+        """Return how many positions of each slot's tree hold an item, shape (slots,)."""
         sizes = (self.items - np.arange(self.bins, dtype=np.int64) + self.bins - 1) // self.bins
         return np.tile(np.repeat(sizes, self.slots_per_bin), self.tables)

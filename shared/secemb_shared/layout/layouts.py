@@ -1,4 +1,4 @@
-"""Layouts: where items are, and how a device's items are placed in its slots; the paper's layout, and one with bins."""
+"""The paper's layout and a layout with bins: where items are, and how a device's items are placed in its slots."""
 
 from abc import ABC, abstractmethod
 
@@ -13,13 +13,13 @@ from secemb_shared.layout.placement import PADDING, UNMATCHED, Placement, maximu
 from secemb_shared.randomness import Indices, RandomBytes, draw_below, sample, secure_bytes
 
 Order = npt.NDArray[np.int32]
-_BLOCK = 2**16  # items inverted at once: the temporary arrays stay in cache, which halves the time
+_BLOCK = 2**16  # items inverted at a time: the temporary arrays stay in cache, which halves the time
 
 
 class Layout(ABC):
-    """Which leaf of which slot is which item, for one round.
+    """The assignment of items to the leaves of slots in one round.
 
-    `capacity` is the paper's m': of more items than that a device keeps a random sample.
+    `capacity` is the paper's m': a device with more items uses a random sample of this size.
     """
 
     def __init__(self, geometry: Geometry, *, capacity: int) -> None:
@@ -34,16 +34,16 @@ class Layout(ABC):
 
     @abstractmethod
     def order(self) -> Order:
-        """Return the item at each position of each bin, (tables * bins, leaves), -1 where the bin is short."""
+        """Return the item at each position of each bin, (tables * bins, leaves), -1 past the end of a short bin."""
 
     @abstractmethod
     def _fill(self, chosen: Indices, random_bytes: RandomBytes) -> tuple[Indices, Indices]:
         """Return the item and the position of every slot; `chosen` is checked, cut to capacity and shuffled."""
 
     def place(self, items: Indices, random_bytes: RandomBytes = secure_bytes) -> Placement:
-        """Place a device's items, pad or truncate them to the round's shape: the paper's PadOrTruncIdx."""
+        """Place a device's items, padded or truncated to the round's shape: the paper's PadOrTruncIdx."""
         self._check(items)
-        # The sample comes in random order: who is served first must not depend on an item's number.
+        # The sample is in random order: which items are placed first must not depend on their numbers.
         chosen = sample(items, self.capacity, random_bytes)
         by_slot, leaves = self._fill(chosen, random_bytes)
         truncated = items.size - int(np.count_nonzero(by_slot != PADDING))
@@ -85,7 +85,7 @@ class DirectLayout(Layout):
         return items, leaves
 
     def _padding(self, chosen: Indices, random_bytes: RandomBytes) -> Indices:
-        """Return random items for the slots left over: different ones from outside `chosen` while there are any."""
+        """Return random items for the remaining slots: distinct ones that are not in `chosen`, while there are any."""
         missing = self.geometry.slots - chosen.size
         if 2 * (missing + chosen.size) <= self.geometry.items:
             return self._draw_others(chosen, missing, random_bytes)
@@ -95,7 +95,7 @@ class DirectLayout(Layout):
         return np.concatenate([fresh, draw_below(repeats, random_bytes)])
 
     def _draw_others(self, chosen: Indices, missing: int, random_bytes: RandomBytes) -> Indices:
-        """Draw until there are enough different items, so that a phone need not list a catalogue of millions."""
+        """Draw until there are enough distinct items, so that a phone need not list a catalogue of millions."""
         found = chosen
         while found.size < chosen.size + missing:
             drawn = draw_below(np.full(missing, self.geometry.items, dtype=np.int64), random_bytes)
@@ -106,10 +106,11 @@ class DirectLayout(Layout):
 
 
 class BinnedLayout(Layout):
-    """In each table a public permutation π deals the catalogue into bins, and an item may use any of its bins.
+    """In each table a public permutation π distributes the catalogue over bins; an item may use its bin in any table.
 
     bin = π(item) mod bins, position = π(item) div bins. Table τ has the key
-    `label.key(Purpose.LAYOUT, bytes([τ]))`, so the deal is new in every round and depends on nobody's items.
+    `label.key(Purpose.LAYOUT, bytes([τ]))`, so the assignment changes every round and does not depend on anyone's
+    items.
     """
 
     def __init__(self, geometry: Geometry, *, capacity: int, label: Label) -> None:
@@ -132,7 +133,7 @@ class BinnedLayout(Layout):
         return self._first_slots + bins, positions
 
     def order(self) -> Order:
-        """Return the item at each position of each bin, -1 behind the end of the short bins."""
+        """Return the item at each position of each bin, -1 past the end of short bins."""
         return np.concatenate([self._deal(permutation) for permutation in self._permutations])
 
     def _deal(self, permutation: Permutation) -> Order:

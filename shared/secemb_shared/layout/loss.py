@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 Reals = npt.NDArray[np.float64]
 
-# More than what is lost by underflow and by cutting the tail of g; adding it keeps an upper bound an upper bound.
+# Exceeds the error from underflow and from truncating the tail of g; adding it keeps the result an upper bound.
 _LOST_BY_ROUNDING = 1e-280
 _SMALLEST_KEPT = 1e-300
 
@@ -23,7 +23,7 @@ class Crowding:
     """Upper bounds on the chance that s items crowd into a bins of one table, for s up to `most`.
 
     `typical_load` is the s/a that matters most. With `exact` the coefficient of g^a is computed, in time that grows
-    with the cube of `most`; without, it is Chernoff's g(x)^a / x^s at that load, which is quick but less sharp.
+    with the cube of `most`; otherwise Chernoff's g(x)^a / x^s at that load is used, which is fast but less tight.
     """
 
     def __init__(self, *, items: int, bins: int, most: int, typical_load: float, exact: bool) -> None:
@@ -35,7 +35,7 @@ class Crowding:
         self._powers = _powers(shares, self._used.size, most) if exact else None
 
     def log_chances(self, size: int) -> Reals:
-        """Return log of the bound for s = `size` and a = 0, 1, …; -inf where it cannot be."""
+        """Return log of the bound for s = `size` and a = 0, 1, …; -inf where this is impossible."""
         logs = self._log_bins - size * self._log_x - self._log_draws[size]
         if self._powers is not None:
             logs = logs + np.log(self._powers[:, size] + _LOST_BY_ROUNDING)
@@ -81,10 +81,10 @@ def _powers(shares: Reals, count: int, most: int) -> Reals:
     return rows
 
 
-MOST_EXACT = 800  # above, the quicker form of the bound is used, which asks for about one slot in a hundred more
-_RELATIVE_ERROR = 1e-6  # of all the sums together, generously
+MOST_EXACT = 800  # above this, the faster form of the bound is used, which takes about 1 % more slots
+_RELATIVE_ERROR = 1e-6  # a generous allowance for all sums together
 _LOST_BY_UNDERFLOW = 1e-250
-_NEGLIGIBLE = math.log(1e-30)  # a term that is surely smaller need not be computed sharply
+_NEGLIGIBLE = math.log(1e-30)  # a term that is certainly smaller need not be computed precisely
 
 
 def loss_bound(*, items: int, capacity: int, tables: int, bins: int) -> float:
@@ -93,7 +93,7 @@ def loss_bound(*, items: int, capacity: int, tables: int, bins: int) -> float:
     if tables * bins < chosen:
         return 1.0
     if chosen <= tables or bins == items:
-        return 0.0  # an item has a slot in each table; and a bin that holds one item is never contested
+        return 0.0  # an item has a slot in each table, and a bin with a single item is never contested
     log_terms = _Union(items=items, chosen=chosen, tables=tables, bins=bins).log_terms()
     total = sum(math.exp(min(term, 0.0)) for term in log_terms)
     return min(1.0, total * (1.0 + _RELATIVE_ERROR))
@@ -113,7 +113,7 @@ class _Union:
         self.crowding = Crowding(items=items, bins=bins, most=chosen, typical_load=load, exact=self.exact)
 
     def log_terms(self) -> list[float]:
-        """Return the logarithm of the term of each s; fewer items than this cannot lack a slot."""
+        """Return the logarithm of the term for each s; sets with fewer items always find slots."""
         sets = log_binomials(self.chosen, self.chosen)
         return [self._log_term(size, float(sets[size])) for size in range(self.tables + 1, self.chosen + 1)]
 
@@ -136,7 +136,7 @@ class _Union:
             return log_constant, np.minimum(-outside * slope * np.log(self._share(used, size)), -log_constant)
 
     def _share(self, used: Reals | float, size: int) -> Reals:
-        """Return p(a): at least this share of the places that S leaves free is in the bins of S."""
+        """Return p(a): at least this fraction of the places that S leaves free is in the bins of S."""
         return np.maximum(0.0, (used * self.smallest_bin - size) / (self.items - size))
 
     def _log_sum(self, logs: Reals, most: int, log_factor: float) -> float:
@@ -149,7 +149,7 @@ class _Union:
         top = float(tilted.max())
         weights = np.exp(tilted - top)
         log_scale = log_factor + self.tables * top - tilt * most
-        # Chernoff: to forget the limit on Σ a_τ, and with it a power of e that is at most 1, can only add.
+        # Chernoff: dropping the limit on Σ a_τ, and with it a power of e that is at most 1, can only increase the sum.
         quick = log_scale + self.tables * math.log(weights.sum())
         if not self.exact or quick < _NEGLIGIBLE:
             return quick
@@ -166,6 +166,6 @@ def _limited_sum(weights: Reals, tables: int, tilt: float, most: int) -> float:
 
 
 def _tilt_towards(logs: Reals, middle: float) -> float:
-    """Return t ≤ 0 so that logs[i] + t·i has its top near `middle`, where the sum is decided and must not underflow."""
+    """Return t ≤ 0 so that logs[i] + t·i peaks near `middle`, where the dominant terms are and must not underflow."""
     at = min(int(middle), logs.size - 2)
     return min(0.0, float(logs[at] - logs[at + 1])) if logs.size > 1 else 0.0

@@ -1,7 +1,7 @@
 """A public pseudo-random permutation of the catalogue, O(1) per item and the same in every language.
 
-Nothing here is secret: the key follows from task and round, and everybody may compute it. The permutation only
-has to look random to any fixed set of items, which is what the loss bound of `loss` assumes.
+Nothing here is secret: the key follows from task and round, and anyone can compute it. The permutation only has to
+behave as if random on any fixed set of items, as the bound in `loss` assumes.
 """
 
 from collections.abc import Callable
@@ -47,11 +47,11 @@ class Permutation:
         self._key = key
 
     def forward(self, values: Indices) -> Indices:
-        """Return where each item goes."""
+        """Return the place of each item."""
         return self._permuted(values, backwards=False)
 
     def inverse(self, values: Indices) -> Indices:
-        """Return which item went to each place."""
+        """Return the item at each place."""
         return self._permuted(values, backwards=True)
 
     def _permuted(self, values: Indices, *, backwards: bool) -> Indices:
@@ -59,13 +59,13 @@ class Permutation:
             return self.walk(values, backwards=backwards)
         try:
             return kernel.permute(self._key, values, items=self.items, backwards=backwards)
-        except ValueError as error:  # it has looked at every value already
+        except ValueError as error:  # it has checked every value already
             raise LayoutError(OUTSIDE) from error
 
     def walk(self, values: Indices, *, backwards: bool) -> Indices:
-        """Turn every value until it is back inside the catalogue; the definition of what the kernel computes.
+        """Apply turns to each value until it is inside the catalogue; this defines what the kernel computes.
 
-        Fewer than 1 value in sqrt(items) turns twice.
+        Fewer than 1 in sqrt(items) values need a second turn.
         """
         if values.size and not 0 <= int(values.min()) <= int(values.max()) < self.items:
             raise LayoutError(OUTSIDE)
@@ -96,12 +96,12 @@ class Permutation:
         return left * self._columns + right
 
     def _shift(self, number: int, places: Indices) -> Indices:
-        """Return F_number at these places; a word's remainder is off uniform by at most sqrt(items) / 2^32."""
+        """Return F_number at these places; a word's remainder deviates from uniform by at most sqrt(items) / 2^32."""
         size, modulus = (self._columns, self._rows) if number % 2 == 0 else (self._rows, self._columns)
         start = (number + 1) // 2 * self._columns + number // 2 * self._rows
         if places.size >= size:
             return (self._table(start, size) % modulus)[places]
-        # A device has few items in a catalogue of any size: it computes the words it needs and keeps no table.
+        # A device has few items even in a large catalogue, so it computes only the words it needs and stores no table.
         words = stream_at(self._key, (start + places) // 4).view("<u4").astype(np.int64)
         return words[np.arange(places.size), (start + places) % 4] % modulus
 

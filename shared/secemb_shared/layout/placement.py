@@ -1,4 +1,4 @@
-"""Where one device's items sit in one round: maximum bipartite matching of items to slots."""
+"""The slots of one device's items in one round: a maximum bipartite matching of items to slots."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ UNMATCHED = -1
 
 
 def maximum_matching(choices: Indices, slots: int) -> Indices:
-    """Return one of its choices for each row, or -1, so that no slot is taken twice and as few as can be go without.
+    """Return one of its choices for each row, or -1, so that no slot is used twice and as few rows as possible get -1.
 
-    Earlier rows win when not all can be served; whoever needs fairness shuffles the rows first.
+    If not all rows can get a slot, earlier rows take precedence; for fairness, shuffle the rows first.
     """
     return kernel.match(choices, slots) if kernel.native_available() else match(choices, slots)
 
 
 def match(choices: Indices, slots: int) -> Indices:
-    """Give each row the first of its slots that is free, then serve the others by moving as few as possible.
+    """Give each row its first free slot, then place the others while moving as few rows as possible.
 
-    This is the definition of what the kernel computes.
+    This defines what the kernel computes.
     """
     search = _Search(choices.tolist(), slots)
     for item in list(search.greedy()):
@@ -34,7 +34,7 @@ def match(choices: Indices, slots: int) -> Indices:
 
 
 class _Search:
-    """A matching that grows; plain lists, because paths are short and NumPy's price is per call."""
+    """A matching under construction. It uses plain lists, because paths are short and NumPy has a cost per call."""
 
     def __init__(self, choices: list[list[int]], slots: int) -> None:
         self.choices = choices
@@ -43,7 +43,7 @@ class _Search:
         self._dead: set[int] = set()
 
     def greedy(self) -> Iterator[int]:
-        """Give each item the first of its slots that is free; yield the items that found none."""
+        """Give each item its first free slot; yield the items that have none."""
         for item, choices in enumerate(self.choices):
             free = next((slot for slot in choices if self._holder[slot] == UNMATCHED), UNMATCHED)
             if free == UNMATCHED:
@@ -52,7 +52,7 @@ class _Search:
                 self._holder[free], self.slot_of[item] = item, free
 
     def augment(self, start: int) -> None:
-        """Serve one more item, by the shortest chain of others that can move, if there is one."""
+        """Place one more item by moving the shortest possible chain of other items, if there is one."""
         reached_by: dict[int, int] = {}
         queue = [start]
         for item in queue:
@@ -63,11 +63,11 @@ class _Search:
                 if self._holder[slot] == UNMATCHED:
                     return self._shift(slot, reached_by)
                 queue.append(self._holder[slot])
-        # All these slots lead only to one another and will do so for ever: no later search need enter them.
+        # These slots lead only to one another, and this cannot change: no later search need visit them.
         self._dead.update(reached_by)
 
     def _shift(self, slot: int, reached_by: dict[int, int]) -> None:
-        """Move every item of the chain that ends in a free slot one slot on."""
+        """Move each item of the chain that ends in a free slot to the next slot."""
         while slot != UNMATCHED:
             item = reached_by[slot]
             self._holder[slot] = item
@@ -80,20 +80,21 @@ Value = TypeVar("Value", bound=np.generic)
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False, eq=False)
 class Placement:
-    """One device's items by slot. Private: it is what the servers must never learn."""
+    """One device's items by slot. Private: the servers must never learn this."""
 
     items: Indices  # (slots,) the item in each slot, -1 in a padding slot
-    leaves: Indices  # (slots,) the position each slot's key points at; padding slots point at a random one
-    truncated: int  # how many of the device's items found no place
+    leaves: Indices  # (slots,) the position that each slot's key points to; random in a padding slot
+    truncated: int  # how many of the device's items were not placed
 
     def __repr__(self) -> str:
-        return f"Placement(slots={self.items.size})"  # neither items nor how many there are
+        return f"Placement(slots={self.items.size})"  # shows neither the items nor their number
 
     def arrange(self, item_ids: Indices, values: npt.NDArray[Value]) -> npt.NDArray[Value]:
         """Return the values by slot, shape (slots, width), zeros for padding: the paper's PadOrTruncEmb.
 
-        Row i of `values` belongs to `item_ids[i]`. Rows of truncated items are left out. There can be no more of
-        those than items were truncated, so an id that was never placed is noticed unless as many were lost.
+        Row i of `values` belongs to `item_ids[i]`. Rows of truncated items are left out. There can be no more of them
+        than items that were truncated, so an id that was never placed is detected, unless that many items were
+        truncated.
         """
         if len(values) != item_ids.size:
             raise LayoutError("values must have one row per item id")

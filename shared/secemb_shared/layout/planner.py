@@ -1,4 +1,4 @@
-"""Finds the cheapest binned geometry for a catalogue: few slots, shallow trees, and a bounded loss probability."""
+"""A planner that finds the cheapest binned geometry for a catalogue with a bounded loss probability."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -7,22 +7,22 @@ from secemb_shared.errors import LayoutError
 from secemb_shared.layout.geometry import MOST_TABLES, Geometry
 from secemb_shared.layout.loss import loss_bound
 
-# At most one device-round in a million leaves an item out. 1e-4 would save no more than one bin in each table.
+# In at most one device-round in a million is an item left out. 1e-4 would save at most one bin per table.
 DEFAULT_LOSS = 1e-6
 LEVEL_BITS = 129  # a correction word on the wire: 128 bits of seed and one control bit that is not implied by it
-ROW_NUMBER_BYTES = 4  # rows are read as float32 whatever the ring
+ROW_NUMBER_BYTES = 4  # rows are read as float32 in either ring
 ROW_TAG_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A geometry with what it costs a device and a round."""
+    """A geometry and its costs for a device and a round."""
 
     geometry: Geometry
-    capacity: int  # as asked for, but no more than the catalogue has items
-    upload_bytes: int  # the public part: correction words of all levels, and one update row for each slot
-    download_bytes: int  # one row with its tag for each slot, as server 0 relays it
-    loss: float  # upper bound on the chance that some item of a full set of `capacity` items finds no place
+    capacity: int  # as requested, but at most the number of items in the catalogue
+    upload_bytes: int  # the public part: correction words of all levels, and one update row per slot
+    download_bytes: int  # one row and its tag per slot, as relayed by server 0
+    loss: float  # upper bound on the probability that some item of a full set of `capacity` items is not placed
 
 
 def plan(
@@ -36,16 +36,16 @@ def plan(
 ) -> Plan:
     """Return the binned layout with the smallest upload whose loss bound is at most `loss`.
 
-    One table with a bin for each item loses nothing and is the plan to beat. For each number of tables the fewest
-    bins that keep the bound are found by bisection; more bins are tried where they make the trees shallower. The bound
-    falls as bins are added, except for small steps where their size changes, so the result may be a bin away from
-    the best one; its own bound is always at most `loss`.
+    One table with one bin per item never loses an item and is the plan to beat. For each number of tables, bisection
+    finds the smallest number of bins that keeps the bound; more bins are tried if they make the trees shallower. The
+    bound falls as bins are added, except for small steps where their size changes, so the result may be one bin away
+    from the optimum; its own bound is always at most `loss`.
     """
     task = _Task(items, capacity, row_width, ring_bits, loss)
     if not 1 <= max_tables <= MOST_TABLES:
         raise LayoutError(f"a layout must have 1 to {MOST_TABLES} tables")
     best = task.geometry(tables=1, bins=items)
-    for tables in range(max_tables, 0, -1):  # most tables first: they nearly always win, which ends the others early
+    for tables in range(max_tables, 0, -1):  # most tables first: this nearly always ends the other searches early
         best = _cheapest(task, tables, best)
     return task.plan(best)
 
@@ -65,7 +65,7 @@ class _Task:
         self.row_width = row_width
         self.update_bits = row_width * ring_bits
         self.loss = loss
-        self._bounds: dict[Geometry, float] = {}  # a bound takes tens of milliseconds and is asked for again
+        self._bounds: dict[Geometry, float] = {}  # a bound takes tens of milliseconds and is needed repeatedly
 
     def geometry(self, *, tables: int, bins: int) -> Geometry:
         """Return the binned geometry of this catalogue."""
@@ -80,11 +80,11 @@ class _Task:
         return self._bounds[geometry]
 
     def keeps(self, geometry: Geometry) -> bool:
-        """Tell whether the geometry's loss probability is low enough."""
+        """Return whether the geometry's loss probability is low enough."""
         return self.bound(geometry) <= self.loss
 
     def upload_bytes(self, geometry: Geometry) -> int:
-        """Return the bytes of the public part, the levels' bits packed."""
+        """Return the size of the public part in bytes, with the control bits packed."""
         return -(-LEVEL_BITS * geometry.depth * geometry.slots // 8) + geometry.slots * self.update_bits // 8
 
     def plan(self, geometry: Geometry) -> Plan:
@@ -110,12 +110,12 @@ def _cheapest(task: _Task, tables: int, best: Geometry) -> Geometry:
 
 
 def _useful_bins(task: _Task, tables: int, limit: int) -> list[range]:
-    """Return the numbers of bins, rising, that hold a full set for less than `limit` bytes: a range for each depth."""
+    """Return the numbers of bins, ascending, that hold a full set in less than `limit` bytes: one range per depth."""
     needed = -(-task.capacity // tables)
     ranges = []
     for depth in range((task.items - 1).bit_length(), -1, -1):
         first = -(-task.items >> depth)  # ceil(items / first) is at most 2^depth
-        last = (task.items - 1) >> (depth - 1) if depth else task.items  # and here still above 2^(depth-1)
+        last = (task.items - 1) >> (depth - 1) if depth else task.items  # and still above 2^(depth-1)
         affordable = 8 * (limit - 1) // ((LEVEL_BITS * depth + task.update_bits) * tables)
         ranges.append(range(max(needed, first), min(last, affordable) + 1))
     return [bins for bins in ranges if bins]
@@ -128,7 +128,7 @@ def _fewest_bins(task: _Task, tables: int, bins: range) -> int:
         return task.keeps(task.geometry(tables=tables, bins=count))
 
     low, high = bins[0], bins[0]
-    while high < bins[-1]:  # the answer is nearly always close to the start of a range that may span millions
+    while high < bins[-1]:  # the result is nearly always close to the start of a range that may span millions
         high = min(high + high // 4 + 1, bins[-1])
         if keeps(high):
             break

@@ -1,7 +1,7 @@
-"""One byte string for each specification: JSON with sorted keys, whole numbers and plain ASCII only.
+"""The canonical bytes of a specification: JSON with sorted keys, integers and plain ASCII only.
 
-Nothing in it can be written in two ways (no floats, no escapes, no spaces), so that two operators who compare
-digests compare what they read.
+Nothing in it can be written in two ways (no floats, no escapes, no spaces), so operators who compare digests also
+compare what they read.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any
 
 from secemb_shared.errors import EncodingError, SpecError
 
-LARGEST_NUMBER = 2**53 - 1  # what every JSON reader keeps exactly
+LARGEST_NUMBER = 2**53 - 1  # every JSON reader keeps this exactly
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,8})(\.[0-9]{0,11}[1-9])?")
 _PLAIN = frozenset(chr(code) for code in range(0x20, 0x7F)) - {'"', "\\"}
 
@@ -26,7 +26,7 @@ def encode(fields: Mapping[str, Value]) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Read canonical bytes; anything that is not the one encoding of its content is refused."""
+    """Read canonical bytes; refuse anything but the single valid encoding of its content."""
     try:
         fields = json.loads(data.decode("ascii"))
         if isinstance(fields, dict) and encode(fields) == data:
@@ -42,14 +42,14 @@ def digest(data: bytes | memoryview) -> bytes:
 
 
 def decimal(text: str) -> float:
-    """Return a number that is written as text: digits, a point, no exponent and no trailing zero."""
+    """Parse a decimal number: digits and a point, without an exponent or trailing zeros."""
     if not _DECIMAL.fullmatch(text):
         raise SpecError("a rate must be a plain decimal such as 0.025, without a sign, exponent or trailing zero")
     return float(text)
 
 
 def signed_decimal(text: str) -> float:
-    """Return a number that is written as a decimal, with a minus before it if it is below zero."""
+    """Parse a decimal number that may be negative."""
     digits = text.removeprefix("-")
     if digits != text and digits == "0":
         raise SpecError("zero must not have a sign")

@@ -1,6 +1,6 @@
 """The four binary messages of a session. All integers little-endian; every length follows from the round.
 
-Each begins with an envelope of 24 bytes, which says what it is and what it was made for:
+Each begins with an envelope of 24 bytes, which identifies the message and what it was made for:
 
     offset  bytes
     0       6     "secemb"
@@ -8,7 +8,7 @@ Each begins with an envelope of 24 bytes, which says what it is and what it was 
     7       1     kind
     8       16    binding: of the round's specification, the session, the kind and the party
 
-The receiver knows the round, so it knows the whole envelope and the exact length before it looks at the rest.
+The receiver knows the round, so it checks the whole envelope and the exact length before it reads the rest.
 
 KEYS to party b       16                      master seed of party b        (private)
                       depth · slots · 16      left correction words         (public, the same for both)
@@ -50,8 +50,8 @@ from secemb_shared.norm import PUBLIC_BYTES, Proof
 from secemb_shared.secure_sum import SUM_RING
 
 SEED_BYTES = 16
-_SEALED = 136  # key id and box behind each relayed message of a training round: see `relayed`
-_MARKS = 32  # receipt and confirmation behind a relayed answer
+_SEALED = 136  # key id and box in each relayed message of a training round: see `relayed`
+_MARKS = 32  # receipt and confirmation at the end of a relayed answer
 EXPLICIT_PARTY = 0  # gets the explicit share of a secure sum; the other expands a seed
 MAGIC = b"secemb"
 VERSION = 2
@@ -80,7 +80,7 @@ def envelope(round_: RoundSpec, session_id: bytes, kind: Kind, party: int) -> by
 
 
 def open_envelope(data: bytes | memoryview, expected: bytes, body_bytes: int) -> memoryview:
-    """Return the body of a message, or raise the error that says what is wrong with it."""
+    """Return the body of a message, or raise an error that says what is wrong with it."""
     if len(data) != ENVELOPE_BYTES + body_bytes:
         raise LengthError(f"expected exactly {ENVELOPE_BYTES + body_bytes} bytes, got {len(data)}")
     view = memoryview(data)
@@ -137,7 +137,7 @@ class Sizes:
 
 
 def packed_bytes(depth: int, slots: int) -> int:
-    """Return the size of packed correction words: 129 bits a level and slot, rounded up to whole bytes once."""
+    """Return the size of packed correction words: 129 bits per level and slot, the total rounded up to whole bytes."""
     return depth * slots * 16 + -(-depth * slots // 8)
 
 
@@ -147,7 +147,7 @@ def pack_words(words: CorrectionWords) -> bytes:
 
 
 def unpack_words(data: memoryview, depth: int, slots: int) -> CorrectionWords:
-    """Read `pack_words`; bits after the last one must be zero, so that there is one encoding only."""
+    """Reverse `pack_words`; bits after the last one must be zero, so that there is only one encoding."""
     count = depth * slots
     packed = np.frombuffer(data, dtype=np.uint8, offset=count * 16)
     if packed.size and int(packed[-1]) >> ((count - 1) % 8 + 1):
@@ -175,7 +175,7 @@ def encode_keys(
 def decode_keys(
     round_: RoundSpec, session_id: bytes, party: int, data: bytes, backend: Backend | None = None
 ) -> HeldKeys:
-    """Return what the party needs to evaluate the session."""
+    """Return the data that the party needs to evaluate the session."""
     geometry, label = round_.task.geometry, round_.label(session_id)
     expected = envelope(round_, session_id, Kind.KEYS, party)
     body = open_envelope(data, expected, SEED_BYTES + _public_keys_bytes(round_.task))
@@ -191,7 +191,7 @@ def master_seed(data: bytes) -> bytes:
 
 
 def slot_checks(round_: RoundSpec, session_id: bytes, data: bytes) -> SlotChecks:
-    """Return what leaves are checked with, from a KEYS message that `decode_keys` has accepted."""
+    """Return the data for checking leaves, from a KEYS message that `decode_keys` has accepted."""
     slots = round_.task.geometry.slots
     tail = np.frombuffer(data, np.uint8, offset=len(data) - slots * HASH_BYTES)
     return SlotChecks.of(round_.label(session_id), tail.reshape(slots, HASH_BYTES))
@@ -312,10 +312,10 @@ def decode_sum_share(round_: RoundSpec, session_id: bytes, party: int, data: byt
 
 
 def _little(numbers: RingArray) -> memoryview:
-    """Return the numbers' bytes as they travel, copied only where this machine stores them otherwise."""
+    """Return the numbers' bytes as transmitted, copied only if this machine stores them differently."""
     return np.ascontiguousarray(numbers, dtype=numbers.dtype.newbyteorder("<")).data
 
 
 def _aligned(numbers: RingArray, dtype: np.dtype[np.unsignedinteger]) -> RingArray:
-    """Return the numbers in this machine's order and aligned, as the kernel wants them."""
+    """Return the numbers in this machine's byte order and aligned, as the kernel requires."""
     return np.require(numbers.astype(dtype, copy=False), requirements=["C", "A"])

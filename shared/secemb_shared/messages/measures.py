@@ -1,14 +1,14 @@
-"""What a device measures in a round of kind `evaluate`: the numbers of the round's secure sum, by name and in order.
+"""What a device measures in a round of kind `evaluate`: the numbers of the round's secure sum, in order.
 
     errors     of the model's predictions of held-out ratings, and of two simpler ones of the same ratings:
                the mean of all of them, and the biases alone (the model without its vectors)
-    rankings   a device ranks its held-out items among strangers, items that it has not rated: once with the model's
-               scores, once with the items' biases, which stand for popularity
-    whole      in a task about events: the same in the whole catalogue, but for what the device has chosen
+    rankings   a device ranks its held-out items among strangers, which are items that it has not rated: once by the
+               model's scores, once by the items' biases, which approximate popularity
+    whole      in a task about events: the same among the whole catalogue, except for what the device has chosen
 
 A rating r is z = (r − c) / s here, with the task's centre c and spread s, and so are predictions and their errors.
-All numbers are zero or more: where the unit of privacy is a record, the noise rests on it. docs/evaluation.md says what
-follows from them.
+All numbers are zero or more: if the unit of privacy is a record, the noise depends on it. docs/evaluation.md explains
+the figures that are computed from them.
 """
 
 import math
@@ -21,19 +21,19 @@ import numpy.typing as npt
 
 FIRST_PLACES = 10  # k of the hit rate, recall and NDCG
 MOST_STRANGERS = 100
-WHOLE_TABLE = 1 << 24  # bytes of a table in float32 that a device fetches to rank in the whole catalogue
-WINDOW = 5  # evaluations that the fleet's figures are from, the newest ones
+WHOLE_TABLE = 1 << 24  # largest table, as float32, that a device fetches to rank in the whole catalogue, in bytes
+WINDOW = 5  # newest evaluations that the fleet's figures are computed from
 PATIENCE = 4  # evaluations without a better window after which more rounds may not help
 
 
 def count_strangers(capacity: int) -> int:
-    """Return how many strangers held-out items are ranked among, by the capacity (m') of the task."""
+    """Return how many strangers held-out items are ranked among, given the capacity (m') of the task."""
     return min(MOST_STRANGERS, capacity // 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How good the model is by the figures of a window, less is better, with the ends of its interval."""
+    """The quality of the model by the figures of a window (lower is better), with the ends of its interval."""
 
     value: float
     low: float = -math.inf
@@ -41,11 +41,11 @@ class Mark:
 
     @classmethod
     def of(cls, window: Mapping[str, Any]) -> Self | None:
-        """Return the mark of a window; None where it is not whole.
+        """Return the mark of a window; None if it is incomplete.
 
-        Other people measure each time, so that only a whole window of evaluations tells progress from chance. The
-        spread of its ratings takes out how hard they are to predict. Biases would not: those that devices compare with
-        are the model's own, and improve with it.
+        Different people measure each time, so only a full window of evaluations separates progress from chance.
+        Dividing by the spread of its ratings removes differences in how hard they are to predict. Biases would not do
+        this: the ones that devices compare with are the model's own, and improve with it.
         """
         if len(window.get("rounds", ())) < WINDOW:
             return None
@@ -60,10 +60,10 @@ class Mark:
 
 
 def find_stall(marks: Sequence[Mark], *, patience: int, settles: bool) -> int | None:
-    """Return the place of the best mark if it is this many evaluations old and more rounds would not help, or None.
+    """Return the position of the best mark if it is this many evaluations old and more rounds would not help, or None.
 
-    Where rates fall to nothing a model settles in its last rounds, and is better for it though evaluations of other
-    people no longer tell. There the newest must be worse beyond doubt: the two intervals have nothing in common.
+    If rates decay to zero, a model settles in its last rounds and improves by it, although evaluations of different
+    people no longer show this. In that case the newest must clearly be worse: the two intervals must not overlap.
     """
     best = min(range(len(marks)), key=lambda place: marks[place].value, default=0)
     if not 0 < patience < len(marks) - best:
@@ -72,18 +72,18 @@ def find_stall(marks: Sequence[Mark], *, patience: int, settles: bool) -> int | 
 
 
 def most_held_out(capacity: int) -> int:
-    """Return how many held-out ratings a device predicts at most, by the capacity (m') of the task."""
+    """Return how many held-out ratings a device predicts at most, given the capacity (m') of the task."""
     return max(1, capacity // 2 - count_strangers(capacity))
 
 
 class _Sums:
-    """Numbers by name and in order."""
+    """Named numbers in a fixed order."""
 
     __slots__ = ()
 
     @classmethod
     def read(cls, values: Sequence[float]) -> Self:
-        """Return the numbers of a decoded sum by name."""
+        """Return the numbers of a decoded sum."""
         return cls(**dict(zip(cls.names(), map(float, values), strict=True)))
 
     @classmethod
@@ -106,16 +106,16 @@ class EvaluationSums(_Sums):
     above: float = 0.0  # Σ max(z, 0)
     below: float = 0.0  # Σ max(−z, 0)
     spread: float = 0.0  # Σ z²
-    biases: float = 0.0  # Σ e² of the biases alone
-    predictions_2: float = 0.0  # n² / m'; this and the next two say how much devices differ
+    biases: float = 0.0  # Σ e² of the predictions by biases alone
+    predictions_2: float = 0.0  # n² / m'; this and the next two show how much devices differ
     both: float = 0.0  # n · Σ e² / m'
     squared_2: float = 0.0  # (Σ e²)² / m'
     rankings: float = 0.0  # 1 where there was a ranking
     hits: float = 0.0  # 1 where a held-out item is among the first k
     recall: float = 0.0  # at k
     ndcg: float = 0.0  # at k
-    reciprocal: float = 0.0  # one over the place of the first held-out item
-    recall_2: float = 0.0  # the squares of the last three, which say how much devices differ
+    reciprocal: float = 0.0  # one over the rank of the first held-out item
+    recall_2: float = 0.0  # the squares of the last three, which show how much devices differ
     ndcg_2: float = 0.0
     reciprocal_2: float = 0.0
     popular_hits: float = 0.0  # of the ranking by biases
@@ -130,7 +130,7 @@ class EventSums(_Sums):
 
     rankings: float = 0.0
     hits: float = 0.0  # among strangers
-    recall: float = 0.0  # one event is held out, so that this is the hits
+    recall: float = 0.0  # one event is held out, so this is the number of hits
     ndcg: float = 0.0
     reciprocal: float = 0.0
     recall_2: float = 0.0
@@ -148,7 +148,7 @@ class EventSums(_Sums):
     popular_whole_hits: float = 0.0
     popular_whole_ndcg: float = 0.0
     popular_whole_reciprocal: float = 0.0
-    surprise: float = 0.0  # −log of the chance that the model gave the event among all items; not sent with noise
+    surprise: float = 0.0  # −log of the probability that the model gave the event among all items; not sent with noise
     surprise_2: float = 0.0
 
 

@@ -1,7 +1,7 @@
 """A task's privacy guarantee: how updates are clipped, how much noise each server adds, and when the task stops.
 
-Every kind of round has a budget line of its own, because their sums are of different things. A kind without a line has
-no rounds in a task with noise. What the numbers mean: docs/privacy.md.
+Each kind of round has its own budget line, because their sums are over different things. In a task with noise, a kind
+without a line has no rounds. docs/privacy.md explains the numbers.
 """
 
 import math
@@ -15,23 +15,23 @@ from secemb_shared.messages import canonical
 from secemb_shared.privacy.mechanism import Mechanism
 
 USER, RECORD = "user", "record"
-LARGEST_EPSILON = 1000  # of a budget; more would promise nothing at all
+LARGEST_EPSILON = 1000  # of a budget; a larger one would guarantee nothing
 
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetLine:
-    """The noise of one kind of round, and what all rounds of this kind may cost together."""
+    """The noise of one kind of round, and the total budget of all rounds of this kind."""
 
     clip: int  # Δ₂ in steps: rows and dense part together, or rows alone, or the numbers of a secure sum
     multiplier: str  # σ/Δ₂ of each server's noise
     epsilon: str
 
     def mechanism(self, clip: int, *, parts: int = 1) -> Mechanism:
-        """Return the noise for a part that is cut to `clip`."""
+        """Return the noise for a part that is clipped to `clip`."""
         return Mechanism(clip=clip, multiplier=Fraction(self.multiplier), parts=parts)
 
     def check(self) -> None:
-        """Refuse invalid numbers, and noise that cannot be drawn."""
+        """Refuse invalid numbers and noise that cannot be drawn."""
         if [type(self.clip), type(self.multiplier), type(self.epsilon)] != [int, str, str]:
             raise SpecError("a budget line must have an integer clip, and a multiplier and an epsilon as strings")
         canonical.decimal(self.multiplier)
@@ -43,13 +43,13 @@ class BudgetLine:
 class Privacy:
     """Differential privacy against each single server."""
 
-    unit: str  # user: all that a device uploads in a round; record: what each rating adds
+    unit: str  # user: everything that a device uploads in a round; record: the contribution of each rating
     delta: str  # of each budget line
     train: BudgetLine
     survey: BudgetLine | None = None
     evaluate: BudgetLine | None = None
-    dense_clip: int = 0  # of the dense part, in steps, where it is cut apart from the rows; 0: cut together
-    sampling_rate: str = ""  # probability with which a device takes part, by its own coin; empty: nothing is assumed
+    dense_clip: int = 0  # of the dense part, in steps, if it is clipped separately from the rows; 0: clipped together
+    sampling_rate: str = ""  # probability with which a device randomly decides to take part; empty: nothing is assumed
 
     def __post_init__(self) -> None:
         try:
@@ -60,29 +60,29 @@ class Privacy:
             raise SpecError(str(error)) from error
 
     def line(self, kind: str) -> BudgetLine | None:
-        """Return the budget line of a kind of round; without one there are no such rounds."""
+        """Return the budget line of a kind of round; if there is none, there are no such rounds."""
         return {"train": self.train, "survey": self.survey, "evaluate": self.evaluate}[kind]
 
     def longest(self, capacity: int) -> int:
-        """Return how long a whole update can be, in steps: that of one user, or of so many records."""
+        """Return the maximum length of a whole update, in steps: of one user, or of this many records."""
         parts = math.isqrt(self.train.clip**2 + self.dense_clip**2) + 1
         return parts * (capacity if self.unit == RECORD else 1)
 
     @property
     def rows(self) -> Mechanism:
-        """Return the noise on every row."""
+        """Return the noise on each row."""
         return self.train.mechanism(self.train.clip, parts=self._parts)
 
     @property
     def dense(self) -> Mechanism:
-        """Return the noise on every number of the dense part."""
+        """Return the noise on each number of the dense part."""
         return self.train.mechanism(self.dense_clip or self.train.clip, parts=self._parts)
 
     def sums(self, kind: str) -> Mechanism | None:
-        """Return the noise on the secure sum of a survey or an evaluation; None where there are no such rounds.
+        """Return the noise on the secure sum of a survey or an evaluation; None if there are no such rounds.
 
-        What a device says is cut as a whole. One rating more turns one such vector into another, and two vectors of
-        numbers that are not negative are up to √2 clips apart.
+        A device's vector is clipped as a whole. One more rating changes it into another such vector, and two vectors of
+        non-negative numbers are up to √2 clips apart.
         """
         line = self.line(kind)
         if line is None:

@@ -1,11 +1,11 @@
-"""The key that devices encrypt boxes to, as server 1 announces it: signed by the identity that the task names.
+"""The key that devices encrypt boxes to, as announced by server 1 and signed by the identity named in the task.
 
     public key    32   X25519
     not before     8   seconds since 1970, little-endian
     not after      8
     signature     64   Ed25519, over "secemb/1 relay key" ‖ task_id ‖ the 48 bytes above
 
-Whoever passes it on cannot change it. The first 8 bytes of the key's SHA-256 name it in messages.
+Because of the signature, no relay can change it. Messages refer to the key by the first 8 bytes of its SHA-256.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _SIGNED = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayKey:
-    """A public key of server 1 and how long boxes for it are taken."""
+    """A public key of server 1, and the period in which boxes for it are accepted."""
 
     public: bytes
     not_before: int
@@ -34,7 +34,7 @@ class RelayKey:
 
     @property
     def key_id(self) -> bytes:
-        """Return the name of the key in messages."""
+        """Return the key id used in messages."""
         return key_id_of(self.public)
 
     @property
@@ -43,11 +43,11 @@ class RelayKey:
         return X25519PublicKey.from_public_bytes(self.public)
 
     def is_current(self, now: float, *, slack: float = 0.0) -> bool:
-        """Tell whether it is this key's time, by a clock that may be wrong by so many seconds."""
+        """Return whether the key is valid now, by a clock that may be wrong by this many seconds."""
         return self.not_before - slack <= now < self.not_after + slack
 
     def has_left(self, now: float, parts: int) -> bool:
-        """Tell whether at least one of so many equal parts of its life is still to come."""
+        """Return whether at least one of this many equal parts of its lifetime is left."""
         return parts * (self.not_after - now) >= self.not_after - self.not_before
 
     def announce(self, identity: Ed25519PrivateKey, task_id: bytes) -> bytes:
@@ -71,7 +71,7 @@ class RelayKey:
 
 
 def key_id_of(public: bytes) -> bytes:
-    """Return the name of a public key."""
+    """Return the key id of a public key."""
     return hashlib.sha256(public).digest()[:KEY_ID_BYTES]
 
 

@@ -1,4 +1,4 @@
-"""The messages of a device that talks to server 0 alone, and the HPKE boxes in them that only server 1 can open."""
+"""The messages of a device that talks only to server 0, and the HPKE boxes in them, which only server 1 can open."""
 
 from dataclasses import dataclass
 
@@ -26,19 +26,19 @@ from secemb_shared.messages.relay_key import KEY_ID_BYTES, RelayKey
 from secemb_shared.messages.spec import TRAIN, RoundSpec
 
 DOMAIN = b"secemb/1 relay box"
-OPENER = 1  # the party that boxes are for
+OPENER = 1  # the party that can open boxes
 BOX_OVERHEAD = 32 + 16
 _SUITE = hpke.Suite(hpke.KEM.X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_128_GCM)
 
 
 def box_info(place: Label, step: Kind) -> bytes:
-    """Return what a box is bound to."""
+    """Return the data that a box is bound to."""
     number = place.number.to_bytes(8, "little")
     return DOMAIN + bytes([OPENER]) + place.task_id + number + place.session_id + bytes([step])
 
 
 def encrypt_box(key: X25519PublicKey, place: Label, step: Kind, content: bytes) -> bytes:
-    """Return the content in a box. Two boxes of one content differ: the library draws a key for each."""
+    """Encrypt the content in a box. Two boxes with the same content differ: the library draws a key for each."""
     return _SUITE.encrypt(content, key, info=box_info(place, step))
 
 
@@ -50,7 +50,7 @@ def open_box(key: X25519PrivateKey, place: Label, step: Kind, box: bytes) -> byt
         raise BoxError("cannot decrypt the box: it was altered, or made for another session, round or step") from None
 
 
-Messages = tuple[bytes, bytes]  # to party 0 and party 1, as they would travel directly
+Messages = tuple[bytes, bytes]  # to party 0 and party 1, as they would be sent directly
 
 _DIGEST = 32
 _DIGESTS = 2 * _DIGEST
@@ -61,12 +61,12 @@ class Split:
     """A relayed message as server 0 takes it apart."""
 
     own: bytes  # the direct message to party 0
-    public: bytes  # what both parties get alike
+    public: bytes  # identical for both parties
     box: bytes  # key id and HPKE box, for party 1
 
 
 def step_of(round_: RoundSpec, kind: Kind) -> Kind:
-    """Return which direct message a relayed one stands for."""
+    """Return the kind of direct message that a relayed one replaces."""
     if kind is Kind.RELAYED_KEYS:
         return Kind.KEYS
     return Kind.UPDATE if round_.kind == TRAIN else Kind.SUM_SHARE
@@ -84,7 +84,7 @@ def box_bytes(step: Kind) -> int:
 
 
 def public_bytes(round_: RoundSpec, step: Kind) -> int:
-    """Return the length of what both parties get alike."""
+    """Return the length of the part that is identical for both parties."""
     match step:
         case Kind.KEYS:
             return Sizes.of(round_.task).keys - ENVELOPE_BYTES - SEED_BYTES
@@ -95,12 +95,12 @@ def public_bytes(round_: RoundSpec, step: Kind) -> int:
 
 
 def reply_bytes(round_: RoundSpec, step: Kind) -> int:
-    """Return the length of what party 1 says to a message: masked words and two marks, or a receipt alone."""
+    """Return the length of party 1's reply to a message: masked words and two marks, or only a receipt."""
     return Sizes.of(round_.task).answer - ENVELOPE_BYTES + 2 * MARK_BYTES if step is Kind.KEYS else MARK_BYTES
 
 
 def box_content(round_: RoundSpec, step: Kind, message: bytes, *, mac: bytes = b"") -> bytes:
-    """Return what goes into the box beside the direct message to party 1."""
+    """Return what the box contains besides the direct message to party 1."""
     private, public = _private_and_public(step, message[ENVELOPE_BYTES:])
     return digest(public) + round_.digest + private + mac
 
@@ -114,7 +114,7 @@ def encode_relayed(
 
 
 def split_relayed(round_: RoundSpec, session_id: bytes, kind: Kind, data: bytes) -> Split:
-    """Take a relayed message apart at server 0, which cannot look into the box."""
+    """Split a relayed message into its parts at server 0, which cannot open the box."""
     step = step_of(round_, kind)
     own_bytes = _own_bytes(round_, step)
     body = open_envelope(data, envelope(round_, session_id, kind, 0), own_bytes + box_bytes(step))
@@ -133,9 +133,9 @@ def open_content(round_: RoundSpec, session_id: bytes, step: Kind, key: X25519Pr
 
 
 def rebuild(round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, content: bytes) -> tuple[bytes, bytes]:
-    """Return the direct message to party 1 and its MAC, or raise if the relay passed on anything else.
+    """Return the direct message to party 1 and its MAC, or raise if the relay has changed it.
 
-    The MAC is as it came, to be checked as that of a direct message is; keys have none.
+    The MAC is returned unchecked, to be checked like that of a direct message; keys have none.
     """
     if content[_DIGEST:_DIGESTS] != round_.digest:
         raise OtherRoundError("this message is for a different round than the one announced here")
@@ -147,7 +147,7 @@ def rebuild(round_: RoundSpec, session_id: bytes, step: Kind, public: bytes, con
 
 
 def encode_relayed_answer(round_: RoundSpec, session_id: bytes, own: bytes, other: bytes) -> bytes:
-    """Return the answer to the device from ANSWER of party 0 and what party 1 said: masked words and its marks."""
+    """Return the answer to the device, from party 0's ANSWER and party 1's reply: masked words and its marks."""
     size = len(own) - ENVELOPE_BYTES
     words = np.frombuffer(own, np.uint8, offset=ENVELOPE_BYTES) ^ np.frombuffer(other, np.uint8, count=size)
     return b"".join((envelope(round_, session_id, Kind.RELAYED_ANSWER, 0), words.data, other[size:]))

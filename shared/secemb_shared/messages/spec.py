@@ -23,22 +23,21 @@ from secemb_shared.norm import NormShape
 from secemb_shared.ring import Ring
 from secemb_shared.secure_sum import SUM_RING
 
-SMALLEST_COHORT = 2  # a sum over one session is that session
+SMALLEST_COHORT = 2  # a sum over one session would reveal it
 OPTIMISERS = ("adam", "momentum", "sgd")
 SCHEDULES = ("constant", "cosine")  # of the rates over a task's rounds
 SQUARED, BPR, SOFTMAX, NEXT = "squared", "bpr", "softmax", "next"
-# Of ratings; of pairs of an item and a stranger; of an item among strangers; of what comes next in a person's events,
-# as the model defines it.
+# For ratings; for pairs of an item and a stranger; for an item among strangers; for the next event of a person, as
+# defined by the model.
 LOSSES = (SQUARED, BPR, SOFTMAX, NEXT)
 TRAIN, SURVEY, EVALUATE = "train", "survey", "evaluate"
-SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey says what each of them would keep
-# How many numbers a round of this kind adds up in its secure sum: nothing; a device's items, how far its ratings are
-# above and below the centre, their squares, and how many of its items each capacity would keep; what it measures of the
-# model, where it learns from ratings or choices; `RoundSpec.sum_size` is that of a task.
+SURVEY_CAPACITIES = tuple(2**power for power in range(3, 13))  # a survey shows how many items each of them would keep
+# How many numbers a round of each kind adds up in its secure sum. Training: none. Survey: the number of a device's
+# items, how far its ratings are above and below the centre, their squares, and how many of its items each capacity
+# would keep. Evaluation: what it measures of a model that learns from ratings or choices. `RoundSpec.sum_size` is the
+# size for a task.
 SUM_SIZES = {TRAIN: 0, SURVEY: 4 + len(SURVEY_CAPACITIES), EVALUATE: len(SUM_NAMES)}
-LARGEST_SUM = (
-    2**23 - 1
-)  # sessions that a secure sum takes without wrapping around: what its ring and bound leave room for
+LARGEST_SUM = 2**23 - 1  # sessions that a secure sum holds without wrapping around, given its ring and bound
 LARGEST_MESSAGE = 2**28  # bytes of one message
 
 
@@ -48,7 +47,7 @@ class TaskSpec:
 
     name: str
     items: int  # m, rows of the table
-    row_width: int  # w, numbers a row
+    row_width: int  # w, numbers per row
     dense_size: int  # numbers outside the table
     capacity: int  # m', items of a device that take part in a round
     tables: int  # layout: 1 table with 1 bin is the paper's direct layout
@@ -57,29 +56,29 @@ class TaskSpec:
     fraction_bits: int
     bound: int  # largest absolute element of one device's update, in the ring's smallest steps
     cohort: int  # most sessions of a round
-    min_cohort: int  # fewest sessions that either server opens a sum for
+    min_cohort: int  # smallest number of sessions for which a server releases its share of the sum
     rounds: int = 100
-    join_seconds: int = 60  # how long a round takes sessions in
-    upload_seconds: int = 600  # how long after its opening updates may come
-    loss: str = SQUARED  # what devices minimise
+    join_seconds: int = 60  # how long devices can join a round
+    upload_seconds: int = 600  # how long after the opening updates are accepted
+    loss: str = SQUARED  # the loss that devices minimise
     optimiser: str = "adam"
-    guard: str = "8"  # no row's mean gradient is longer than this many times what is usual for it; 0: no limit
+    guard: str = "8"  # limit on a row's mean gradient, as a multiple of its usual length; 0: no limit
     row_rate: str = "0.02"  # of all numbers of a row but the last
     bias_rate: str = "0.05"  # of the last number of a row: the bias of its item
     dense_rate: str = "0.001"
     row_decay: str = "0"  # of each step: this times a row is added to its mean gradient
     bias_decay: str = "0"  # the same for a bias
-    schedule: str = "cosine"  # of all rates, down to nothing after the last round; or constant
-    seed: int = 0  # of the first weights
-    initial_scale: str = "0.05"  # standard deviation of the first weights
-    centre: str = "0"  # of the ratings, such as the mean that a survey has found: models see (rating − centre) / spread
-    spread: str = "1"  # of the ratings, such as the standard deviation that a survey has found
-    lowest: str = ""  # rating that there can be: predictions are cut to it; empty where it is not known
+    schedule: str = "cosine"  # of all rates: cosine decay to zero after the last round, or constant
+    seed: int = 0  # of the initial weights
+    initial_scale: str = "0.05"  # standard deviation of the initial weights
+    centre: str = "0"  # of the ratings, such as the mean found by a survey: models see (rating − centre) / spread
+    spread: str = "1"  # of the ratings, such as the standard deviation found by a survey
+    lowest: str = ""  # possible rating; predictions are clipped to it; empty if unknown
     highest: str = ""  # the same
-    catalogue: str = ""  # SHA-256 of the file that names the items; empty where there is none
-    relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty where devices must talk to both servers
-    norm_bound: int = 0  # steps: devices prove that their whole update is about this long at most; 0: they do not
-    privacy: Privacy | None = None  # noise on the sums; none: devices are protected by the cohort alone
+    catalogue: str = ""  # SHA-256 of the file of ids and titles; empty if there is none
+    relay_key: str = ""  # server 1's identity (Ed25519, hexadecimal); empty if devices must talk to both servers
+    norm_bound: int = 0  # in steps: devices prove that their whole update is at most about this long; 0: no proof
+    privacy: Privacy | None = None  # noise on the sums; None: only the cohort protects devices
 
     def __post_init__(self) -> None:
         try:
@@ -92,24 +91,24 @@ class TaskSpec:
 
     @cached_property
     def task_id(self) -> bytes:
-        """Return the 32 bytes that name this task."""
+        """Return the 32 bytes that identify this task."""
         return canonical.digest(self.encode())
 
     @cached_property
     def geometry(self) -> Geometry:
-        """Return the shape that every device fills."""
+        """Return the shape of each device's messages."""
         direct = self.tables == 1 and self.bins == 1
         slots_per_bin = self.capacity if direct else 1
         return Geometry(items=self.items, tables=self.tables, bins=self.bins, slots_per_bin=slots_per_bin)
 
     @cached_property
     def ring(self) -> Ring:
-        """Return the ring that updates are added in."""
+        """Return the ring in which updates are added."""
         return Ring(bits=self.ring_bits, fraction_bits=self.fraction_bits)
 
     @cached_property
     def norm_shape(self) -> NormShape | None:
-        """Return what the proofs of its sessions look like, if they have to prove how long their update is."""
+        """Return the shape of the sessions' norm proofs, if the task requires them."""
         if not self.norm_bound:
             return None
         return NormShape(
@@ -122,12 +121,12 @@ class TaskSpec:
 
     @property
     def measured(self) -> type[EvaluationSums] | type[EventSums]:
-        """Return what the numbers of its evaluations are."""
+        """Return the type of the numbers in its evaluations."""
         return EventSums if self.loss == NEXT else EvaluationSums
 
     @property
     def ranks_whole_table(self) -> bool:
-        """Return whether evaluations rank in the whole catalogue: of events, if the table is small enough to fetch."""
+        """Return whether evaluations rank in the whole catalogue: with events, and if the table is small enough."""
         return self.loss == NEXT and 4 * self.items * self.row_width <= WHOLE_TABLE
 
     @property
@@ -171,13 +170,13 @@ class TaskSpec:
         self._check_norm()
         self._check_training()
         width = max(self.row_width * self.ring.element_bytes, 4 * (self.row_width + 1))
-        slots, depth = self.geometry.slots, self.geometry.depth  # refuses a shape that cannot be
+        slots, depth = self.geometry.slots, self.geometry.depth  # refuses an impossible shape
         longest = max(width, 17 * depth + HASH_BYTES)
         if slots * longest + self.dense_size * self.ring.element_bytes > LARGEST_MESSAGE:
             raise SpecError(f"a message would be longer than {LARGEST_MESSAGE} bytes; use fewer slots or shorter rows")
 
     def _check_norm(self) -> None:
-        """Refuse a bound that cannot be proved, and one that honest devices could not keep to."""
+        """Refuse a bound that cannot be proved, or that honest devices could not keep."""
         if self.norm_bound < 0:
             raise SpecError("norm_bound must be a number of ring steps, or 0 for no bound")
         if self.norm_shape is None or self.privacy is None:
@@ -186,7 +185,7 @@ class TaskSpec:
             raise SpecError("norm_bound must be at least the longest update that the privacy settings allow")
 
     def _check_privacy(self) -> None:
-        """Refuse sums that could wrap around, with the noise that is on them."""
+        """Refuse sums that could wrap around, noise included."""
         privacy, tail = self.privacy, 0
         if privacy is not None:
             if not isinstance(privacy, Privacy):
@@ -235,7 +234,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundSpec:
-    """One round of a task: which model version devices read and the place of everything derived in it."""
+    """One round of a task: the model version that devices read, and the labels of everything derived in it."""
 
     task: TaskSpec
     number: int
@@ -255,7 +254,7 @@ class RoundSpec:
             raise SpecError(f"a round with a secure sum needs a task with a cohort of at most {LARGEST_SUM:,}")
 
     def encode(self) -> bytes:
-        """Return the canonical form; the task stands in it by its id."""
+        """Return the canonical form, which contains the id of the task."""
         return canonical.encode(
             {
                 "kind": self.kind,
@@ -287,32 +286,32 @@ class RoundSpec:
 
     @cached_property
     def digest(self) -> bytes:
-        """Return the 32 bytes that name this round."""
+        """Return the 32 bytes that identify this round."""
         return canonical.digest(self.encode())
 
     @property
     def sum_size(self) -> int:
-        """Return how many numbers the round's secure sum has; a training round has none."""
+        """Return the length of the round's secure sum; 0 for a training round."""
         return len(self.task.measured.names()) if self.kind == EVALUATE else SUM_SIZES[self.kind]
 
     def label(self, session_id: bytes) -> Label:
-        """Return the place of everything derived for one session."""
+        """Return the label of everything derived for one session."""
         return Label(self.task.task_id, self.number, session_id)
 
     @property
     def model_label(self) -> Label:
-        """Return the place of everything derived for the model version, the same in every round that reads it."""
+        """Return the label of everything derived for the model version; it is the same in every round that reads it."""
         return Label(self.task.task_id, self.model_version)
 
     @cached_property
     def layout(self) -> Layout:
-        """Return where items sit in this round; the permutations change every round."""
+        """Return the layout of items in this round; the permutations change every round."""
         label = Label(self.task.task_id, self.number)
         return layout_for(self.task.geometry, capacity=self.task.capacity, label=label)
 
     @cached_property
     def leaf_table(self) -> LeafTable:
-        """Return which item every leaf is; servers need it, devices do not."""
+        """Return the item of each leaf; servers need this, devices do not."""
         return LeafTable(self.task.geometry, self.layout.order())
 
 
@@ -321,7 +320,7 @@ def _is_hex(text: str, length: int) -> bool:
 
 
 def _expect(found: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the named fields with the right types, and nothing else was there."""
+    """Return the named fields, checked for type; refuse any other field."""
     rest = dict(found)
     if rest.pop("protocol", None) != PROTOCOL.decode():
         raise SpecError(f"not a specification of protocol {PROTOCOL.decode()}")

@@ -1,4 +1,4 @@
-"""The item table as devices copy it, and the digest that names one version of a model. Numbers are little-endian."""
+"""The item table as devices copy it, and the digest that identifies a model version. Numbers are little-endian."""
 
 import hashlib
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def model_digest(
     dense: int,
     parts: Iterable[bytes | memoryview],
 ) -> bytes:
-    """Return the digest of a version whose bytes, rows and then the dense part, come in parts of any size."""
+    """Return the digest of a version from its bytes, the rows and then the dense part, in parts of any size."""
     hashed = hashlib.sha256(_DOMAIN + task_id)
     for number in (version, items, width, dense):
         hashed.update(number.to_bytes(8, "little"))
@@ -38,11 +38,11 @@ Numbers = npt.NDArray[np.int64]
 COUNT_BYTES = NUMBER_BYTES = SCALE_BYTES = 4
 _STEPS = np.float32(127)
 _SMALLEST = np.finfo(np.float32).tiny
-_LARGEST = np.nextafter(np.finfo(np.float32).max / _STEPS, np.float32(0))  # 127 times this is still a float32
+_LARGEST = np.nextafter(np.finfo(np.float32).max / _STEPS, np.float32(0))  # 127 times this is still a finite float32
 
 
 class TableFormat(StrEnum):
-    """How the numbers of a copy are written."""
+    """The encoding of the numbers in a copy."""
 
     FLOAT32 = "float32"
     INT8 = "int8"
@@ -72,7 +72,7 @@ class CopyShape:
         return COUNT_BYTES + self.items * (NUMBER_BYTES + self.row_bytes)
 
     def encode(self, rows: Rows) -> Encoded:
-        """Return rows as a copy holds them, shape (n, bytes of a row)."""
+        """Return rows as encoded in a copy, shape (n, bytes of a row)."""
         if self.format is TableFormat.FLOAT32:
             return np.ascontiguousarray(rows, dtype="<f4").view(np.uint8)
         scales = np.minimum(np.abs(rows).max(axis=1) / _STEPS, _LARGEST)
@@ -92,7 +92,7 @@ class CopyShape:
         return encoded[:, SCALE_BYTES:].view(np.int8).astype(np.float32) * scales.astype(np.float32, copy=False)
 
     def read_delta(self, data: Encoded) -> tuple[Numbers, Encoded]:
-        """Return the numbers of the rows that a delta replaces and the encoded rows; refuse what is no delta."""
+        """Return the numbers of the rows that a delta replaces, and the encoded rows; refuse an invalid delta."""
         if data.size < COUNT_BYTES:
             raise LengthError("a delta must start with its row count")
         count = int(data[:COUNT_BYTES].view("<u4")[0])

@@ -1,9 +1,9 @@
-"""The norm proof: a device shows two servers that its whole update is short, and nothing else about it.
+"""The norm proof: a device proves to two servers that its whole update is short, and reveals nothing else about it.
 
-The servers hold shares x₀ + x₁ of the update modulo 2^b. A hash of all that fixes them chooses 128 projections with
-entries −1, 0, 0, +1. The device shares one carry bit a projection, which turns the projections into shares of whole
-numbers R_k, and proves in zero knowledge that the carries are bits and that Σ R_k² is at most 128 · bound².
-docs/reference/norm-proof.md has the construction and the argument.
+The servers hold shares x₀ + x₁ of the update modulo 2^b. A hash of everything that determines them selects 128
+projections with entries −1, 0, 0, +1. The device shares one carry bit per projection, which turns the projections into
+shares of whole numbers R_k, and proves in zero knowledge that the carries are bits and that Σ R_k² is at most 128 ·
+bound². docs/reference/norm-proof.md has the construction and the argument.
 """
 
 from secemb_shared.norm.proof import Proof, prove

@@ -1,4 +1,4 @@
-"""What is proved, as sums that both the device and the servers compute: one inner product over the whole witness.
+"""The proved statement as sums that both the device and the servers compute: one inner product over the whole witness.
 
 The vector z holds the projections R_1 … R_K and the bits u: a carry for each projection, then the slack. With the
 weights w = (1, …, 1, ρ¹, ρ², …) the statement is Σ w z² = T − Σ 2^j s_j + Σ ρ^i u_i.
@@ -35,7 +35,7 @@ def witness_of(shape: NormShape, lifted0: Values, lifted1: Values) -> list[int] 
 
 
 def integers(shape: NormShape, lifted: Values, carries: Values) -> list[int]:
-    """Return R_k, or a share of it from shares: the lifted projections without what they carry."""
+    """Return R_k, or a share of it from shares: the lifted projections minus their carries."""
     return [value - (carry << shape.bits) for value, carry in zip(lifted, carries, strict=True)]
 
 
@@ -49,7 +49,7 @@ class Assignment:
 
     @classmethod
     def of(cls, shape: NormShape, rho: int, lifted: Values, witness: Values, *, constant: int) -> "Assignment":
-        """Lay out z: everything here is linear, so shares give shares."""
+        """Arrange z in columns: everything here is linear, so shares give shares."""
         prime = shape.field.prime
         powers = shape.field.powers(rho, shape.witness)
         weighted = [power * bit % prime for power, bit in zip(powers, witness, strict=True)]

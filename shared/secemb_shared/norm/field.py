@@ -1,4 +1,4 @@
-"""Prime fields that the norm proof counts in, wide enough that no sum of squares wraps around."""
+"""The prime fields of the norm proof, large enough that no sum of squares wraps around."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ class Field:
     """The integers modulo a prime just below a power of two whose top bit is free."""
 
     prime: int
-    size: int  # bytes of an element
+    size: int  # bytes per element
 
     def encode(self, values: Iterable[int]) -> bytes:
-        """Return reduced elements as they travel: little-endian."""
+        """Return reduced elements as transmitted: little-endian."""
         return b"".join(value.to_bytes(self.size, "little") for value in values)
 
     def decode(self, data: bytes, count: int) -> list[int]:
-        """Return `count` elements; refuse any other length, and a number that is not below the prime."""
+        """Return `count` elements; refuse any other length, and numbers that are not below the prime."""
         if len(data) != count * self.size:
             raise LengthError(f"expected {count * self.size} bytes for {count} field elements, got {len(data)}")
         values = self._groups(data)
@@ -33,7 +33,7 @@ class Field:
         found: list[int] = []
         first, blocks = 0, self.size // prg.BLOCK
         while len(found) < count:
-            groups = count - len(found) + 1  # one more than needed: a second turn is then as good as impossible
+            groups = count - len(found) + 1  # one more than needed, so that a second iteration almost never happens
             data = prg.stream(key, groups * blocks, first).tobytes()
             first += groups * blocks
             candidates = (value & top for value in self._groups(data))
@@ -41,7 +41,7 @@ class Field:
         return found[:count]
 
     def powers(self, base: int, count: int) -> list[int]:
-        """Return the powers of `base` from the first on."""
+        """Return the powers of `base`, starting with the first."""
         found, power = [], 1
         for _ in range(count):
             power = power * base % self.prime
@@ -49,7 +49,7 @@ class Field:
         return found
 
     def lagrange(self, degree: int, point: int) -> list[int]:
-        """Return the weights that take a polynomial's values at 0 … degree to its value at `point`, none of these."""
+        """Return the weights that map a polynomial's values at 0 … degree to its value at another `point`."""
         p = self.prime
         whole = 1
         for node in range(degree + 1):
@@ -71,4 +71,4 @@ class Field:
         return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
 
 
-FIELDS = {32: Field(2**127 - 1, 16), 64: Field(2**255 - 19, 32)}  # by bits of the ring
+FIELDS = {32: Field(2**127 - 1, 16), 64: Field(2**255 - 19, 32)}  # by the bits of the ring

@@ -1,4 +1,4 @@
-"""What a device makes: the witness, and a fully linear proof that it satisfies the statement (Boneh et al. 2019)."""
+"""The device's side: the witness, and a fully linear proof that it satisfies the statement (Boneh et al. 2019)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from secemb_shared.norm.transcript import Commitments, Statement, challenge, joi
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Proof:
-    """What travels: the commitments to both servers, the share to server 0 alone."""
+    """The parts that are sent: the commitments to both servers, the share to server 0 only."""
 
     public: bytes
     share: bytes
@@ -67,7 +67,7 @@ def prove_witness(
     lifted: Sequence[int],
     witness: Sequence[int],
 ) -> Proof:
-    """Share a witness and prove it; the servers refuse the proof of a false one."""
+    """Share a witness and prove it; the servers reject the proof of a false one."""
     field, masks = shape.field, 2 * shape.columns
     own0 = field.stream(statement.label.key(Purpose.NORM_SHARE, seeds[0]), masks)
     own1 = field.stream(statement.label.key(Purpose.NORM_SHARE, seeds[1]), masks + shape.witness + shape.product)
@@ -97,7 +97,7 @@ def _product(field: Field, assignment: Assignment, f_masks: list[int], g_masks: 
 
 @cache
 def _beyond() -> list[list[int]]:
-    """Return the weights that take values at 0 … c to those at c + 1 … 2c: whole numbers, so no field is needed."""
+    """Return the weights that map values at 0 … c to those at c + 1 … 2c: integers, so no field is needed."""
     found = []
     for point in range(ROWS + 1, 2 * ROWS + 1):
         weights = []

@@ -6,7 +6,7 @@ from secemb_shared.dpf.backend import PROJECTIONS
 from secemb_shared.errors import SpecError
 from secemb_shared.norm.field import FIELDS, Field
 
-ROWS = 16  # c: values of the witness on each polynomial. More are more bytes from a device, fewer between the servers.
+ROWS = 16  # c: values of the witness per polynomial. More take more bytes from a device and fewer between the servers.
 DIGEST_BYTES = 32
 PUBLIC_BYTES = 3 * DIGEST_BYTES  # the commitments, the same for both servers
 TRANSCRIPT_BYTES = 16
@@ -14,7 +14,7 @@ TRANSCRIPT_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class NormShape:
-    """What the proof of one task looks like; `norm_bound` counts the ring's smallest steps."""
+    """The shape of one task's proofs; `norm_bound` is in the ring's smallest steps."""
 
     bits: int
     slots: int
@@ -35,7 +35,7 @@ class NormShape:
 
     @staticmethod
     def largest_bound(bits: int) -> int:
-        """Return the largest bound whose projections stay away from where the ring wraps around."""
+        """Return the largest bound whose projections cannot come close to wrapping around the ring."""
         return 1 << (bits - 5)
 
     @property
@@ -50,12 +50,12 @@ class NormShape:
 
     @property
     def threshold(self) -> int:
-        """Return T = 128 · bound²: what the squares of all projections may add up to."""
+        """Return T = 128 · bound²: the limit on the sum of the squares of all projections."""
         return PROJECTIONS * self.norm_bound**2
 
     @property
     def slack_bits(self) -> int:
-        """Return l, the bits that write T − Σ R²."""
+        """Return l, the number of bits that represent T − Σ R²."""
         return self.threshold.bit_length()
 
     @property
@@ -70,7 +70,7 @@ class NormShape:
 
     @property
     def product(self) -> int:
-        """Return how many values give the product polynomial h, of degree 2c."""
+        """Return how many values determine the product polynomial h, of degree 2c."""
         return 2 * ROWS + 1
 
     @property
@@ -79,10 +79,10 @@ class NormShape:
         return (self.witness + self.product) * self.field.size
 
     def check_share(self, share: bytes) -> None:
-        """Refuse a share of the proof that is none: another length, or numbers that are not below the prime."""
+        """Refuse an invalid share of the proof: wrong length, or numbers that are not below the prime."""
         self.field.decode(share, self.witness + self.product)
 
     @property
     def message_bytes(self) -> int:
-        """Return what a server tells the other about one session."""
+        """Return the length of a server's message about one session."""
         return TRANSCRIPT_BYTES + (2 * self.columns + 2) * self.field.size

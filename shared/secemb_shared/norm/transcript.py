@@ -1,4 +1,4 @@
-"""Commitments, and the challenges that are hashed from them: nothing of the update can change after its challenge."""
+"""Commitments and the challenges hashed from them: the update cannot change after its challenge."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from secemb_shared.labels import Label, Purpose
 from secemb_shared.norm.field import Field
 from secemb_shared.norm.shape import DIGEST_BYTES, PUBLIC_BYTES, TRANSCRIPT_BYTES
 
-_WITNESS = 2  # where a party's number stands in the commitments to seeds
+_WITNESS = 2  # a party's number takes this place in the commitments to seeds
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Statement:
-    """The public parts of one session that the proof speaks about; the same for the device and both servers."""
+    """The public parts of one session that the proof covers; the same for the device and both servers."""
 
     label: Label  # of the session
-    keys_digest: bytes  # over everything public in its keys
+    keys_digest: bytes  # of everything public in its keys
     words: RingArray  # (slots, width): its correction words
 
     def commit_share(self, party: int, seed: bytes, dense_share: RingArray | None) -> bytes:
-        """Commit to what fixes a party's share of the update: its master seed, and server 0's dense share."""
+        """Commit to what determines a party's share of the update: its master seed, and server 0's dense share."""
         explicit = b"" if dense_share is None else _travelling(dense_share)
         return self.label.derive(Purpose.NORM_COMMIT, bytes([party]) + seed + explicit)
 
     def commit_witness(self, seed0: bytes, witness_share: bytes) -> bytes:
-        """Commit to server 0's share of the witness; server 1's is fixed by its seed."""
+        """Commit to server 0's share of the witness; server 1's is determined by its seed."""
         return self.label.derive(Purpose.NORM_COMMIT, bytes([_WITNESS]) + seed0 + witness_share)
 
 
@@ -55,24 +55,24 @@ class Commitments:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Joint:
-    """What both servers derive from the same commitments, or not the same if a commitment is false."""
+    """The values that both servers derive from the commitments; they differ if a commitment is false."""
 
     rho: int  # the challenge that binds the witness
     transcript: bytes
 
 
 def challenge(statement: Statement, share0: bytes, share1: bytes) -> bytes:
-    """Return the seed of the projections, from all that fixes the update."""
+    """Return the seed of the projections, derived from everything that determines the update."""
     words = hashlib.sha256(_travelling(statement.words)).digest()
     return statement.label.derive(Purpose.NORM_CHALLENGE, statement.keys_digest + words + share0 + share1)
 
 
 def join(statement: Statement, field: Field, seed: bytes, witness: bytes) -> Joint:
-    """Return what follows from the seed of the projections and the commitment to the witness."""
+    """Derive the challenges from the seed of the projections and the commitment to the witness."""
     joint = statement.label.derive(Purpose.NORM_JOINT, seed + witness)
     return Joint(field.stream(joint[:16], 1)[0], joint[16 : 16 + TRANSCRIPT_BYTES])
 
 
 def _travelling(values: RingArray) -> bytes:
-    """Return ring elements as they travel: little-endian."""
+    """Return ring elements as transmitted: little-endian."""
     return np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<")).tobytes()

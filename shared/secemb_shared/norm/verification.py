@@ -1,4 +1,4 @@
-"""What a server does: one short message a session to the other server, and the decision from both messages."""
+"""The servers' side: one short message per session to the other server, and the decision from both messages."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ from secemb_shared.norm.transcript import Commitments, Joint, Statement, challen
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Held:
-    """What one server holds of a session's update and proof. Server 1 has no shares: they are streams of its seed."""
+    """One server's parts of a session's update and proof. Server 1 receives no shares: they are streams of its seed."""
 
     statement: Statement
     public: bytes  # the commitments, from the device
@@ -28,8 +28,8 @@ class Held:
 class Verifier:
     """One server's side of the check in one round.
 
-    A message may be made once for a session and kept: the masks of its polynomials hide one point, not two. The check
-    key is a secret of the two servers. A device that knew it could prove anything.
+    Only one message may ever be made for a session: the masks of its polynomials hide one point, not two. The check key
+    is a secret of the two servers. A device that knew it could prove anything.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Verifier:
         self._backend = backend or default_backend()
 
     def message(self, held: Held) -> bytes:
-        """Return this server's message about a session; that of a false proof does not agree with the other's."""
+        """Return this server's message about a session; if the proof is false, it does not match the other server's."""
         shape, field = self._shape, self._shape.field
         self._check(held)
         dense_share, masks, witness, product = self._shares(held)
@@ -84,7 +84,7 @@ class Verifier:
         return dense, own, shares[: shape.witness], shares[shape.witness :]
 
     def _challenges(self, held: Held) -> tuple[bytes, Joint]:
-        """Return the challenges. What this server can commit to itself it does: a false commitment changes them."""
+        """Return the challenges. This server recomputes the commitments it can: a false commitment changes them."""
         statement, claimed = held.statement, Commitments.decode(held.public)
         own = statement.commit_share(self._party, held.seed, held.dense_share)
         shares = (own, claimed.share1) if self._party == 0 else (claimed.share0, own)
@@ -97,7 +97,7 @@ class Verifier:
 
 
 def agree(shape: NormShape, message0: bytes, message1: bytes) -> bool:
-    """Tell from both servers' messages whether the update of a session is short enough to count."""
+    """Return whether the update of a session is short enough to count, from both servers' messages."""
     transcripts = {message[:TRANSCRIPT_BYTES] for message in (message0, message1)}
     count = 2 * shape.columns + 2
     shares = [shape.field.decode(message[TRANSCRIPT_BYTES:], count) for message in (message0, message1)]

@@ -1,4 +1,4 @@
-"""Differential privacy: lengths that updates are cut to, and noise in the ring."""
+"""Differential privacy: clipping of updates, and noise in the ring."""
 
 from secemb_shared.privacy.clip import clip_each_to_steps, clip_to_steps
 from secemb_shared.privacy.gaussian import add_noise, draw

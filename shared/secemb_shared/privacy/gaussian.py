@@ -15,8 +15,8 @@ from secemb_shared.kernel import judge_proposals, native_available
 from secemb_shared.prg import RingArray
 from secemb_shared.randomness import RandomBytes, secure_bytes
 
-POINT = 50  # bits behind the point of an exponent
-LARGEST_BITS = 40  # k; the noise then reaches 2^46, and a run of coins is longer than its word once in 2^23 proposals
+POINT = 50  # fractional bits of an exponent
+LARGEST_BITS = 40  # k; the noise then reaches 2^46, and a run of coins exceeds its word once in 2^23 proposals
 LARGEST_VARIANCE = 4 ** (LARGEST_BITS + 1)
 
 _LOG2_E = 0x171547652B82FE1777D0FFDA0D23A7D11  # log₂e · 2^128, rounded down
@@ -25,7 +25,7 @@ _SQUARE_OF_LN_2 = 0x7AFEF7FE0B163AA1BC5AC1BB25CD7F2B  # ln²2 · 2^128, rounded 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """How noise of one variance is proposed and judged."""
+    """The parameters for proposing noise of one variance and judging it."""
 
     variance: int  # σ²
     bits: int  # k
@@ -54,12 +54,12 @@ class Envelope:
 PROPOSAL_BYTES = 16
 REJECTED, ACCEPTED, UNDECIDED = 0, 1, 2
 MARGIN = 1 << 16  # of 2^63
-STEPS = 57  # bits behind the point of X/t, which is below 63
+STEPS = 57  # fractional bits of X/t, which is below 63
 
 Words = npt.NDArray[np.uint64]
-Judged = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]  # what is proposed, and the verdict on it
+Judged = tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]  # the proposed values, and which are accepted
 
-# ln(2)^j / j! in units of 2^−63, rounded down: the series of 2^−f, whose first term left out is below 2^−62.
+# ln(2)^j / j! in units of 2^−63, rounded down: the series of 2^−f, whose first omitted term is below 2^−62.
 # fmt: off
 _TERMS = (
     0x8000000000000000, 0x58B90BFBE8E7BCD5, 0x1EBFBDFF82C58EA8, 0x071AC235C1282FE2, 0x013B2AB6FBA4E772,
@@ -73,7 +73,7 @@ _32 = np.uint64(32)
 
 
 def judge(words: Words, envelope: Envelope) -> Judged:
-    """Return what each pair of words proposes, and whether it is accepted."""
+    """Return the value that each pair of words proposes, and whether it is accepted."""
     chance, drawn = words[:, 0] >> np.uint64(1), words[:, 1]
     bits = np.uint64(envelope.bits)
     run, negative = drawn >> (bits + np.uint64(1)), (drawn >> bits) & np.uint64(1)
@@ -85,7 +85,7 @@ def judge(words: Words, envelope: Envelope) -> Judged:
     limit = _power(np.maximum(exponent, 0).view(np.uint64))
     accepted, rejected = chance + np.uint64(MARGIN) < limit, chance > limit + np.uint64(MARGIN)
     verdicts = np.where((run == 0) | ~(accepted | rejected), UNDECIDED, accepted).astype(np.uint8)
-    verdicts[(negative == 1) & (size == 0)] = REJECTED  # zero has one sign
+    verdicts[(negative == 1) & (size == 0)] = REJECTED  # zero has only one sign
     return np.where(negative == 1, -size.view(np.int64), size.view(np.int64)), verdicts
 
 
@@ -116,7 +116,7 @@ _WORD = 64
 
 
 def decide(chance: int, drawn: int, envelope: Envelope, random_bytes: RandomBytes) -> int | None:
-    """Return the value that two words propose, or nothing where it is rejected; what bits are missing is drawn."""
+    """Return the value that two words propose, or None if it is rejected; missing bits are drawn."""
     run, bits = drawn >> (envelope.bits + 1), envelope.bits
     halvings = _zeros_before_one(run, _WORD - 1 - bits, random_bytes)
     size, negative = (halvings << bits) + (drawn & ((1 << bits) - 1)), drawn >> bits & 1
@@ -126,7 +126,7 @@ def decide(chance: int, drawn: int, envelope: Envelope, random_bytes: RandomByte
 
 
 def _zeros_before_one(run: int, length: int, random_bytes: RandomBytes) -> int:
-    """Return how many zeros stand before the first one, in as many words as it takes."""
+    """Return the number of zeros before the first one, reading as many words as necessary."""
     before = 0
     while run == 0:
         before, length, run = before + length, _WORD, _draw(random_bytes)
@@ -134,7 +134,7 @@ def _zeros_before_one(run: int, length: int, random_bytes: RandomBytes) -> int:
 
 
 def _is_below(chance: int, size: int, halvings: int, envelope: Envelope, random_bytes: RandomBytes) -> bool:
-    """Tell whether 0.chance… < 2^V · exp(−X²/2σ² − c), where the dots are bits that are drawn if they matter."""
+    """Return whether 0.chance… < 2^V · exp(−X²/2σ² − c), where the dots are bits that are drawn if they matter."""
     # The exponent as a fraction: X²/2σ² + c.
     below = 2 * envelope.variance << POINT
     above = (size * size << POINT) + 2 * envelope.variance * envelope.margin
@@ -149,7 +149,7 @@ def _is_below(chance: int, size: int, halvings: int, envelope: Envelope, random_
 
 
 def _bounds(above: int, below: int, halvings: int, length: int) -> tuple[int, int]:
-    """Return whole numbers around 2^(length + halvings) / exp(above / below).
+    """Return integers just below and above 2^(length + halvings) / exp(above / below).
 
     All terms of the exponential are positive; each is rounded down in one sum and up in the other.
     """
@@ -160,7 +160,7 @@ def _bounds(above: int, below: int, halvings: int, length: int) -> tuple[int, in
         n += 1
         low, high = low * above // (n * below), -(-high * above // (n * below))
         least, most = least + low, most + high
-    # From here on each term is at most half of the one before: what is left out is no more than the last.
+    # From here on each term is at most half of the one before, so the omitted rest is at most the last term.
     most += high
     wanted = one << (length + halvings)
     return wanted // most, -(-wanted // least)
@@ -173,13 +173,13 @@ def _draw(random_bytes: RandomBytes) -> int:
 Noise = npt.NDArray[np.int64]
 Judge = Callable[[Words, Envelope], Judged]
 
-_BATCH = 1 << 16  # proposals: two megabytes, which stay in the cache
+_BATCH = 1 << 16  # proposals: two megabytes, which stay in cache
 _KEY_BYTES = 16
 
 
 @cache
 def default_judge() -> Judge:
-    """Return the kernel where it was built, else the definition."""
+    """Return the kernel's function if it was built, else the definition."""
     return _judge_natively if native_available() else judge
 
 
@@ -209,7 +209,7 @@ def add_noise(values: RingArray, *, variance: int, random_bytes: RandomBytes = s
     for first in range(0, flat.size, _BATCH):
         part = flat[first : first + _BATCH]
         noise = draw(part.size, variance=variance, random_bytes=random_bytes)
-        np.add(part, noise.view(np.uint64).astype(part.dtype), out=part)  # modulo 2^32 the upper half falls away
+        np.add(part, noise.view(np.uint64).astype(part.dtype), out=part)  # modulo 2^32, the upper half is dropped
 
 
 def _propose(count: int, random_bytes: RandomBytes, backend: Backend) -> Words:
@@ -219,7 +219,7 @@ def _propose(count: int, random_bytes: RandomBytes, backend: Backend) -> Words:
 
 
 def _accepted(words: Words, envelope: Envelope, random_bytes: RandomBytes, judge: Judge) -> Noise:
-    """Return what is accepted, in the order of the proposals."""
+    """Return the accepted values in the order of their proposals."""
     values, verdicts = judge(words, envelope)
     for place in np.flatnonzero(verdicts == UNDECIDED):
         value = decide(int(words[place, 0]), int(words[place, 1]), envelope, random_bytes)
