@@ -1,1 +1,1 @@
-"""What both servers share: a round without I/O, the ledger, the model store and the HTTP interface."""
+"""Code shared by both servers: a round without I/O, the ledger, the model store and the HTTP interface."""

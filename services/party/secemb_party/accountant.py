@@ -1,4 +1,4 @@
-"""ε by number of rounds, for a multiplier and a δ: by privacy loss distributions, with Rényi divergence to compare.
+"""ε by number of rounds, for a multiplier and a δ, from privacy loss distributions; Rényi divergence for comparison.
 
     fixed cohort     nothing is assumed about who takes part. Gaussians compose to a Gaussian of multiplier z/√n, whose
                      ε(δ) is known in closed form (Balle and Wang 2018).
@@ -7,9 +7,9 @@
                      server 0 does if devices show it enrolment tokens, is bounded by `epsilon_known`: the same
                      rounds without sampling.
 
-Neighbours differ by one unit that is there or not. Rounds are counted, never composed one by one: ε is a function of
-how many there were, so two servers with the same count have the same ε. The library is imported when it is first
-needed: it takes a second, and a task without noise does not need it.
+Neighbouring datasets differ by the presence of one unit. Rounds are counted, never composed one by one: ε is a function
+of their number, so two servers with the same count have the same ε. The library is imported on first use: this takes a
+second, and a task without noise does not need it.
 """
 
 import math
@@ -22,18 +22,18 @@ from secemb_party.errors import AccountantMissingError, AccountingError
 
 MOST_ROUNDS = 10**7
 SMALLEST_MULTIPLIER, LARGEST_MULTIPLIER = 0.2, 10.0**6
-# Below two the sampled divergence is a series that need not converge; without sampling every order is a plain formula.
+# Below two, the sampled divergence is a series that may not converge; without sampling, every order has a formula.
 _ORDERS = (*range(2, 65), *range(72, 513, 8), 1024, 2048)
 _LOW_ORDERS = tuple(1 + step / 100 for step in range(1, 100))
-# Of losses, always rounded against us: ε comes out a little too large, by thousandths over thousands of rounds. Sums of
-# probabilities are found by Fourier transforms, whose own error is felt below this δ.
+# Of losses, always rounded pessimistically: ε is slightly too large, by thousandths over thousands of rounds. Sums of
+# probabilities are computed by Fourier transforms, whose own error matters below this δ.
 _GRID, _SMALLEST_DELTA = 1e-3, 1e-10
-_NO_PROMISE = 2000.0  # ε from which on a bound will do: to be exact about it would take gigabytes
+_NO_PROMISE = 2000.0  # from this ε on, a bound is used: an exact result would take gigabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What one round of a kind promises, against each single server."""
+    """The guarantee of one round of a kind against each single server."""
 
     multiplier: float  # σ / Δ₂
     delta: float
@@ -54,7 +54,7 @@ class Terms:
 
 @lru_cache(maxsize=4096)
 def epsilon(terms: Terms, rounds: int) -> float:
-    """Return the ε of this number of rounds together."""
+    """Return the total ε of this number of rounds."""
     if not 0 <= rounds <= MOST_ROUNDS:
         raise AccountingError(f"rounds must be 0 to {MOST_ROUNDS:,}")
     if rounds == 0:
@@ -68,13 +68,13 @@ def epsilon(terms: Terms, rounds: int) -> float:
 
 
 def epsilon_known(terms: Terms, rounds: int) -> float:
-    """Return the ε against an attacker who knows who took part: sampling then hides nothing."""
+    """Return the ε against an attacker who knows who took part, so that sampling hides nothing."""
     return epsilon(replace(terms, sampling_rate=None), rounds)
 
 
 @lru_cache(maxsize=4096)
 def epsilon_by_divergence(terms: Terms, rounds: int) -> float:
-    """Return a second, larger bound by Rényi divergence: for comparison with what others publish."""
+    """Return a second, larger bound by Rényi divergence, for comparison with published results."""
     library = _library()
     event, orders = library.GaussianDpEvent(terms.multiplier), _ORDERS
     if terms.sampling_rate is None:

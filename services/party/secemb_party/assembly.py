@@ -1,4 +1,4 @@
-"""Creates a party from settings."""
+"""The creation of a party from settings."""
 
 import asyncio
 from pathlib import Path
@@ -28,7 +28,7 @@ from secemb_shared.messages import TaskSpec
 if TYPE_CHECKING:
     from secemb_party.traces import Tracing
 
-_PATIENCE = 5.0  # seconds that a server waits for the one before it to end
+_PATIENCE = 5.0  # seconds that a server waits for its predecessor to end
 
 
 async def open_party(settings: Settings) -> Party:
@@ -91,7 +91,7 @@ def find_operators(settings: Settings) -> Operators | None:
 
 
 def ticket_private_key(settings: Settings) -> Ed25519PrivateKey:
-    """Return the key that server 0 signs tickets with."""
+    """Return the key with which server 0 signs tickets."""
     if settings.task.ticket_key_file is None:
         raise SettingsError("task.ticket_key_file: required on server 0; `secemb task create` generates it")
     try:
@@ -104,7 +104,7 @@ def ticket_private_key(settings: Settings) -> Ed25519PrivateKey:
 
 
 def ticket_public_key(settings: Settings) -> Ed25519PublicKey:
-    """Return the key that tickets are checked with."""
+    """Return the key for checking tickets."""
     if settings.role == 0:
         return ticket_private_key(settings).public_key()
     return _public_key(settings.task.ticket_public_file)
@@ -122,7 +122,7 @@ def _public_key(path: Path | None) -> Ed25519PublicKey:
 
 def _open_tracing(settings: Settings) -> "Tracing | None":
     if settings.tracing.endpoint is None:
-        return None  # the libraries are not even imported
+        return None  # the libraries are not imported either
     try:
         from secemb_party.traces import Tracing
     except ModuleNotFoundError:

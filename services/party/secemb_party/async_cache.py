@@ -1,4 +1,4 @@
-"""A cache of expensive results: each is computed once, however many tasks ask for it, and the last few are kept."""
+"""A cache of expensive results: each is computed once, however many tasks request it, and the last few are kept."""
 
 import asyncio
 from collections import OrderedDict
@@ -10,14 +10,14 @@ Value = TypeVar("Value")
 
 
 class AsyncCache(Generic[Key, Value]):
-    """The most recently used results; a failure is raised for everyone who waits for it, and is not kept."""
+    """The most recently used results; a failure is raised in every waiting task, and is not kept."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._futures: OrderedDict[Key, asyncio.Future[Value]] = OrderedDict()
 
     async def get(self, key: Key, make: Callable[[], Awaitable[Value]]) -> Value:
-        """Return the result of `make`, now or from an earlier call. A caller that is cancelled does not stop others."""
+        """Return the result of `make`, now or from an earlier call. Cancelling a caller does not affect others."""
         future = self._futures.get(key)
         if future is None:
             future = self._futures[key] = asyncio.ensure_future(make())
@@ -28,11 +28,11 @@ class AsyncCache(Generic[Key, Value]):
         return future.result() if future.done() else await asyncio.shield(future)
 
     def known(self) -> list[Key]:
-        """Return the keys of the results that are kept, the one that was asked for last at the end."""
+        """Return the keys of the results that are kept, the most recently used last."""
         return list(self._futures)
 
     def drop(self, unwanted: Callable[[Key], bool]) -> None:
-        """Forget the results whose keys are unwanted."""
+        """Drop the results whose keys are unwanted."""
         for key in filter(unwanted, self.known()):
             del self._futures[key]
 

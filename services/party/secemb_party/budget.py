@@ -13,9 +13,9 @@ from secemb_shared.messages.spec import EVALUATE, SUM_SIZES, TRAIN
 
 
 def may_open(kind: str, *, rounds: int, trained: int, after: str | None) -> bool:
-    """Tell whether a round of a kind may follow one of kind `after`, once `trained` of `rounds` have been trained.
+    """Return whether a round of a kind may follow one of kind `after`, once `trained` of `rounds` have been trained.
 
-    Only training rounds whose sum was opened and used count: no survey, no evaluation, and no round that was aborted or
+    Only training rounds whose sum was opened and used count, not surveys, evaluations, or rounds that were aborted or
     discarded. One evaluation may follow the last training round.
     """
     return trained < rounds or (kind == EVALUATE and after == TRAIN)
@@ -24,8 +24,8 @@ def may_open(kind: str, *, rounds: int, trained: int, after: str | None) -> bool
 def count_trained(task: TaskSpec, *, shares: int, discarded: int) -> int:
     """Return how many training rounds count as done, given how many sums were opened and then discarded.
 
-    A discarded round may be had again. There are no more such rounds than the task has rounds: server 0 alone sees
-    sums, and must not be able to open as many as it likes by calling them impossible.
+    A discarded round may be repeated, but there are at most as many repetitions as the task has rounds: only server 0
+    sees sums, and it must not be able to open any number of them by calling them impossible.
     """
     return shares - min(discarded, task.rounds)
 
@@ -37,7 +37,7 @@ class Line:
     kind: str
     terms: Terms
     budget: float  # ε
-    most: int = MOST_ROUNDS  # rounds of this kind that there can be at all
+    most: int = MOST_ROUNDS  # maximum number of rounds of this kind
 
     def rounds(self) -> int:
         """Return the maximum number of rounds of this kind."""
@@ -46,22 +46,22 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """Where a line stands on this server."""
+    """The state of a budget line on this server."""
 
     kind: str
     shares: int
-    epsilon: float  # with a sampling rate: against an attacker who does not know who took part
-    epsilon_known: float  # against one who knows, as server 0 does if devices show it enrolment tokens
+    epsilon: float  # if there is a sampling rate: against an attacker who does not know who took part
+    epsilon_known: float  # against one who knows, such as server 0 if devices show it enrolment tokens
     delta: float
     budget: float  # of `epsilon`
-    projected: float  # ε when all rounds that may still come have been
+    projected: float  # ε after all rounds that are still possible
     projected_known: float
-    remaining: int  # rounds that may still come
-    exhausted: bool  # one more round would go beyond the budget
+    remaining: int  # rounds that are still possible
+    exhausted: bool  # one more round would exceed the budget
 
 
 def spent(line: Line, given: int, *, ahead: int = MOST_ROUNDS) -> Spent:
-    """Return where a line stands after `given` shares, with `ahead` rounds of the task left."""
+    """Return the state of a line after `given` shares, with `ahead` rounds of the task left."""
     room = max(0, line.rounds() - given)
     remaining = min(room, ahead)
     return Spent(
@@ -100,7 +100,7 @@ def lines_of(task: TaskSpec) -> dict[str, Line]:
 
 
 def _rounds_ahead(task: TaskSpec, trained: int, last: RoundRecord | None, kind: str) -> int:
-    """Return how many rounds of a kind there can still be, whatever they cost."""
+    """Return how many rounds of a kind are still possible, whatever they cost."""
     if trained < task.rounds or last is None:
         return task.rounds - trained if kind == TRAIN else MOST_ROUNDS
     running = last.kind == kind and not last.ended and last.share_digest is None
@@ -108,14 +108,14 @@ def _rounds_ahead(task: TaskSpec, trained: int, last: RoundRecord | None, kind: 
 
 
 class Spending:
-    """One server's own count, from its own ledger."""
+    """The privacy budget as counted by one server from its own ledger."""
 
     def __init__(self, task: TaskSpec, ledger: Ledger, workers: Workers, metrics: Metrics) -> None:
         self._task, self._ledger, self._workers, self._metrics = task, ledger, workers, metrics
         self._lines = lines_of(task)
 
     async def standing(self) -> list[Spent]:
-        """Return where every line stands, and set the metrics."""
+        """Return the state of every line, and set the metrics."""
         if not self._lines:
             return []
         shares = await self._ledger.shares_by_kind(self._task.task_id)
@@ -123,7 +123,7 @@ class Spending:
         last = await self._ledger.last_round(self._task.task_id)
         trained = count_trained(self._task, shares=shares.get(TRAIN, 0), discarded=discarded.get(TRAIN, 0))
         ahead = {kind: _rounds_ahead(self._task, trained, last, kind) for kind in self._lines}
-        # A sum that was opened has its cost, whatever became of it: a discarded round is one more.
+        # Opening a sum has its cost, however the sum is used, so discarded rounds count too.
         lines = {
             kind: replace(line, most=min(MOST_ROUNDS, line.most + discarded.get(kind, 0)))
             for kind, line in self._lines.items()
@@ -142,7 +142,7 @@ class Spending:
         return found
 
     async def affords(self, kind: str) -> bool:
-        """Tell whether one more round of a kind is allowed."""
+        """Return whether one more round of a kind is allowed."""
         if self._task.privacy is None:
             return True
         return any(one.kind == kind and not one.exhausted for one in await self.standing())

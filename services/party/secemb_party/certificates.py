@@ -1,4 +1,4 @@
-"""When the certificates of a server expire: for its metrics, and in its log before it happens."""
+"""The expiry of a server's certificates, for its metrics and for warnings in its log."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,48 +12,48 @@ from secemb_party.logs import get_logger
 from secemb_party.metrics import Expiring, Metrics
 from secemb_party.settings import Settings
 
-SOON = 30 * 86_400.0  # seconds before its end from which a certificate needs attention
+SOON = 30 * 86_400.0  # seconds before its expiry at which a certificate needs attention
 REMIND_SECONDS = 86_400.0
 _RENEW = "renew it with its issuer and write the new file over the old one"
 
 
 class Watched(NamedTuple):
-    """A certificate that the settings name: when it expires, and how to get another."""
+    """A certificate named in the settings: when it expires, and how to renew it."""
 
     name: Expiring
-    expires: Callable[[], float]  # reads the file again: it is replaced while a server runs
+    expires: Callable[[], float]  # reads the file again, because it may be replaced while the server runs
     fix: str
 
 
 def certificates_of(settings: Settings) -> Iterator[Watched]:
-    """Yield every certificate that the settings name."""
+    """Yield every certificate named in the settings."""
     peer = settings.peer
     own_fix = "run secemb pair rotate, send the new pair file to the other operator, then secemb pair switch"
     yield Watched("own-certificate", lambda: expiries(peer.cert)[0], own_fix)
-    # The new one lies beside the old.
+    # The new one is next to the old one.
     peer_fix = "ask the other operator to run secemb pair rotate, then secemb pair import with the new pair file"
     yield Watched("peer-certificate", lambda: max(expiries(peer.peer_ca)), peer_fix)
     if (to_devices := settings.devices.tls_cert) is not None:
-        yield Watched("devices-certificate", lambda: expiries(to_devices)[0], _RENEW)  # its issuers follow in the file
+        yield Watched("devices-certificate", lambda: expiries(to_devices)[0], _RENEW)  # its issuers follow it
     if (to_operators := settings.operator.tls_cert) is not None:
         yield Watched("operator-certificate", lambda: expiries(to_operators)[0], _RENEW)
 
 
 def watch_certificates(metrics: Metrics, settings: Settings) -> None:
-    """Let the metrics show when each certificate expires; the files are read whenever the metrics are."""
+    """Show in the metrics when each certificate expires; the files are read whenever the metrics are."""
     for one in certificates_of(settings):
         metrics.watch_expiry(one.name, one.expires)
 
 
 class CertificateLines:
-    """Says in the log which certificate expires soon, has expired or cannot be read: when that begins, and daily."""
+    """Logs which certificates expire soon, have expired or cannot be read: at first, and then daily."""
 
     def __init__(self, settings: Settings) -> None:
         self._watched = list(certificates_of(settings))
-        self._told: dict[Expiring, tuple[str, float]] = {}  # what was said of each last, and when
+        self._told: dict[Expiring, tuple[str, float]] = {}  # what was logged last about each, and when
 
     def tell(self, now: float) -> None:
-        """Look at every certificate at this time."""
+        """Check every certificate at this time."""
         for one in self._watched:
             expires = one.expires()
             state = _state(expires, now)
@@ -67,7 +67,7 @@ class CertificateLines:
 
 
 def _state(expires: float, now: float) -> str:
-    """Return what is wrong with a certificate that ends then, or nothing."""
+    """Return what is wrong with a certificate that expires then, or None."""
     if math.isnan(expires):
         return "a certificate cannot be read"
     if now >= expires:
@@ -76,7 +76,7 @@ def _state(expires: float, now: float) -> str:
 
 
 def expiries(path: Path) -> list[float]:
-    """Return when the certificates in a file expire, in their order; NaN for a file that cannot be read."""
+    """Return when the certificates in a file expire, in order; NaN for a file that cannot be read."""
     try:
         found = x509.load_pem_x509_certificates(path.read_bytes())
     except (OSError, ValueError):

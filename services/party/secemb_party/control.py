@@ -1,13 +1,13 @@
 """Operators' instructions for a task: pause it, drain the server, close or abort the open round.
 
-A pause lets no new round begin. A round whose deadlines run goes on to its end; one that waits for devices stays as it
-is, and devices join it after the pause. It is in the ledger, and holds until it is taken back.
+During a pause, no new round begins. A round whose deadlines are running continues to its end; one that is waiting for
+devices stays as it is, and devices join it after the pause. A pause is in the ledger, and lasts until it is ended.
 
-A drain prepares for a stop: as a pause, and no session joins the open round either. Sessions that have joined still
-reach the server, so it is ready until their round has ended; then it may be stopped. A restart ends a drain, since that
-is what it is for.
+A drain prepares for a stop: it is a pause during which no session joins the open round either. Sessions that have
+joined must still reach the server, so it stays ready until their round has ended; then it may be stopped. A restart
+ends the drain.
 
-Each server tells the other, with the reason. Who gave an order stays on its own side.
+Each server tells the other, with the reason, but not which operator gave the instruction.
 """
 
 from collections.abc import Awaitable, Callable
@@ -28,19 +28,19 @@ _BY_CHANCE = (
 
 
 class Control:
-    """The instructions of one server's operators, and what the other server has said about its own."""
+    """The instructions of one server's operators, and the state that the other server has reported."""
 
     def __init__(self, parts: Parts, *, abort: Abort, changed: Callable[[], Awaitable[None]]) -> None:
         self._role, self._task, self._ledger, self._clock = parts.role, parts.task, parts.ledger, parts.clock
         self._metrics, self._abort, self._changed = parts.metrics, abort, changed
         self._held: dict[What, Instruction] = {}
-        self.there: Pause | None = None  # the other server's, as it last said
-        self.waiting_there = False  # server 0 says that no session is on the way
-        self._told_at = float("-inf")  # when the other server last heard of ours
-        self.wake: Callable[[], None] = lambda: None  # lets server 0's leader look at once
+        self.there: Pause | None = None  # the other server's, as last reported
+        self.waiting_there = False  # as reported by server 0: no session is on the way
+        self._told_at = float("-inf")  # when the other server last learned ours
+        self.wake: Callable[[], None] = lambda: None  # wakes server 0's leader
 
     async def start(self) -> None:
-        """Read the current instructions; a drain ends with the process that it was given to."""
+        """Read the current instructions; a drain ends with the process that received it."""
         if What.DRAIN in await self._ledger.instructions(self._task.task_id):
             await self._ledger.lift(self._task.task_id, What.DRAIN, None, self._clock())
         await self.refresh()
@@ -57,12 +57,12 @@ class Control:
 
     @property
     def paused(self) -> bool:
-        """Tell whether new rounds are prevented by either operator."""
+        """Return whether either operator prevents new rounds."""
         return self.here is not None or self.there is not None
 
     @property
     def draining(self) -> bool:
-        """Tell whether either operator prevents sessions from joining the open round."""
+        """Return whether either operator prevents sessions from joining the open round."""
         return self.drain is not None or (self.there is not None and self.there.what == "drain")
 
     @property
@@ -72,7 +72,7 @@ class Control:
         return None if one is None else Pause(what=_stops(one), reason=one.reason, since=one.at)
 
     def phase(self) -> tuple[str, float] | None:
-        """Return the phase of a task in which no round may begin, and since when."""
+        """Return the phase of a task while no round may begin, and when it started."""
         here = self.here
         if here is not None:
             return "paused", here.since
@@ -112,7 +112,7 @@ class Control:
         await self._steered(what.value, order, round=number)
 
     async def _check_close(self, record: RoundRecord) -> None:
-        """Refuse to seal a round early where fewer people than promised would be in its sum, or chosen ones."""
+        """Refuse to seal a round early if its sum would cover too few people, or people who are not a random sample."""
         if self._role == 1:
             raise ControlRefusedError("only server 0 can close a round; ask its operator, or abort the round here")
         if self._task.privacy is not None and self._task.privacy.sampling_rate:
@@ -138,7 +138,7 @@ class Control:
                 get_logger().info("the other server has stopped joining rounds", what=pause.what, reason=pause.reason)
 
     async def drained(self) -> bool:
-        """Tell whether this server was drained and may be stopped, and show it in the metrics."""
+        """Return whether this server was drained and may be stopped, and show it in the metrics."""
         done = self.drain is not None and await self.unfinished() is None
         self._metrics.drained(done)
         return done
@@ -173,7 +173,7 @@ def abort_reason(role: int, reason: str | None) -> str:
 
 
 def waits_for_devices(record: RoundRecord, counts: Counts, *, least: int, now: float) -> bool:
-    """Tell whether an open round has too few sessions, and no device is on the way."""
+    """Return whether an open round has too few sessions, and no device is on the way."""
     return record.state is RoundState.OPEN and now >= record.upload_until and counts.updates < least
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from secemb_party.ledger import Ledger, RoundState
 
-_TOLD = 50  # rounds without a result that devices are told of
+_TOLD = 50  # number of rounds without a result that are reported to devices
 _LOST = (RoundState.ABORTED, RoundState.DISCARDED)
-# What devices may hear of the reason. Operators write theirs for each other.
+# Reasons that may be shown to devices. Operators' reasons are meant for other operators.
 _PUBLIC_REASONS = (
     "too few",
     "a rollback was requested",
@@ -20,14 +20,14 @@ _OTHER_REASON = "the operators ended it"
 
 @dataclass(frozen=True, slots=True)
 class EndedRounds:
-    """How rounds ended: all from `since` to `until` were published but the aborted ones.
+    """How rounds ended: all from `since` to `until` were published, except the aborted ones.
 
-    A discarded round is told as an aborted one: for a device both mean that its update does not count.
+    A discarded round is reported as aborted: for a device, both mean that its update does not count.
     """
 
     since: int
     until: int  # -1: none has ended
-    aborted: Mapping[int, str]  # number of a round: why
+    aborted: Mapping[int, str]  # by number of the round: the reason
 
 
 async def read_ended(ledger: Ledger, task_id: bytes) -> EndedRounds:

@@ -1,4 +1,4 @@
-"""Every error that the services raise on purpose, as one tree under the product's own root.
+"""All errors that the services raise deliberately, as one tree under the product's base class.
 
 SecEmbError (secemb_shared)
 ├── SettingsError              settings that cannot be used
@@ -12,37 +12,37 @@ SecEmbError (secemb_shared)
 │   ├── ForbiddenError             a valid token that does not allow this
 │   ├── TicketError                a ticket that is not valid for this session
 │   │   └── TicketExpiredError         it was valid once
-│   ├── BusyError                  no memory for more messages, or an earlier request of the session goes on
-│   ├── RequestInvalidError        not what the interface describes
-│   ├── MediaTypeError             a body of another media type
+│   ├── BusyError                  no memory for more messages, or an earlier request of the session is being served
+│   ├── RequestInvalidError        does not match the interface
+│   ├── MediaTypeError             a body of the wrong media type
 │   ├── SlowBodyError              a body that did not arrive in time
 │   └── RangeError                 a range beyond the end of the body
 ├── Rounds and sessions
-│   ├── UnknownTaskError           another task than the one served here
-│   ├── TaskEndedError             the task has had all its rounds
+│   ├── UnknownTaskError           a task that is not served here
+│   ├── TaskEndedError             the task has completed all its rounds
 │   ├── UnknownRoundError          no such round here
 │   ├── UnknownSessionError        no such session in this round
 │   ├── RoundClosedError           the round no longer accepts this
-│   │   └── RoundFullError             other sessions have taken all its seats
+│   │   └── RoundFullError             other sessions have taken all seats
 │   ├── RoundAbortedError          the round has ended here without a sum
 │   ├── TaskPausedError            this server takes part in no new round
 │   ├── ControlRefusedError        the round cannot be closed or aborted
-│   └── SessionConflictError       (a SessionError) used before with other bytes, or out of order
+│   └── SessionConflictError       (a SessionError) used before with different bytes, or out of order
 ├── The peer
 │   ├── PeerUnavailableError       it cannot be reached now
-│   ├── PeerRefusedError           it refuses, or asks for what must be refused
-│   │   ├── PeerSpentError             its privacy budget has no room
+│   ├── PeerRefusedError           it refuses, or requests something that must be refused
+│   │   ├── PeerSpentError             its privacy budget does not cover this
 │   │   ├── PeerPausedError            it takes part in no new round
 │   │   └── PeerAbortedError           the round has ended there without a sum
 │   ├── RelayRefusedError          server 1 refused a relayed message
 │   ├── OutdatedRelayKeyError      a box encrypted to a key that server 1 does not use
 │   └── RelayUnavailableError      this task is not relayed
-├── LedgerError                the ledger could not do what it was asked
+├── LedgerError                the ledger could not do what was requested
 │   ├── LedgerUnavailableError     the database does not answer; trying again may help
 │   │   └── LedgerFullError            its disk is full
-│   ├── LedgerTakenError           another server process works with this ledger
+│   ├── LedgerTakenError           another server process uses this ledger
 │   ├── LedgerSettingError         a database that could lose an acknowledged write
-│   ├── SchemaError                tables that this version does not work with
+│   ├── SchemaError                tables that are not compatible with this version
 │   │   ├── SchemaMissingError         none
 │   │   ├── SchemaOlderError           of an earlier version
 │   │   ├── SchemaNewerError           of a later version
@@ -51,30 +51,30 @@ SecEmbError (secemb_shared)
 │   ├── LedgerArchiveError         an exported ledger that cannot be read
 │   ├── NotRecordedError           not in the ledger
 │   │   └── UnknownTokenError          no device of that name
-│   └── LedgerConflictError        contradicts what the ledger holds
-│       ├── StateConflictError         a round in another state, or with other facts
-│       └── TokenConflictError         a token or a name that is used otherwise
+│   └── LedgerConflictError        conflicts with the contents of the ledger
+│       ├── StateConflictError         a round in a different state, or with different facts
+│       └── TokenConflictError         a token or a name that is already in use
 ├── Storage
 │   ├── StorageUnavailableError    a file cannot be written now; trying again may help
 │   ├── StorageFullError           too little room on the disk for a new session
-│   ├── DamagedShareError          a share that is missing, altered or of another list
+│   ├── DamagedShareError          a share that is missing, altered or for a different list
 │   └── ModelError                 a model, its file or its place in the store
-│       ├── WeightsError               numbers that are not a model of this task
+│       ├── WeightsError               numbers that are not a model of the task
 │       ├── ModelMissingError          no such version in the store
-│       ├── ModelConflictError         the version exists with other numbers
+│       ├── ModelConflictError         the version exists with different numbers
 │       └── ModelFileError             a file that cannot be used
-│           ├── DamagedFileError           truncated, altered or of another format
-│           └── ForeignFileError           of another task, version or purpose
+│           ├── DamagedFileError           truncated, altered or not of the expected format
+│           └── ForeignFileError           made for another task, version or purpose
 ├── Published models
 │   ├── UnknownVersionError        not published here, or no longer kept
 │   ├── DeltaUnavailableError      no delta from that version
 │   ├── CatalogueUnavailableError  this server has no catalogue of the task
 │   └── RollbackRefusedError       the model cannot go back to that version now
 ├── OptimiserError             the optimiser cannot take this step
-│   ├── GradientError              a mean gradient that is not finite, or of another shape
-│   └── StateError                 a state of something else, or of a step that was cut short
+│   ├── GradientError              a mean gradient that is not finite, or has the wrong shape
+│   └── StateError                 a state of something else, or of a step that was interrupted
 └── Privacy
-    ├── AccountingError            a promise that cannot be computed or kept
+    ├── AccountingError            a guarantee that cannot be computed or kept
     │   └── AccountantMissingError     dp-accounting is not installed
     └── BudgetSpentError           no room in the privacy budget
 
@@ -284,7 +284,7 @@ class SchemaForeignError(SchemaError):
     """The database holds tables of the same names that no version of the ledger has made."""
 
 
-# DontWrapMixin: column types raise this while SQLAlchemy binds parameters, and it must come out as it is.
+# DontWrapMixin: column types raise this while SQLAlchemy binds parameters, and it must not be wrapped.
 class LedgerFormatError(LedgerError, ValueError, DontWrapMixin):
     """A value cannot be stored: it has the wrong length, is not JSON, or a fact is missing."""
 
@@ -310,7 +310,7 @@ class StateConflictError(LedgerConflictError):
 
     def __init__(self, message: str, state: "RoundState") -> None:
         super().__init__(message)
-        self.state = state  # where the round is
+        self.state = state  # the current state of the round
 
 
 class TokenConflictError(LedgerConflictError):

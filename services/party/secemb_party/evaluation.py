@@ -1,6 +1,6 @@
-"""One party's arithmetic in one round: answers to keys, and its share of the sum with its noise.
+"""One party's computations in one round: answers to keys, and its share of the sum, including noise.
 
-There is no I/O here and no memory of sessions: the services' engines and the simulation run this same code.
+This module does no I/O and does not remember sessions: the services' engines and the simulation both use it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ from secemb_shared.randomness import RandomBytes, secure_bytes
 from secemb_shared.secure_sum import SUM_RING
 
 One = TypeVar("One")
-BATCH = 32  # sessions evaluated together: enough to keep a bin's sums in cache, few enough to bound memory
+BATCH = 32  # sessions evaluated together: enough to benefit from a bin's cached sums, few enough to bound memory
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,7 +55,7 @@ class SessionBodies:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Share:
-    """One party's share of the sum over a set of sessions; what a round does not add up is empty."""
+    """One party's share of the sum over a set of sessions; parts that a round does not add up are empty."""
 
     rows: RingArray  # (items, width)
     dense: RingArray  # (dense size,)
@@ -63,14 +63,14 @@ class Share:
 
     @classmethod
     def empty(cls, round_: RoundSpec) -> "Share":
-        """Return the share of no session at all."""
+        """Return the share of a sum over no sessions."""
         task, trains = round_.task, round_.kind == TRAIN
         rows = row_access.empty_sums(round_) if trains else np.zeros((0, task.row_width), dtype=task.ring.dtype)
         dense = np.zeros(task.dense_size if trains else 0, dtype=task.ring.dtype)
         return cls(rows, dense, np.zeros(round_.sum_size, dtype=SUM_RING.dtype))
 
     def encode(self) -> bytes:
-        """Return the numbers as they travel and are stored: rows, dense part, sums, little-endian."""
+        """Return the numbers as transmitted and stored: rows, dense part, sums, little-endian."""
         parts = (self.rows, self.dense, self.sums)
         return b"".join(np.ascontiguousarray(part, dtype=part.dtype.newbyteorder("<")).data for part in parts)
 
@@ -89,7 +89,7 @@ class Share:
         )
 
     def __add__(self, other: "Share") -> "Share":
-        """Return the plain sum from both parties' shares."""
+        """Return the plaintext sum from both parties' shares."""
         return Share(self.rows + other.rows, self.dense + other.dense, self.sums + other.sums)
 
 
@@ -98,7 +98,7 @@ def _numbers(data: RingArray, like: RingArray) -> RingArray:
 
 
 def blur(round_: RoundSpec, share: Share, random_bytes: RandomBytes = secure_bytes) -> None:
-    """Add fresh noise to every number of a share in place, as much as the task promises against the other server."""
+    """Add fresh noise to every number of a share in place, as much as the task requires against the other server."""
     privacy = round_.task.privacy
     if privacy is None:
         return
@@ -113,7 +113,7 @@ def blur(round_: RoundSpec, share: Share, random_bytes: RandomBytes = secure_byt
 
 
 class Evaluation:
-    """What one party computes in one round, given the model that the round reads."""
+    """One party's computations in one round, given the model that the round reads."""
 
     def __init__(
         self,
@@ -138,11 +138,11 @@ class Evaluation:
         *,
         check_key: bytes | None = None,
     ) -> Self:
-        """Tag the model's rows, and deal the items to their bins.
+        """Tag the model's rows, and assign the items to bins.
 
-        `check_key` is what the two servers check sessions with, a secret of theirs: without it nothing can be checked.
+        `check_key` is the two servers' shared secret for checking sessions; nothing can be checked without it.
         """
-        _ = round_.leaf_table  # kept by the round from here on
+        _ = round_.leaf_table  # stored in the round from now on
         return cls(round_, party, row_access.tag_rows(round_, rows, backend), backend, check_key=check_key)
 
     def _make_verifier(self) -> Verifier | None:
@@ -156,7 +156,7 @@ class Evaluation:
         return Label(self.round.task.task_id, self.round.number)
 
     def answer(self, batch: Sequence[KeysMessage]) -> list[bytes]:
-        """Return the ANSWER to each KEYS message: the same for the same bytes, always."""
+        """Return the ANSWER to each KEYS message: always the same for the same bytes."""
         return [
             encode_answer(self.round, keys.session_id, self.party, words)
             for some in _batches(batch)
@@ -164,10 +164,10 @@ class Evaluation:
         ]
 
     def accept(self, batch: Sequence[KeysMessage]) -> list[tuple[bytes, bytes]]:
-        """Return the ANSWER to each KEYS message, and a digest that both parties must find alike.
+        """Return the ANSWER to each KEYS message, and a digest that must be the same for both parties.
 
-        The digest covers the public part and, where updates follow, a fingerprint of all leaves: it is equal if in each
-        slot the two parties' trees differ in one leaf at most.
+        The digest covers the public part and, where updates follow, a fingerprint of all leaves: it is equal if, in
+        each slot, the two parties' trees differ in at most one leaf.
         """
         return [found for some in _batches(batch) for found in self._accept(some)]
 
@@ -192,9 +192,9 @@ class Evaluation:
         return HeldKeys.together([self._held(keys.session_id, keys.body) for keys in batch])
 
     def add(self, sessions: Sequence[SessionBodies], share: Share) -> list[bytes]:
-        """Add these sessions to the share in place; return what this party tells the other about each of them.
+        """Add these sessions to the share in place; return this party's message to the other about each of them.
 
-        That is empty where updates are not checked.
+        The messages are empty if updates are not checked.
         """
         told: list[bytes] = []
         for some in _batches(sessions):
@@ -207,7 +207,7 @@ class Evaluation:
         return told
 
     def remove(self, sessions: Sequence[SessionBodies], share: Share) -> None:
-        """Take sessions out of the share in place that were added before."""
+        """Subtract sessions that were added before from the share in place."""
         removed = Share.empty(self.round)
         self.add(sessions, removed)
         for part, own in ((share.rows, removed.rows), (share.dense, removed.dense), (share.sums, removed.sums)):
@@ -267,7 +267,7 @@ def check_update(round_: RoundSpec, party: int, session_id: bytes, data: bytes) 
         decode_update(round_, session_id, party, data)
         return public_update_digest(round_, data)
     decode_sum_share(round_, session_id, party, data)
-    return digest(b"")  # the two parties receive nothing alike
+    return digest(b"")  # nothing is the same for both parties
 
 
 def upload_bytes(round_: RoundSpec, party: int) -> int:

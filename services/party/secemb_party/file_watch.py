@@ -1,6 +1,6 @@
-"""Values read from files and reloaded when the files change: certificates, keys and token hashes.
+"""Values that are read from files and reloaded when they change: certificates, keys and token hashes.
 
-An operator, or the program that renews certificates, replaces the files; the server need not be restarted or told.
+An operator, or the program that renews certificates, replaces the files; no restart or signal is needed.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from secemb_party.logs import get_logger
 
-LOOK_SECONDS = 1.0  # between two looks at the files
+LOOK_SECONDS = 1.0  # between two checks of the files
 
 Value = TypeVar("Value")
 Clock = Callable[[], float]
@@ -18,9 +18,9 @@ _Seen = tuple[tuple[int, int, int] | None, ...]
 
 
 class FileWatch(Generic[Value]):
-    """What `read` makes of some files: at first, which may raise, and then whenever they have changed.
+    """The result of `read`, called at first, when it may raise, and again whenever the files have changed.
 
-    If the new files cannot be read, as while only one of two has been replaced, the old value stays.
+    If the new files cannot be read, for example because only one of two has been replaced, the old value stays.
     """
 
     def __init__(self, files: Sequence[Path], read: Callable[[], Value], *, clock: Clock = time.monotonic) -> None:
@@ -43,7 +43,7 @@ class FileWatch(Generic[Value]):
         names = " ".join(path.name for path in self._files)
         try:
             self._value = self._read()
-        except (OSError, ValueError) as error:  # those of ssl are OSErrors
+        except (OSError, ValueError) as error:  # errors of ssl are OSErrors
             get_logger().warning(
                 "cannot reload changed files; still using the old ones", names=names, error=repr(error)
             )

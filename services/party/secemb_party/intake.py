@@ -1,6 +1,6 @@
 """Intake of sessions' messages: keys and updates are checked, stored, and acknowledged once durable.
 
-While the disk is nearly full no new session begins, so that those that have begun can be completed.
+When the disk is nearly full, no new session can begin, so that the sessions that have begun can be completed.
 """
 
 import hashlib
@@ -33,40 +33,40 @@ Taken = TypeVar("Taken")
 Message_contra = TypeVar("Message_contra", contravariant=True)
 Taken_co = TypeVar("Taken_co", covariant=True)
 
-# Sessions of a round that server 1 keeps keys of: a multiple of the cohort, and some more. It does not know which of
-# them server 0 has refused, or never heard of again.
+# Limit on sessions per round whose keys server 1 stores: a multiple of the cohort, plus a constant. Server 1 does not
+# know which of them server 0 has refused, or which will not continue.
 _SEATS_THERE, _MORE_THERE = 8, 1000
-_READS = 8  # answers to one read ticket: its device may not have got the first ones
-_READERS = 100_000  # read sessions whose answers are counted
+_READS = 8  # answers per read ticket, because its device may not have received the first ones
+_READERS = 100_000  # number of read sessions whose answers are counted
 
 
 class Seating(Protocol):
-    """The seats of the open round, which server 0 gives to sessions with keys."""
+    """The seats of the open round, which server 0 assigns to sessions with keys."""
 
     @property
     def limit(self) -> int:
-        """Return how many there are."""
+        """Return the number of seats."""
 
     def is_full(self, round_id: bytes) -> bool:
-        """Tell whether all may be taken, as far as is known without asking the ledger."""
+        """Return whether all seats may be taken, as far as is known without reading the ledger."""
 
     def take(self, round_id: bytes) -> None:
-        """Note that a session has taken one."""
+        """Record that a session has taken a seat."""
 
     def refusal(self) -> RoundFullError:
-        """Return what to tell a session that comes too late for one: when to join again."""
+        """Return the error for a session that arrives too late for a seat, with the time of the next attempt."""
 
 
 class Take(Protocol[Message_contra, Taken_co]):
-    """Checks a message, and stores it."""
+    """Checks and stores a message."""
 
     def __call__(self, message: Message_contra, agreed: Awaitable[object] | None = None, /) -> Awaitable[Taken_co]:
-        """Return what the sender gets; nothing is stored before `agreed` is done, or if it fails."""
+        """Return the reply to the sender; nothing is stored until `agreed` has completed without an error."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Expected(Generic[Message, Taken]):
-    """A message of a session whose ticket is valid: read it, then hand it in."""
+    """An expected message of a session whose ticket is valid: read it, then pass it in."""
 
     spec: RoundSpec
     length: int  # of the message, in bytes
@@ -74,7 +74,7 @@ class Expected(Generic[Message, Taken]):
 
 
 class Intake:
-    """Takes in the messages of one task's sessions, of direct and of relayed ones."""
+    """Accepts the messages of one task's sessions, both direct and relayed."""
 
     def __init__(
         self,
@@ -86,21 +86,21 @@ class Intake:
         self._role, self._task, self._ledger, self._clock = parts.role, parts.task, parts.ledger, parts.clock
         self._workers, self._metrics, self._prepared = parts.workers, parts.metrics, prepared
         self._space, self._complete = space, complete
-        self.seating: Seating | None = None  # of server 0, which knows who has joined
-        self._reads: Counter[bytes] = Counter()  # answers to each read session
+        self.seating: Seating | None = None  # only on server 0, which knows who has joined
+        self._reads: Counter[bytes] = Counter()  # answers per read session
         self._sizes = Sizes.of(parts.task)
         self._macs = UploadMacs(parts.ledger)
-        # Server 0 writes the times in tickets. What they allow ends with the round, on both servers at the same time.
+        # Server 0 sets the expiry of tickets. Their permission ends with the round, on both servers at the same time.
         tolerance = CLOCK_TOLERANCE if parts.role == 1 else 0.0
         self.tickets = TicketCheck(parts.ticket_key, tolerance=tolerance)
         self._read_tickets = TicketCheck(parts.ticket_key, domain=READ_DOMAIN, tolerance=tolerance)
 
     async def expect_keys(self, claim: Claim, transport: Transport = "direct") -> Expected[bytes, bytes]:
-        """Expect a session's KEYS message; taking it returns its ANSWER, once the keys are durable."""
+        """Expect a session's KEYS message; accepting it returns the ANSWER once the keys are durable."""
         self._space.require()
         self.tickets.check(claim, self._clock())
         prepared, seating = await self._prepared(claim.round_id), self.seating
-        if seating is not None and seating.is_full(claim.round_id):  # before a device sends its keys in vain
+        if seating is not None and seating.is_full(claim.round_id):  # before a device sends keys that would be refused
             found = claim.round_id, claim.session_id, self._clock()
             if await self._ledger.turn_away(*found, limit=seating.limit):
                 raise seating.refusal()
@@ -113,7 +113,7 @@ class Intake:
             stored = await self._ledger.put_keys(
                 upload,
                 self._clock(),
-                require_admission=self._role == 0,  # server 0 knows who has joined
+                require_admission=self._role == 0,  # only server 0 knows who has joined
                 limit=_SEATS_THERE * self._task.cohort + _MORE_THERE if seating is None else seating.limit,
             )
             self._count("keys", transport, stored)
@@ -125,10 +125,10 @@ class Intake:
         return Expected(prepared.spec, self._sizes.keys, take)
 
     async def expect_rows(self, claim: Claim) -> Expected[bytes, bytes]:
-        """Expect a KEYS message that is answered and forgotten: no update can follow it."""
+        """Expect a KEYS message that is answered but not stored: no update can follow it."""
         self._read_tickets.check(claim, self._clock())
         prepared = await self._prepared(claim.round_id)
-        # Harmless while the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
+        # Harmless if the device draws new seeds, and a sign that it may not have: docs/reference/protocol.md.
         if await self._ledger.knows_session(claim.session_id):
             raise SessionConflictError("this session belongs to a round; use a new session for private reads")
 
@@ -140,11 +140,12 @@ class Intake:
         return Expected(prepared.spec, self._sizes.keys, take)
 
     async def expect_update(self, claim: Claim, transport: Transport = "direct") -> Expected[Sent, Kept]:
-        """Expect a session's upload; taking it checks who made it, and returns what is durable then."""
+        """Expect a session's upload; accepting it checks who made it, and returns what is durable then."""
         try:
             self.tickets.check(claim, self._clock())
         except TicketExpiredError:
-            # A device that lost the receipt may still learn that its upload is here; nothing new is stored for it.
+            # A device that did not get the receipt can still learn that its upload is here; nothing new is stored for
+            # it.
             if not await self._ledger.has_update(claim.round_id, claim.session_id):
                 raise
         spec = (await self._prepared(claim.round_id)).spec
@@ -165,9 +166,9 @@ class Intake:
         return Expected(spec, upload_bytes(spec, self._role), take)
 
     def _count_read(self, session_id: bytes) -> None:
-        """Count an answer to a read ticket, which server 0 gives at a rate; without this it would be good for any."""
+        """Count an answer to a read ticket: otherwise one ticket would bypass server 0's limit on the rate of reads."""
         if len(self._reads) > _READERS:
-            self._reads.clear()  # tickets are good for two minutes
+            self._reads.clear()  # tickets are valid for two minutes
         self._reads[session_id] += 1
         if self._reads[session_id] > _READS:
             raise TicketError(f"this read ticket has been used {_READS} times; request a new one")

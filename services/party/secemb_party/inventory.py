@@ -17,7 +17,7 @@ _FETCH = "run `secemb model fetch` to copy it from the other server, or restore 
 _RESET = "restore a backup, or reset the optimiser with `secemb model reset-optimiser`"
 _PUT_BACK = "restore data/shares; the round cannot finish without it (see Backups in docs/operating.md)"
 _OLDER = "restore the newer ledger, or create a new task from the newest model (see Backups in docs/operating.md)"
-_LOOK_SECONDS = 10.0  # files are not read for every caller that asks whether this server is ready
+_LOOK_SECONDS = 10.0  # files are not read for every readiness check
 _SHARED = (RoundState.SHARED, RoundState.RECONSTRUCTED)
 _UNSEALED = (None, RoundState.OPEN, RoundState.SEALING, RoundState.ABORTED)
 
@@ -35,19 +35,19 @@ class Named:
     """What the ledger expects of the data directory."""
 
     published: ModelVersion | None
-    newest: ModelVersion | None  # the last that was recorded, published or not
+    newest: ModelVersion | None  # the last one recorded, published or not
     running: RoundRecord | None
     rolling_back: bool
-    too_early: int  # shares that are stored although the ledger has not sealed their rounds, or does not know them
+    too_early: int  # stored shares of rounds that the ledger has not sealed or does not contain
 
     @property
     def is_moving(self) -> bool:
-        """Return whether the next version may be stored already and not be recorded yet."""
+        """Return whether the next version may be stored but not recorded yet."""
         return self.rolling_back or (self.running is not None and self.running.state in _SHARED)
 
 
 async def find_faults(task: TaskSpec, role: int, ledger: Ledger, models: ModelStore, shares: ShareStore) -> list[Fault]:
-    """Return what does not fit; if a round has moved on meanwhile, look again. It reads whole files."""
+    """Return the mismatches; check again if a round has advanced in the meantime. This reads whole files."""
     while True:
         named = await read_named(ledger, task.task_id, shares)
         faults = await asyncio.to_thread(_compare, task, role, named, models, shares)
@@ -56,7 +56,7 @@ async def find_faults(task: TaskSpec, role: int, ledger: Ledger, models: ModelSt
 
 
 class Inventory:
-    """What did not fit when this server last looked: at its start, and again for as long as something does not."""
+    """The mismatches found by the last check: at startup, and repeatedly while there are any."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
@@ -64,7 +64,7 @@ class Inventory:
         self._look_again = 0.0
 
     async def faults(self) -> list[Fault]:
-        """Return mismatches; cheap while there are none."""
+        """Return the mismatches; cheap if there are none."""
         parts = self._parts
         published = await parts.ledger.published_version(parts.task.task_id)
         gone = published is not None and published.version not in parts.models.versions()
@@ -73,7 +73,7 @@ class Inventory:
         return self._found
 
     async def take(self) -> None:
-        """Compare everything, and log each mismatch once."""
+        """Check everything, and log each mismatch once."""
         parts, before = self._parts, self._found
         self._found = await find_faults(parts.task, parts.role, parts.ledger, parts.models, parts.shares)
         self._look_again = parts.clock() + _LOOK_SECONDS
@@ -90,7 +90,7 @@ def _compare(task: TaskSpec, role: int, named: Named, models: ModelStore, shares
 
 
 async def read_named(ledger: Ledger, task_id: bytes, shares: ShareStore) -> Named:
-    """Ask the ledger. All of it only ever goes forward: what reads the same twice has not changed in between."""
+    """Query the ledger. None of these facts reverts to an earlier value, so if two reads agree, nothing has changed."""
     known = [await ledger.round(one) for one in shares.rounds()]
     return Named(
         published=await ledger.published_version(task_id),

@@ -1,7 +1,7 @@
 """Log lines that cannot identify a device.
 
-They carry plain values under harmless names. Anything else is withheld, and an exception is described by its type and
-place, without its message.
+They contain only plain values under harmless names. Anything else is withheld, and an exception is described by its
+type and location, without its message.
 """
 
 import logging
@@ -33,9 +33,9 @@ _SECRET_NAMES = {
 # fmt: on
 _FOREIGN_LEVELS = {"uvicorn.error": logging.INFO}  # other libraries log requests below WARNING: httpx logs every URL
 REMIND_SECONDS = 300.0
-# Of structlog.contextvars only this one was used, and each request paid for merging many.
+# Used instead of structlog.contextvars, which would merge many variables at each request.
 _REQUEST: ContextVar[str | None] = ContextVar("request", default=None)
-_MOST_CAUSES = 8  # of one outage, told one by one
+_MOST_CAUSES = 8  # failures of one outage that are logged individually
 
 
 @cache
@@ -51,7 +51,7 @@ def get_logger() -> FilteringBoundLogger:
     logger = structlog.wrap_logger(
         _LINES,
         processors=processors,
-        # Not the one for the standard library: its `exception` hands the exception on as it is.
+        # Not the logger for the standard library: its `exception` passes the exception on unchanged.
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         cache_logger_on_first_use=True,
     )
@@ -59,7 +59,7 @@ def get_logger() -> FilteringBoundLogger:
 
 
 def debugging() -> bool:
-    """Return whether debug lines are wanted: making one costs more than asking."""
+    """Return whether debug lines are enabled: building one costs more than this check."""
     return _LINES.isEnabledFor(logging.DEBUG)
 
 
@@ -79,12 +79,12 @@ def request_lines(request_id: str) -> Iterator[None]:
 
 
 def current_request() -> str | None:
-    """Return the id that lines carry here."""
+    """Return the request id of lines that are logged here."""
     return _REQUEST.get()
 
 
 def configure_logs(level: Level, format: Format, stream: TextIO | None = None) -> None:
-    """Send our lines and those of libraries to `stream` (stderr), one JSON object or one line of text each."""
+    """Write our lines and those of libraries to `stream` (stderr), each as a JSON object or a line of text."""
     text = structlog.dev.ConsoleRenderer(colors=False)
     renderer: Processor = structlog.processors.JSONRenderer() if format == "json" else text
     formatter = structlog.stdlib.ProcessorFormatter(
@@ -105,7 +105,7 @@ def name_request(_logger: WrappedLogger, _method: str, event: EventDict) -> Even
 
 
 def withhold_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Withhold values with a secret's name and values that are not plain; log their names."""
+    """Withhold values whose name suggests a secret and values that are not plain; log only their names."""
     withheld = [name for name, value in event.items() if name != "exc_info" and not _may_be_logged(name, value)]
     for name in withheld:
         del event[name]
@@ -115,7 +115,7 @@ def withhold_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> 
 
 
 def describe_exceptions(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Replace an exception by its type and place: its message may quote a request."""
+    """Replace an exception by its type and location: its message may quote a request."""
     info = event.pop("exc_info", None)
     event.pop("stack_info", None)
     error = sys.exc_info()[1] if info is True else info[1] if isinstance(info, tuple) else info
@@ -150,7 +150,7 @@ def _set_levels(level: Level) -> None:
     _LINES.setLevel(level.upper())
     for name, minimum in _FOREIGN_LEVELS.items():
         logging.getLogger(name).setLevel(minimum)
-    access = logging.getLogger("uvicorn.access")  # its lines hold paths, and paths hold ids
+    access = logging.getLogger("uvicorn.access")  # its lines contain paths, and paths contain ids
     access.handlers, access.propagate = [], False
     for name in ("uvicorn", "uvicorn.error"):
         logger = logging.getLogger(name)
@@ -158,7 +158,7 @@ def _set_levels(level: Level) -> None:
 
 
 class Outage:
-    """Failures of one kind: logs when and why they start, from time to time how many, and when they end."""
+    """Failures of one kind: logs when and why they start, their number from time to time, and when they end."""
 
     def __init__(
         self, begins: str, ends: str, *, level: Level = "warning", steady: Callable[[], float] = time.monotonic

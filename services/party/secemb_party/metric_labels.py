@@ -7,9 +7,9 @@ _WORD = re.compile(r"[a-z][a-z_-]{0,39}")
 _TEMPLATE = re.compile(r"unmatched|/|(/([a-z][a-z0-9_.-]{0,30}|\{[a-z_:]+\}))+")
 
 
-@cache  # labels are our own words: few, and always the same
+@cache  # there are few labels, and they do not change
 def word(label: str) -> str:
-    """Return a label that is a word, or raise."""
+    """Return the label if it is a word, or raise."""
     if not _WORD.fullmatch(label):
         raise ValueError("a metric label must be a short lower-case word, never an id or a value")
     return label
@@ -17,7 +17,7 @@ def word(label: str) -> str:
 
 @cache
 def template(route: str) -> str:
-    """Return a label that is the template of a route, or raise."""
+    """Return the label if it is the template of a route, or raise."""
     if not _TEMPLATE.fullmatch(route):
         raise ValueError("requests must be counted by route template, not by path")
     return route

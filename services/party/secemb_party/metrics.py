@@ -1,7 +1,8 @@
-"""Metrics of one app, for Prometheus. None of it can name a device.
+"""Metrics of one app, for Prometheus. They cannot identify a device.
 
 Labels are words from our own source code; one with a digit in it, or a route that is not a template, is refused.
-Names follow Prometheus: base units, `_total` for counters, `_timestamp_seconds` for moments since 1970.
+Names follow the conventions of Prometheus: base units, `_total` for counters, `_timestamp_seconds` for times since
+1970.
 """
 
 import platform
@@ -21,10 +22,10 @@ from secemb_party.safeguard_metrics import SafeguardMetrics
 from secemb_shared.kernel import native_available
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE_LATEST
-# A second series for each, which no rule reads.
+# These are a second series for each metric, which no rule uses.
 prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
 
-Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 passes messages on
+Transport = Literal["direct", "relayed"]  # a device talks to both servers, or server 0 relays its messages
 Expiring = Literal["own-certificate", "peer-certificate", "devices-certificate", "operator-certificate", "relay-key"]
 # What a task is doing.
 PHASES = (
@@ -41,10 +42,10 @@ PHASES = (
     "finished",
 )
 
-# Phases in which no version is owed: deploy/prometheus/slo.yml leaves them out.
+# Phases in which no new version is due: deploy/prometheus/slo.yml excludes them.
 RESTING = ("idle", "waiting", "paused", "peer-paused", "finished")
 
-# 1 s and 2.5 s are objectives in deploy/prometheus/slo.yml: a bucket must end there.
+# 1 s and 2.5 s are objectives in deploy/prometheus/slo.yml, so they must be bounds of buckets.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _PHASE_SECONDS = (0.1, 0.5, 2.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)
 _RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
@@ -56,7 +57,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = prometheus.CollectorRegistry()
-        # Labels are looked up once: the library takes longer to find a counter than to count.
+        # Labels are looked up once, because in the library finding a counter takes longer than counting.
         self._labelled: Callable[..., Any] = cache(lambda metric, *labels: metric.labels(*labels))
         self._expected: set[str] = set()  # slugs of the problems that exist
         self._refused: Tally[str] = Tally()  # refusals by slug
@@ -175,7 +176,7 @@ class Metrics:
         self._labelled(self._requests, *labels).observe(seconds)
 
     def expect_problems(self, slugs: Iterable[str]) -> None:
-        """Show these problems from the start: an alert notices the first one only after a zero."""
+        """Show these problems from the start: an alert can detect the first one only if there was a zero before."""
         for slug in slugs:
             self._expected.add(slug)
             for by in ("self", "peer"):
@@ -188,7 +189,7 @@ class Metrics:
 
     def refused_by_peer(self, slug: str) -> None:
         """Count a problem document received from the peer; an unexpected one counts as `unknown`."""
-        known = slug if slug in self._expected else "unknown"  # else the peer could invent labels without limit
+        known = slug if slug in self._expected else "unknown"  # otherwise the peer could create labels without limit
         self._refusals.labels(known, "peer").inc()
         self._refused[f"peer: {known}"] += 1
 
@@ -197,7 +198,7 @@ class Metrics:
         return dict(self._refused)
 
     def join(self, outcome: str, *, retry_after: float | None = None) -> None:
-        """Count a request to join, by its outcome, and when the device was told to come back."""
+        """Count a join request by its outcome, and the time after which the device should retry."""
         self._labelled(self._joins, word(outcome)).inc()
         if retry_after is not None:
             self._retry.observe(retry_after)
@@ -233,7 +234,7 @@ class Metrics:
         self._drained.set(done)
 
     def round_deadline(self, seconds: float) -> None:
-        """Record how long a round of this task may take until its seal: alerts follow from it."""
+        """Record how long a round of this task may take until its seal, which alerts use."""
         self._deadline.set(seconds)
 
     def round_phase(self, phase: str, seconds: float) -> None:
@@ -241,9 +242,9 @@ class Metrics:
         self._phases.labels(word(phase)).observe(seconds)
 
     def round_sessions(self, fate: str, count: int) -> None:
-        """Count the sessions of a round that were `counted`, `left-out` of its sum, `aborted` or `discarded` with it.
+        """Count a round's sessions that were `counted`, `left-out` of its sum, or `aborted` or `discarded` with it.
 
-        What is discarded with its sum was counted before.
+        Discarded sessions were counted before as part of the sum.
         """
         self._fates.labels(word(fate)).inc(count)
 
@@ -252,7 +253,7 @@ class Metrics:
         self._rejected.inc(count)
 
     def expect_rounds(self, outcomes: Iterable[str]) -> None:
-        """Show these outcomes from the start: an alert notices the first one only after a zero."""
+        """Show these outcomes from the start: an alert can detect the first one only if there was a zero before."""
         for outcome in outcomes:
             self._rounds.labels(word(outcome))
 
@@ -267,14 +268,14 @@ class Metrics:
         self._aged, self._looked = 0.0, monotonic()
 
     def _measure_age(self) -> float:
-        """Return the seconds since the last version in which the task was not at rest."""
+        """Return the seconds since the last version during which the task was active."""
         now = monotonic()
         self._aged += 0.0 if self._resting else now - self._looked
         self._looked = now
         return self._aged
 
     def quality(self, figures: Mapping[str, float]) -> None:
-        """Record the fleet's figures; one that is no longer known is taken away."""
+        """Record the fleet's figures; figures that are no longer known are removed."""
         self._quality.clear()
         for name, value in figures.items():
             self._quality.labels(word(name)).set(value)
@@ -286,7 +287,7 @@ class Metrics:
         self._rounds_left.labels(word(kind)).set(remaining)
         self._rounds_ahead.labels(word(kind)).set(ahead)
 
-    # What a server depends on.
+    # A server's dependencies.
 
     @contextmanager
     def kernel(self, operation: str) -> Iterator[None]:
@@ -321,15 +322,15 @@ class Metrics:
         self._conductor_failures.inc()
 
     def stranger(self) -> None:
-        """Count a call on the peer line with the peer's certificate but without its bearer token."""
+        """Count a call on the peer channel with the peer's certificate but without its bearer token."""
         self._strangers.inc()
 
     def watch_expiry(self, of: Expiring, expires: Callable[[], float]) -> None:
-        """Set the function that returns when something expires; it is asked whenever the metrics are read."""
+        """Set the function that returns when something expires; it is called whenever the metrics are read."""
         self._expiry.labels(of).set_function(expires)
 
     def watch_memory(self, held: Callable[[], int], most: int) -> None:
-        """Set the function that returns the bytes of messages in memory, and how many there may be."""
+        """Set the function that returns the bytes of messages in memory, and their limit."""
         self._held.set_function(held)
         self._most_held.set(most)
 
@@ -338,7 +339,7 @@ class Metrics:
         self._skew.set(seconds)
 
     def watch_space(self, free: Callable[[], int], reserve: int, ledger_full: Callable[[], bool]) -> None:
-        """Set what returns the free bytes on the disk, below how many no session begins, and the database's room."""
+        """Set the functions for the free disk space and a full ledger, and the space reserved for running sessions."""
         self._free.set_function(free)
         self._reserve.set(reserve)
         self._ledger_full.set_function(ledger_full)

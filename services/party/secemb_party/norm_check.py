@@ -1,4 +1,4 @@
-"""Which sessions have proved that their update is not too long, from both servers' messages about each."""
+"""The decision which sessions have proved that their update is short enough, from both servers' messages."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def messages_of(shape: NormShape, told: bytes, count: int) -> list[bytes]:
 
 
 def passing(shape: NormShape, sessions: Sequence[bytes], told0: Sequence[bytes], told1: Sequence[bytes]) -> list[bytes]:
-    """Return the sessions whose proof both servers' messages confirm, in their order."""
+    """Return the sessions whose proof both servers' messages confirm, in order."""
     try:
         found = zip(sessions, told0, told1, strict=True)
         return [name for name, first, second in found if agree(shape, first, second)]

@@ -1,8 +1,8 @@
 """Operators: who may view this server, who may make changes, and which programs may enrol devices.
 
-Their tokens are in one file that is replaced as a whole, by their SHA-256. The command line changes it while the server
-runs. It is not in the ledger: a new server has its first token before it has a database, and a restored backup of the
-ledger does not bring a revoked token back.
+One file, which is replaced as a whole, holds the SHA-256 of their tokens. Commands can change it while the server runs.
+It is not in the ledger: a new server has its first token before it has a database, and restoring a backup of the ledger
+must not restore a revoked token.
 """
 
 import hashlib
@@ -27,12 +27,12 @@ _UNKNOWN = "this is not an active operator token for this server; create one wit
 class OperatorRole(StrEnum):
     """What an operator token allows."""
 
-    READ_ONLY = "read-only"  # to see everything, and change nothing
+    READ_ONLY = "read-only"  # see everything, change nothing
     ADMIN = "admin"  # everything
-    ENROL = "enrol"  # to create, list and revoke the tokens of devices, and nothing else
+    ENROL = "enrol"  # create, list and revoke the tokens of devices, nothing else
 
     def includes(self, needed: "OperatorRole") -> bool:
-        """Return whether this role allows what another one does."""
+        """Return whether this role includes another one."""
         return self in (needed, OperatorRole.ADMIN)
 
 
@@ -73,21 +73,21 @@ class Operators:
         return f"Operators({str(self._path)!r})"
 
     def all(self) -> list[Operator]:
-        """Return every token, the oldest first, revoked and expired ones too."""
+        """Return all tokens, oldest first, including revoked and expired ones."""
         self._reload()
         return list(self._held)
 
     def named(self, name: str, now: float) -> Operator | None:
-        """Return the operator of this name while the token is active."""
+        """Return the operator with this name, if the token is active."""
         return next((one for one in self.all() if one.name == name and one.active(now)), None)
 
     def find(self, token: str, now: float) -> Operator | None:
-        """Return whose active token this is; hashes are compared, which reveals nothing about a token."""
+        """Return the operator with this active token; comparing hashes reveals nothing about a token."""
         shown = hash_of(token)
         return next((one for one in self.all() if one.token_hash == shown and one.active(now)), None)
 
     def require(self, token: str, needed: OperatorRole, now: float) -> Operator:
-        """Return whose token this is, or raise unless it is active and has the role that is needed."""
+        """Return the operator with this token; raise unless it is active and has the required role."""
         found = self.find(token, now)
         if found is None:
             raise UnauthorizedError(_UNKNOWN)
@@ -98,7 +98,7 @@ class Operators:
         return found
 
     def add(self, made: Operator) -> None:
-        """Add a token under a name that was never used here: the record of who did what stays unambiguous."""
+        """Add a token under a name that was never used here, so that the record of actions stays unambiguous."""
         if not 1 <= len(made.name) <= LONGEST_NAME or not made.name.isprintable() or made.name != made.name.strip():
             raise OperatorTokenError(
                 f"a name must be 1 to {LONGEST_NAME} printable characters, without leading or trailing spaces"
@@ -136,23 +136,23 @@ class Operators:
     def _write(self, operators: list[Operator]) -> None:
         before = self._path.stat()
         write_file(self._path, encode(operators), mode=stat.S_IMODE(before.st_mode))
-        if os.geteuid() == 0:  # the command may run as root, the server as a user of its own
+        if os.geteuid() == 0:  # the command may run as root, but the server as its own user
             os.chown(self._path, before.st_uid, before.st_gid)
         self._reload()
 
 
 def encode(operators: list[Operator]) -> bytes:
-    """Return the content of the file."""
+    """Return the operators in the file."""
     return json.dumps([asdict(one) for one in operators], indent=1).encode("ascii") + b"\n"
 
 
 def new_token() -> str:
-    """Return 256 random bits as text: they cannot be guessed, so a plain hash is safe to store and to show."""
+    """Return 256 random bits as text: they cannot be guessed, so a plain hash is safe to store and show."""
     return secrets.token_urlsafe(32)
 
 
 def hash_of(token: str) -> str:
-    """Return what is stored instead of a token."""
+    """Return the hash that is stored instead of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

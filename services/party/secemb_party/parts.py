@@ -36,17 +36,17 @@ class Parts:
     workers: Workers
     compute: Compute
     ticket_key: Ed25519PublicKey
-    scratch: Path  # a folder for files that do not outlive the process
+    scratch: Path  # a folder for temporary files of the process
     catalogue: Body | None = None  # ids and titles of the task's items
     metrics: Metrics = field(default_factory=Metrics)
     memory: Memory = field(default_factory=Memory)  # for devices' messages
     clock: Clock = time.time
-    steady: Clock = time.monotonic  # for lengths of time: nobody can set it
+    steady: Clock = time.monotonic  # for durations: it cannot be set
     keep_rounds: int = 3
-    keep_versions: int = VERSIONS  # of the model, the newest; older ones are thinned
+    keep_versions: int = VERSIONS  # newest versions of the model to keep; older ones are thinned out
     keep_seconds: float = math.inf  # how long sessions' rows are kept after their round
     keep_tasks: int | None = None  # how many earlier tasks keep their files; None: all
     tracing: "Tracing | None" = None
     allowed_origins: tuple[str, ...] = ()  # of web pages that may call the devices' listener
-    seat_seconds: float = 5.0  # that a round waits for the keys of a session that has joined; server 0 waits
-    reserve: int = 0  # bytes on the disk below which no new session begins
+    seat_seconds: float = 5.0  # that server 0 waits for the keys of a session that has joined
+    reserve: int = 0  # free bytes on disk below which no new session begins

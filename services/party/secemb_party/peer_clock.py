@@ -1,7 +1,7 @@
-"""The two servers' clocks, compared with every call between them.
+"""Comparison of the two servers' clocks at every call between them.
 
-Each call carries the caller's time, and each answer the answerer's, in the header `secemb-time`. Tickets and deadlines
-are times: a wrong clock refuses devices on one side only, which looks like a fault of the devices.
+Each call contains the caller's time and each answer the callee's, in the header `secemb-time`. Tickets and deadlines
+are times: if one clock is wrong, that server refuses devices, which looks like a fault of the devices.
 """
 
 import re
@@ -14,17 +14,17 @@ from secemb_party.tickets import CLOCK_TOLERANCE
 
 TIME_HEADER = "secemb-time"
 WARN_SECONDS = 30.0
-FORGET_SECONDS = 600.0  # after so long without a call nothing is known
+FORGET_SECONDS = 600.0  # after this long without a call, the difference is unknown
 _TIME = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
 def written(now: float) -> str:
-    """Return a time as the header has it."""
+    """Return a time in the format of the header."""
     return f"{now:.3f}"
 
 
 class PeerClock:
-    """How far the other server's clock is ahead of this one's."""
+    """The difference of the other server's clock from this one's."""
 
     def __init__(self, clock: Clock, steady: Clock, metrics: Metrics) -> None:
         self._clock, self._steady, self._metrics = clock, steady, metrics
@@ -32,7 +32,7 @@ class PeerClock:
         self._warned = False
 
     def header(self) -> dict[str, str]:
-        """Return what tells the other server this one's time."""
+        """Return the header that tells the other server this one's time."""
         return {TIME_HEADER: written(self._clock())}
 
     def compare(self, headers: Mapping[str, str], *, took: float = 0.0) -> None:
@@ -40,7 +40,8 @@ class PeerClock:
         text = headers.get(TIME_HEADER, "")
         if not _TIME.fullmatch(text):
             return
-        # The other clock was read at some moment of the call. Only what the call's length cannot explain is skew.
+        # The other clock was read at some time during the call, so only a difference beyond the call's duration is
+        # skew.
         ahead = float(text) - self._clock()
         self._skew = ahead if ahead > 0 else min(0.0, ahead + took)
         self._compared = self._steady()
@@ -48,15 +49,15 @@ class PeerClock:
         self._tell()
 
     def skew(self) -> float:
-        """Return the seconds by which the other server's clock is ahead; 0 if there was no call for a while."""
+        """Return the seconds by which the other server's clock is ahead; 0 without a recent call."""
         return self._skew if self.compared() else 0.0
 
     def compared(self) -> bool:
-        """Return whether the two clocks were compared lately."""
+        """Return whether the two clocks were compared recently."""
         return self._steady() - self._compared < FORGET_SECONDS
 
     def times(self) -> list[float]:
-        """Return the time, or what each of the two clocks says if they differ by more than tickets tolerate."""
+        """Return the time, or both clocks' times if they differ by more than tickets tolerate."""
         now, skew = self._clock(), self.skew()
         return [now] if abs(skew) <= CLOCK_TOLERANCE else [now, now + skew]
 

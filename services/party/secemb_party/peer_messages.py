@@ -1,4 +1,4 @@
-"""What the two servers send each other, as JSON; shares and models are binary bodies."""
+"""The messages between the two servers, as JSON; shares and models are binary bodies."""
 
 import hashlib
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ Hex16 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
 Hex32 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Moment = Annotated[float, Field(allow_inf_nan=False)]  # seconds since 1970
 Kind = Annotated[str, StringConstraints(pattern=r"^[a-z]{1,32}$")]
-Shares = Annotated[dict[Kind, Annotated[int, Field(ge=1)]], Field(max_length=8)]  # how many, by kind of round
+Shares = Annotated[dict[Kind, Annotated[int, Field(ge=1)]], Field(max_length=8)]  # number by kind of round
 Words = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]{1,500}$")]  # as the ledger stores them
 Digests = dict[bytes, tuple[bytes, bytes]]  # session: digests of the public parts of its keys and its update
 
@@ -27,8 +27,8 @@ class Announcement(PeerMessage):
     opened_at: Moment
     join_until: Moment
     upload_until: Moment
-    shares: Shares  # that server 0 ever computed: server 1 has as many, unless one of the ledgers was restored
-    check_key: Hex16  # secret: what the servers check this round's sessions with
+    shares: Shares  # ever computed by server 0: server 1 has the same number, unless one of the ledgers was restored
+    check_key: Hex16  # secret: the key with which the servers check this round's sessions
 
 
 class Announced(PeerMessage):
@@ -51,7 +51,7 @@ class Offer(PeerMessage):
 
 
 class Prepared(PeerMessage):
-    """The sessions that both sides hold complete and alike, and those that they hold complete and not alike."""
+    """The sessions that are complete and identical on both servers, and those that are complete but differ."""
 
     sessions: list[Hex16]
     rejected: list[Hex16]
@@ -62,7 +62,7 @@ class Prepared(PeerMessage):
 
 
 class SessionList(PeerMessage):
-    """The sessions that the sum is over."""
+    """The sessions in the sum."""
 
     sessions: list[Hex16]
 
@@ -72,13 +72,13 @@ class SessionList(PeerMessage):
 
 
 class Progress(PeerMessage):
-    """How many sessions of an open round are complete."""
+    """The number of complete sessions of an open round."""
 
     updates: int = Field(ge=0)
 
 
 class ListDigest(PeerMessage):
-    """Names a sealed list."""
+    """A reference to a sealed list."""
 
     digest: Hex32
 
@@ -102,7 +102,7 @@ class Steering(PeerMessage):
 
     pause: Pause | None
     round: Hex32 | None
-    waiting: bool  # for devices: no session is on the way in the open round
+    waiting: bool  # the open round is waiting for devices: no session is on the way
 
 
 class Steered(PeerMessage):
@@ -145,5 +145,5 @@ class RolledBack(Published):
 
 
 def list_digest(sessions: list[bytes]) -> bytes:
-    """Return the SHA-256 of a sorted list of session ids, one after the other."""
+    """Return the SHA-256 of the concatenated session ids in sorted order."""
     return hashlib.sha256(b"".join(sessions)).digest()

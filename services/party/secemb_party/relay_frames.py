@@ -1,6 +1,6 @@
 """Messages that server 0 relays to server 1, and the replies: many sessions in one request.
 
-A request is frames one after the other, each with its length (4 bytes, little-endian) before it:
+A request is a sequence of frames, each preceded by its length (4 bytes, little-endian):
 
     step       1   the kind of the direct message: KEYS, UPDATE or SUM_SHARE
     round     32   digest
@@ -8,8 +8,8 @@ A request is frames one after the other, each with its length (4 bytes, little-e
     ticket    72
     the rest       key id and box, then the public part
 
-The answer is replies in any order: the frame's place in the request (4 bytes), the reply's length (4 bytes), then a
-byte that is 0 before the step's result, or 1 before the refusal (JSON).
+The answer is a sequence of replies in any order: the frame's index in the request (4 bytes), the reply's length (4
+bytes), then a byte that is 0 if the step's result follows, or 1 if a refusal (JSON) follows.
 """
 
 import json
@@ -33,14 +33,14 @@ _DONE, _REFUSED = b"\x00", b"\x01"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Frame:
-    """One session's message on its way to server 1."""
+    """One session's message for server 1."""
 
     step: Kind
     claim: Claim
     rest: bytes
 
     def encode(self) -> bytes:
-        """Return the frame with its length before it."""
+        """Return the frame, preceded by its length."""
         try:
             ticket = urlsafe_b64decode(self.claim.ticket.encode("ascii"))
         except (Base64Error, ValueError):
@@ -68,7 +68,7 @@ class Reply:
     body: bytes | Refusal
 
     def encode(self) -> bytes:
-        """Return the reply with its place and length before it."""
+        """Return the reply, preceded by its index and length."""
         body = _DONE + self.body if isinstance(self.body, bytes) else _REFUSED + _refused(self.body)
         return self.place.to_bytes(_LENGTH, "little") + len(body).to_bytes(_LENGTH, "little") + body
 
@@ -88,17 +88,17 @@ def read_frames(data: bytes) -> Iterator[Frame]:
 
 
 class ReplyReader:
-    """Reads replies from an answer that arrives in pieces; a reply is a refusal or has at most `most` bytes."""
+    """Parses replies from an answer that arrives in pieces; a reply is a refusal or has at most `most` bytes."""
 
     def __init__(self, most: int) -> None:
         self._buffer, self._most = bytearray(), max(most, _LONGEST_REFUSAL)
 
     def feed(self, piece: bytes) -> Iterator[Reply]:
-        """Yield the replies that are complete now."""
+        """Yield the replies that are now complete."""
         self._buffer += piece
         while len(self._buffer) >= 2 * _LENGTH:
             size = int.from_bytes(self._buffer[_LENGTH : 2 * _LENGTH], "little")
-            if size > 1 + self._most:  # refused before it is buffered: the length may claim 4 GB
+            if size > 1 + self._most:  # refused before buffering, because the length may claim 4 GB
                 raise LengthError("a reply is longer than expected")
             end = 2 * _LENGTH + size
             if len(self._buffer) < end:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from secemb_party.errors import BusyError, StorageFullError
 
-_FRESH_SECONDS = 1.0  # every request to join asks
+_FRESH_SECONDS = 1.0  # every join request needs this
 MEMORY = 64 << 20  # bytes
-VERSIONS = 50  # of the model, the newest, that are kept where the disk allows
+VERSIONS = 50  # newest versions of the model to keep, disk space permitting
 
 
 class Space:
-    """How much space a server has, and whether it is enough for new sessions."""
+    """The free space of a server, and whether it is enough for new sessions."""
 
     def __init__(self, folder: Path, *, reserve: int, ledger_full: Callable[[], bool]) -> None:
         self._folder, self.reserve, self._ledger_full = folder, reserve, ledger_full
@@ -40,15 +40,15 @@ class Space:
         return None
 
     def require(self) -> None:
-        """Raise `StorageFullError` unless there is room for new sessions."""
+        """Raise `StorageFullError` unless there is space for new sessions."""
         if self.shortage() is not None:
             raise StorageFullError("the disk is nearly full; try again after the time in Retry-After")
 
 
 class Memory:
-    """The bytes of devices' messages in memory, each from its arrival until its request is answered.
+    """The bytes of devices' messages in memory, counted from their arrival until their request is answered.
 
-    What has not arrived takes no room, so that requests without a body keep nobody out.
+    Bytes that have not arrived do not count, so requests that send no body cannot block others.
     """
 
     def __init__(self, most: int = MEMORY) -> None:
@@ -56,12 +56,12 @@ class Memory:
 
     @property
     def load(self) -> float:
-        """Return which part is taken, at most 1."""
+        """Return the fraction in use, at most 1."""
         return min(1.0, self.held / self.most)
 
     @contextmanager
     def message(self) -> Iterator[Callable[[int], None]]:
-        """Yield what counts a message's bytes as they arrive; raise `BusyError` at once if there is no room."""
+        """Yield a counter for a message's bytes as they arrive; raise `BusyError` at once if memory is full."""
         if self.held >= self.most:
             raise BusyError(1)
         mine = 0

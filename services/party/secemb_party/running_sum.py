@@ -1,8 +1,8 @@
 """The sum of a round while its updates arrive.
 
-Both checks of an update need every leaf of a session once before the session counts, and so does the sum. So sessions
-are added when they have arrived, a batch at a time, and at the end the few that do not count are taken out again. All
-of it is a function of what the ledger holds: after a crash it is computed again.
+Both checks of an update must evaluate every leaf of a session before it counts, and so must the sum. Therefore sessions
+are added as they arrive, in batches, and in the end the few that do not count are subtracted. Everything is a function
+of what the ledger holds, so after a crash it is computed again.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ class RunningSum:
     def __init__(self, prepared: Callable[[], Awaitable[PreparedRound]], read: Read, *, batch: int) -> None:
         self._prepared, self._read, self._batch = prepared, read, batch
         self._total: RoundSum | None = None
-        self._told: dict[bytes, bytes] = {}  # the sessions in the sum, and what the other party is told about each
+        self._told: dict[bytes, bytes] = {}  # the sessions in the sum, and the message to the other party about each
         self._waiting: list[bytes] = []
         self._one_at_a_time = asyncio.Lock()
         self._adding: asyncio.Task[None] | None = None
 
     def arrived(self, session_id: bytes) -> None:
-        """Note that a session is complete here; it is added with the next batch, in the background."""
+        """Record that a session is complete here; it is added with the next batch, in the background."""
         self._waiting.append(session_id)
         if len(self._waiting) >= self._batch and (self._adding is None or self._adding.done()):
             some, self._waiting = self._waiting, []
@@ -41,17 +41,17 @@ class RunningSum:
             get_logger().info("cannot add sessions early", error=type(error).__name__)
 
     async def tell(self, sessions: Sequence[bytes]) -> list[bytes]:
-        """Return what the other party is told about these sessions: one message each, always the same."""
+        """Return the messages to the other party about these sessions: one each, always the same."""
         async with self._one_at_a_time:
             await self._include(sessions)
             return [self._told[one] for one in sessions]
 
     async def share(self, sessions: Sequence[bytes]) -> bytes:
-        """Return the encoded share of exactly these sessions, with the task's noise in it."""
+        """Return the encoded share of exactly these sessions, including the task's noise."""
         async with self._one_at_a_time:
             total = await self._include(sessions)
             others = sorted(set(self._told) - set(sessions))
-            self._total, self._told = None, {}  # a share is made once; if this fails, the next call begins again
+            self._total, self._told = None, {}  # a share is made once; if this fails, the next call starts again
             if others:
                 async for batch in self._read(others):
                     await total.remove(batch)
@@ -60,7 +60,7 @@ class RunningSum:
     async def _include(self, sessions: Sequence[bytes]) -> RoundSum:
         """Add those of the sessions that are not in the sum yet."""
         missing = [one for one in sessions if one not in self._told]
-        total, self._total = self._total or (await self._prepared()).sum(), None  # none while it is half changed
+        total, self._total = self._total or (await self._prepared()).sum(), None  # None while a change is in progress
         told, self._told = self._told, {}
         if missing:
             async for batch in self._read(missing):

@@ -1,4 +1,4 @@
-"""What one server measures of what guards its model: the sizes of sums, the optimiser's guard, the trusted panel."""
+"""Metrics of the safeguards of the model: the sizes of sums, the optimiser's guard, the trusted panel."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from secemb_party.metric_labels import word
 
 
 class SafeguardMetrics:
-    """Gauges of the newest training round and of the panel's newest evaluation; server 0 alone sets them."""
+    """Gauges for the newest training round and the panel's newest evaluation; only server 0 sets them."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._norm = Gauge(
@@ -41,12 +41,12 @@ class SafeguardMetrics:
         )
 
     def sum_size(self, part: str, *, norm: float, fullness: float) -> None:
-        """Record how large a part of a training round's sum is; beyond a fullness of 1 the round is discarded."""
+        """Record how large a part of a training round's sum is; if its fullness exceeds 1, the round is discarded."""
         self._norm.labels(word(part)).set(norm)
         self._fullness.labels(word(part)).set(fullness)
 
     def limited(self, ratio: float) -> None:
-        """Record which part of the rows the optimiser's guard has limited in a training round."""
+        """Record the fraction of rows that the optimiser's guard has limited in a training round."""
         self._limited.set(ratio)
 
     def panel_quality(self, figures: Mapping[str, float]) -> None:
@@ -56,5 +56,5 @@ class SafeguardMetrics:
             self._panel.labels(word(name)).set(value)
 
     def panel_worse(self, times: int) -> None:
-        """Record how many of the panel's newest evaluations, one after the other, were worse than its best."""
+        """Record how many consecutive newest evaluations of the panel were worse than its best."""
         self._worse.set(times)

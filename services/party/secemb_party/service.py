@@ -1,7 +1,7 @@
 """What both servers do: keep models and rounds, accept sessions' messages, and compute the share of the sum.
 
-The event loop waits, the workers compute, the ledger remembers. Nothing is acknowledged before it is durable, and every
-decision is made in one of the ledger's transactions, so that a crash loses nothing that was acknowledged.
+The event loop only waits, workers compute, and the ledger stores. Nothing is acknowledged before it is durable, and
+every decision is made in one of the ledger's transactions, so a crash loses nothing that was acknowledged.
 """
 
 import asyncio
@@ -40,14 +40,14 @@ from secemb_shared.messages import RoundSpec
 from secemb_shared.messages.spec import TRAIN
 from secemb_shared.randomness import secure_bytes
 
-_KEPT_ROUNDS = 2  # the round that is open, and the one before it; each holds a copy of the table
+_KEPT_ROUNDS = 2  # the open round and the one before it; each holds a copy of the table
 
 
 _DRAINED = "this server is drained and can be stopped; run `secemb drain --end` to admit devices again"
 
 
 class Check(NamedTuple):
-    """One thing that a server needs. The hint is public: it names the fix, never an address or a secret."""
+    """A requirement of the server. The hint is public: it names the fix, never an address or a secret."""
 
     check: str
     ok: bool
@@ -55,7 +55,7 @@ class Check(NamedTuple):
 
 
 class Party:
-    """One server's memory and arithmetic for one task."""
+    """One server's storage and computations for one task."""
 
     def __init__(self, parts: Parts) -> None:
         self.role, self.task, self.ledger = parts.role, parts.task, parts.ledger
@@ -70,17 +70,17 @@ class Party:
         self._keep_versions = parts.keep_versions
         self._prepared: AsyncCache[bytes, PreparedRound] = AsyncCache(_KEPT_ROUNDS)
         self._refusals_before: dict[str, int] = {}  # when the last round ended
-        self._opened = b""  # the round that the log last told of
+        self._opened = b""  # the round logged last
         self._sharing: dict[bytes, asyncio.Task[bytes]] = {}
         self._spend = asyncio.Lock()
         self.peer_clock = PeerClock(parts.clock, parts.steady, parts.metrics)
         self.seat_seconds = parts.seat_seconds
         self.space = Space(parts.scratch, reserve=parts.reserve, ledger_full=lambda: self.ledger.full)
-        self._running: dict[bytes, RunningSum] = {}  # by round; of the one that is open, and one that is being sealed
+        self._running: dict[bytes, RunningSum] = {}  # by round; of the open one, and one that is being sealed
         self.intake = Intake(parts, self.prepared, self.space, self._complete)
         self.inventory = Inventory(parts)
         self.spending = Spending(parts.task, parts.ledger, parts.workers, parts.metrics)
-        self.protect: Callable[[], Awaitable[Collection[int]]] = _nothing  # versions that stay however old they are
+        self.protect: Callable[[], Awaitable[Collection[int]]] = _nothing  # versions to keep however old they are
         self.control = Control(parts, abort=self._abort, changed=self._show_last)
 
     async def start(self) -> None:
@@ -105,11 +105,11 @@ class Party:
                 " a new task from this model (see Backups in docs/operating.md)"
             )
         if held:
-            return self.models.load(0)  # imported before the first start
+            return self.models.load(0)  # imported before the first startup
         return first_model(self.task)
 
     async def readiness(self) -> list[Check]:
-        """Return what must hold before devices are sent here, and what to do if it does not."""
+        """Return the conditions for sending devices here, and what to do if one is not met."""
         try:
             await self.ledger.claim()
             faults = await self.inventory.faults()
@@ -126,7 +126,7 @@ class Party:
         return [Check("ledger", True, ""), *(wrong or [Check(MODEL, True, "")]), room, clock, *drained]
 
     async def probe_ledger(self) -> None:
-        """Find out whether a database that failed to write can write again: there may be nothing else to write."""
+        """Check whether a database that failed to write can write again, because there may be nothing else to write."""
         if not self.ledger.writable:
             await self.ledger.probe()
 
@@ -138,20 +138,20 @@ class Party:
         await self.publish(model.version)
 
     async def publish(self, version: int) -> None:
-        """Let devices see a recorded version."""
+        """Make a recorded version visible to devices."""
         now = self.clock()
         await self.ledger.publish_version(self.task.task_id, version, now)
         self.metrics.model_version(version, now)
 
     async def open_round(self, new: NewRound, check_key: bytes | None = None) -> RoundRecord:
-        """Record a round and return it as it is now: it may have been opened before.
+        """Record a round and return its current state: it may have been opened before.
 
-        The key for its checks is drawn by server 0 and told to server 1 alone: a device that knew it could make keys
-        that pass and should not.
+        Server 0 draws the key for its checks and sends it only to server 1: a device that knew it could make invalid
+        keys that pass.
         """
         drawn = check_key or secure_bytes(CHECK_KEY_BYTES)
         if await self.ledger.remember(_check_key(new.round_id), drawn, self.clock()) != drawn and check_key is not None:
-            # A second key would be a second look at what devices have proved: two of them show the update.
+            # A second key would mean a second evaluation of devices' proofs, and two of them reveal the update.
             raise PeerRefusedError("this round was opened with a different check key")
         record = await self.ledger.create_round(new)
         self._show(record)
@@ -176,7 +176,7 @@ class Party:
         remarks: Mapping[str, Any] | None = None,
         **facts: Any,
     ) -> RoundRecord:
-        """Move a round to its next state and record the event, with remarks that the round itself does not keep."""
+        """Move a round to its next state and record the event, with remarks that are not stored in the round itself."""
         ends = {"refused": self.refusals()} if to in ENDED else {}
         counted = self.metrics.refusals()
         record = await self.ledger.advance(round_id, expect, to, now, remarks={**(remarks or {}), **ends}, **facts)
@@ -189,7 +189,7 @@ class Party:
         return record
 
     async def _abort(self, record: RoundRecord, reason: str, order: Order) -> None:
-        """End an open round without a sum, because this server's operator says so."""
+        """End an open round without a sum, on the order of this server's operator."""
         now = self.clock()
         await self.advance(record.round_id, RoundState.OPEN, RoundState.ABORTED, now, reason=reason, order=order)
         await self.tidy()
@@ -211,9 +211,9 @@ class Party:
         self.metrics.task_phase(phase, number=number, since=since)
 
     async def _count_sessions(self, record: RoundRecord) -> dict[str, int]:
-        """Count what became of the sessions of a round that has just been sealed or aborted; return it for the log.
+        """Count the outcomes of the sessions of a round that has just been sealed or aborted; return them for the log.
 
-        Those of a discarded round were counted when it was sealed, and are counted again.
+        Sessions of a discarded round were counted when it was sealed, and are counted again.
         """
         if record.state is RoundState.DISCARDED:
             self.metrics.round_sessions("discarded", len(record.sealed_sessions or ()))
@@ -226,13 +226,13 @@ class Party:
         return {
             "counted": counted,
             "left_out": left_out,
-            "silent": sessions.admitted - sessions.keys,  # joined, and sent nothing
-            "unfinished": sessions.keys - sessions.updates,  # read rows, and sent no update
-            "one_sided": sessions.updates - counted,  # complete here, but not on the other server, or different there
+            "silent": sessions.admitted - sessions.keys,  # joined but sent nothing
+            "unfinished": sessions.keys - sessions.updates,  # read rows but sent no update
+            "one_sided": sessions.updates - counted,  # complete here, but incomplete or different on the other server
         }
 
     def note_rejected(self, record: RoundRecord, sessions: Sequence[bytes]) -> None:
-        """Note sessions that are complete on both servers and do not pass their checks: they do not count."""
+        """Record sessions that are complete on both servers but failed their checks: they do not count."""
         if sessions:
             self.metrics.sessions_rejected(len(sessions))
             get_logger().warning("sessions rejected", round=record.number, rejected=len(sessions))
@@ -243,10 +243,10 @@ class Party:
         return {slug: more for slug, count in self.metrics.refusals().items() if (more := count - before.get(slug, 0))}
 
     async def tidy(self) -> None:
-        """Delete what ended rounds no longer need: bodies, shares, old models. Digests of sessions stay."""
+        """Delete what is no longer needed after rounds: bodies, shares, old models. Digests of sessions are kept."""
         await self.ledger.forget_bodies(keep_last_rounds=self._keep_rounds)
         kept = await self.ledger.rounds(self.task.task_id, limit=self._keep_rounds + 1)
-        # A share of a round that the ledger does not know is evidence that the ledger is older: it stays.
+        # A share of a round that the ledger does not contain is evidence of an outdated ledger, so it is kept.
         unknown = {one for one in self._shares.rounds() if await self.ledger.round(one) is None}
         await self.workers.run(lambda: self._shares.prune({record.round_id for record in kept} | unknown))
         current = await self.ledger.current_round(self.task.task_id)
@@ -258,9 +258,10 @@ class Party:
         await self.workers.run(lambda: self.models.prune(keep=keep, protect=protected, free=free))
 
     async def forget_old(self) -> int:
-        """Remove some rows of sessions that are kept no longer, and files of old tasks; return how many rows.
+        """Remove a batch of outdated session rows, and the files of old tasks; return the number of rows.
 
-        Not while the clocks of the two servers differ, or before they were compared: time is what this goes by.
+        Nothing is removed before the two servers' clocks have been compared or while they differ, because rows expire
+        by time.
         """
         if not self.peer_clock.compared() or self.peer_clock.fault() is not None:
             return 0
@@ -288,7 +289,8 @@ class Party:
 
     async def share(self, round_id: bytes) -> bytes:
         """Return this party's share of a sealed round: it is computed once, stored, and never changes."""
-        # Noise is drawn once: concurrent callers wait for the same bytes, and a caller that leaves does not cancel it.
+        # Noise is drawn once: concurrent callers wait for the same bytes, and cancelling a caller does not cancel the
+        # computation.
         sharing = self._sharing.get(round_id)
         if sharing is None:
             sharing = self._sharing[round_id] = asyncio.create_task(self._share(round_id))
@@ -298,7 +300,7 @@ class Party:
     def _forget_sharing(self, round_id: bytes, done: "asyncio.Task[bytes]") -> None:
         del self._sharing[round_id]
         if not done.cancelled():
-            done.exception()  # raised to every caller that waited; without one, the next call raises it again
+            done.exception()  # raised in every waiting caller; if there is none, the next call raises it again
 
     async def _share(self, round_id: bytes) -> bytes:
         record, spec = await self.round(round_id)
@@ -309,7 +311,7 @@ class Party:
             return await self.workers.run(lambda: self._shares.load(round_id, digest))
         if record.state is not RoundState.SEALED or record.sealed_sessions is None:
             raise SessionError("this round is not sealed yet; its sum is computed after sealing")
-        async with self._spend:  # the budget is checked and spent together, whichever rounds are asked for
+        async with self._spend:  # the check and the spending of the budget must be atomic, for any rounds
             await self.spending.require(spec.kind)
             data, digest = await self._stored_share(record, spec)
             await self.advance(round_id, RoundState.SEALED, RoundState.SHARED, self.clock(), share_digest=digest)
@@ -317,7 +319,7 @@ class Party:
         return data
 
     async def _stored_share(self, record: RoundRecord, spec: RoundSpec) -> tuple[bytes, bytes]:
-        """Return the share and its digest once it is on disk; a share that is there already is not computed again."""
+        """Return the share and its digest once it is on disk; an existing share is not computed again."""
         round_id, sealed = record.round_id, record.list_digest or b""
         found = await self.workers.run(lambda: self._shares.find(round_id, sealed))
         if found is not None:
@@ -332,11 +334,11 @@ class Party:
         return share
 
     async def tell(self, round_id: bytes, sessions: Sequence[bytes]) -> list[bytes]:
-        """Return what this server tells the other about the updates of complete sessions: one message each."""
+        """Return this server's messages to the other about the updates of complete sessions: one each."""
         return await self._running_sum(round_id).tell(sessions)
 
     def _complete(self, spec: RoundSpec, session_id: bytes) -> None:
-        """Note that a session has become complete here."""
+        """Record that a session is now complete here."""
         if spec.kind == TRAIN:
             self._running_sum(spec.digest).arrived(session_id)
 
@@ -350,11 +352,11 @@ class Party:
         return self._running[round_id]
 
     async def prepared(self, round_id: bytes) -> PreparedRound:
-        """Return what is prepared once for all sessions of a round."""
+        """Return the engine's prepared round, shared by all its sessions."""
         return await self._prepared.get(round_id, lambda: self._prepare(round_id))
 
     async def check_key(self, round_id: bytes) -> bytes:
-        """Return the key that the two servers check a round's sessions with."""
+        """Return the key with which the two servers check a round's sessions."""
         key = await self.ledger.recall(_check_key(round_id))
         if key is None:
             raise UnknownRoundError("this server has no check key for that round; join the current one")

@@ -1,4 +1,4 @@
-"""The types of a server's settings: paths, addresses, and secrets, which are files and are never shown."""
+"""The types of a server's settings: paths, addresses, and secrets, which are read from files and never shown."""
 
 import os
 import re
@@ -15,8 +15,8 @@ from pydantic_core import CoreSchema, core_schema
 from secemb_party.ledger.database import parse
 
 _LARGEST = 1 << 16
-_directory: ContextVar[Path] = ContextVar("directory")  # where the settings file is, while it is being read
-_OTHERS = stat.S_IRWXO | stat.S_IWGRP  # the group may read: so a service can use a file that root owns
+_directory: ContextVar[Path] = ContextVar("directory")  # directory of the settings file while it is being read
+_OTHERS = stat.S_IRWXO | stat.S_IWGRP  # the group may read, so that a service can use a file owned by root
 
 
 class SecretFile:
@@ -25,7 +25,7 @@ class SecretFile:
     __slots__ = ("_content", "path")
 
     def __init__(self, path: Path) -> None:
-        self.path = path  # for libraries that read the file themselves, as ssl does
+        self.path = path  # for libraries that read the file themselves, like ssl
         self._content = _read(path)
 
     @property
@@ -34,14 +34,14 @@ class SecretFile:
         return self._content
 
     def text(self) -> str:
-        """Return the content as one line of text, without white space around it."""
+        """Return the content as one line of text, without surrounding white space."""
         try:
             return self._content.decode("ascii").strip()
         except UnicodeDecodeError:
             raise ValueError(f"{self.path} is not plain text") from None
 
     def __repr__(self) -> str:
-        """Show where the secret is, not what it is."""
+        """Show the path of the secret, not its content."""
         return f"SecretFile({str(self.path)!r})"
 
     @classmethod
@@ -62,12 +62,12 @@ class SecretFile:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            # Of the open file: another cannot take its place in between.
+            # Checked on the open file, so that it cannot be replaced in between.
             mode = os.fstat(file.fileno()).st_mode
             content = file.read(_LARGEST + 1)
     except PermissionError:
         raise ValueError(f"cannot read {path}; make it readable by the user that runs the service") from None
-    except (OSError, ValueError):  # the path is not repeated: it may be the secret itself, in the wrong place
+    except (OSError, ValueError):  # the path is not shown, because it may be the secret itself, entered by mistake
         raise ValueError("no such file; set this to a file that contains the secret") from None
     if mode & _OTHERS:
         raise ValueError(f"{path} is accessible to other users; run: chmod 600 {path}")
@@ -78,7 +78,7 @@ def _read(path: Path) -> bytes:
 
 @contextmanager
 def relative_to(directory: Path) -> Iterator[None]:
-    """Read paths inside as relative to the directory of a settings file."""
+    """Interpret paths in this block as relative to the directory of a settings file."""
     token = _directory.set(directory)
     try:
         yield
@@ -134,7 +134,7 @@ Secret = Annotated[
 PeerUrl = Annotated[str, AfterValidator(_check_address)]
 Origins = Annotated[
     tuple[Annotated[str, AfterValidator(_check_origin)], ...], BeforeValidator(_split_origins)
-]  # in a variable: with spaces between them
+]  # in an environment variable: separated by spaces
 DatabaseUrl = Annotated[str, AfterValidator(_check_database)]
 CollectorUrl = Annotated[str, AfterValidator(_check_collector)]
 Port = Annotated[int, Field(ge=1, le=65535)]

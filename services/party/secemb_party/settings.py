@@ -84,7 +84,7 @@ class Ledger(Section):
 
 
 class Task(Section):
-    """What is trained, and the tickets to it."""
+    """The task to train, and its tickets."""
 
     file: PublicFile
     catalogue_file: PublicFile | None = None  # None: catalogue.csv beside the task's file
@@ -93,7 +93,7 @@ class Task(Section):
 
 
 class Relay(Section):
-    """Server 1's part in the relayed transport: the identity that the task names."""
+    """Server 1's part in the relayed transport: the identity named in the task."""
 
     identity_file: Secret | None = None
 
@@ -114,14 +114,14 @@ class Operator(Listening):
 
 
 class Metrics(Section):
-    """The listener that Prometheus calls. It asks for no password, hence the loopback address."""
+    """The listener that Prometheus calls. It requires no password, hence the loopback address."""
 
     host: str = "127.0.0.1"
     port: Port = 8443
 
 
 class Rounds(Section):
-    """How server 0 conducts rounds, and how long each server keeps what devices have sent."""
+    """How server 0 conducts rounds, and how long each server keeps devices' messages."""
 
     evaluate_every: Annotated[int, Field(ge=0)] = 0
     survey_first: bool = False
@@ -136,7 +136,7 @@ class Rounds(Section):
 
 
 class Panel(Section):
-    """Devices whose evaluations the operator of server 0 believes; without a file there is no panel."""
+    """Devices whose evaluations the operator of server 0 trusts; without a file there is no panel."""
 
     file: PublicFile | None = None
     every: Annotated[int, Field(ge=2)] = 20
@@ -145,7 +145,7 @@ class Panel(Section):
 
 
 class Storage(Section):
-    """Room on the disk with `data_dir`, and how many versions of the model may take it."""
+    """Space on the disk that holds `data_dir`, and how many versions of the model to keep."""
 
     min_free_bytes: Annotated[int, Field(ge=0)] = 1 << 28
     keep_versions: Annotated[int, Field(ge=1, le=100_000)] = VERSIONS
@@ -165,7 +165,7 @@ class Logs(Section):
     format: Format = "json"
 
 
-# By role: what is required, and what belongs to the other server.
+# By role: required settings, and settings of the other server.
 _NEEDED = {
     0: {
         "peer.url": "set it to the address of server 1's peer listener, https://host:port",
@@ -201,7 +201,7 @@ _ONLY_FOR: dict[int, tuple[str, ...]] = {
 
 
 class Settings(Section):
-    """Everything an operator decides."""
+    """All settings of a server."""
 
     role: Role
     data_dir: Location
@@ -260,7 +260,7 @@ class Settings(Section):
                 yield f"{name}.port: port {at.port} is already used by [{first}]; give each listener its own port"
 
     def ledger_url(self) -> str:
-        """Return the database URL, with its password: do not show it."""
+        """Return the database URL including its password; do not show it."""
         if self.ledger.url is None:
             return f"sqlite:///{self.data_dir.absolute() / 'ledger.db'}"
         if self.ledger.password_file is None:
@@ -270,7 +270,7 @@ class Settings(Section):
 
 
 def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
-    """Return the settings in a file with the variables over them, or raise `SettingsError` with every fault."""
+    """Return the settings in a file, overridden by variables, or raise `SettingsError` listing all faults."""
     if not path.is_file():
         raise SettingsError(f"{path} does not exist; create a settings file with `secemb init`")
     variables = _read_variables(environ)
@@ -288,22 +288,22 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
 
 
 def known_variables() -> list[str]:
-    """Return the name of every variable that has a meaning."""
+    """Return the names of all valid variables."""
     return list(_keys())
 
 
 def _keys() -> dict[str, list[str]]:
-    """Return where each variable belongs in the settings, by its name."""
+    """Return the place of each variable in the settings, by name."""
     found: dict[str, list[str]] = {}
     for name, field in Settings.model_fields.items():
-        keys = list(getattr(field.annotation, "model_fields", ()))  # none: the setting is not a section
+        keys = list(getattr(field.annotation, "model_fields", ()))  # None: the setting is not a section
         for place in [[name, key] for key in keys] or [[name]]:
             found[f"{PREFIX}{DELIMITER.join(place)}".upper()] = place
     return found
 
 
 def _read_variables(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the settings in the variables, as the file would nest them; refuse names that have no meaning."""
+    """Return the settings in the variables, nested as in the file; refuse unknown names."""
     keys = _keys()
     ours = {name: value for name, value in environ.items() if name.upper().startswith(PREFIX)}
     if unknown := [name for name in ours if name.upper() not in keys]:
@@ -329,7 +329,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _describe(error: ValidationError) -> Iterator[str]:
-    """Yield a line for each fault, without the value: it may be a secret in the wrong place."""
+    """Yield a line for each fault, without the value, which may be a secret entered by mistake."""
     for fault in error.errors(include_input=False, include_url=False, include_context=False):
         key = ".".join(map(str, fault["loc"]))
         text = _FAULTS.get(fault["type"]) or fault["msg"].removeprefix("Value error, ")

@@ -1,4 +1,4 @@
-"""The seam between a server and its kernel: one interface, and the engines that implement it."""
+"""The boundary between a server and its kernel: one interface, and the engines that implement it."""
 
 from secemb_party.compute.interface import Accepted, Compute, PreparedRound, RoundSum
 

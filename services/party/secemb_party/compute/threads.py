@@ -20,7 +20,7 @@ from secemb_shared.row_access import Rows
 
 Result = TypeVar("Result")
 Measure = Callable[[str], AbstractContextManager[None]]
-_SMALL = 1 << 18  # bytes that are checked and hashed faster than they are handed to a thread
+_SMALL = 1 << 18  # this many bytes are checked and hashed faster than they are passed to a thread
 
 
 class Workers:
@@ -30,7 +30,7 @@ class Workers:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="kernel")
 
     async def run(self, work: Callable[[], Result], *, size: int | None = None) -> Result:
-        """Run `work` in a worker thread, or right here if the `size` of what it looks at is small."""
+        """Run `work` in a worker thread, or in the calling thread if its input of this `size` is small."""
         if size is not None and size <= _SMALL:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
@@ -41,7 +41,7 @@ class Workers:
 
 
 class ThreadCompute:
-    """Computes in this process's worker threads."""
+    """The engine that computes in this process's worker threads."""
 
     batch = BATCH
 
@@ -52,7 +52,7 @@ class ThreadCompute:
         self._measure = measure or (lambda _operation: nullcontext())
 
     async def prepare(self, spec: RoundSpec, rows: Rows, check_key: bytes) -> "ThreadRound":
-        """Tag the model's rows and deal the items: a fraction of a second, once a round."""
+        """Tag the model's rows and assign the items to bins: a fraction of a second, once per round."""
         work = partial(Evaluation.prepare, spec, self._party, rows, self._backend, check_key=check_key)
         return ThreadRound(self, await self.run("prepare", work))
 
@@ -93,7 +93,7 @@ class ThreadRound:
         ]
 
     def sum(self) -> "ThreadSum":
-        """Start a sum over no session."""
+        """Start a sum over no sessions."""
         return ThreadSum(self._compute, self.evaluation)
 
 
@@ -105,11 +105,11 @@ class ThreadSum:
         self._share: Share | None = Share.empty(evaluation.round)
 
     async def add(self, sessions: Sequence[SessionBodies]) -> list[bytes]:
-        """Add a batch of complete sessions; return what the other party is told about each."""
+        """Add a batch of complete sessions; return the message to the other party about each."""
         return await self._compute.run("accumulate", partial(self._evaluation.add, sessions, self._open()))
 
     async def remove(self, sessions: Sequence[SessionBodies]) -> None:
-        """Take sessions out again that were added and do not count."""
+        """Subtract sessions that were added but do not count."""
         await self._compute.run("accumulate", partial(self._evaluation.remove, sessions, self._open()))
 
     async def share(self) -> bytes:

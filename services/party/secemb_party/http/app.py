@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from secemb_party.traces import Tracing
 
 
-# What a device in a web page sends and reads, beside what every page may.
+# Headers that a device in a web page sends and reads, besides those that any page may.
 _SENT_HEADERS = ("authorization", "content-type", "if-none-match", "range", "secemb-proof", "secemb-ticket")
 _READ_HEADERS = ("content-range", "date", "etag", "retry-after", "secemb-copy-sha256")
-_REMEMBERED_SECONDS = 7200  # how long a browser need not ask again; none remembers it for longer
+_REMEMBERED_SECONDS = 7200  # how long a browser may cache the answer; no browser does so for longer
 
 
 class Service(FastAPI):
-    """FastAPI whose description says that invalid requests get a problem document, and who may call what."""
+    """FastAPI whose OpenAPI description includes problem documents and security schemes."""
 
     def openapi(self) -> dict[str, Any]:
         """Return the OpenAPI description."""
@@ -57,20 +57,20 @@ def new_app(
     tracing: "Tracing | None" = None,
     allowed_origins: Sequence[str] = (),
 ) -> Service:
-    """Return an app with these routes, problems, measurements, health routes and `/openapi.json`.
+    """Return an app with these routes, problem documents, metrics, health routes and `/openapi.json`.
 
     Routes are tried in this order: those that sessions call come first. A listener without `ready`, such as the
-    devices', has `/healthz` only. The one for the other server, with `peer_clock`, logs under
-    its request ids and tells it the time. Web pages of `allowed_origins` may call it too.
+    devices', has `/healthz` only. The one for the other server, with `peer_clock`, logs with that server's request ids
+    and reports this server's time. Web pages from `allowed_origins` may call it too.
     """
     app = Service(
         title=title,
         description=description,
         version=_version(),
-        docs_url=None,  # the pages load their scripts from elsewhere
+        docs_url=None,  # off, because FastAPI's pages load their scripts from other sites
         redoc_url=None,
         redirect_slashes=False,  # a redirect would repeat the caller's path
-        # FastAPI's own telemetry keeps paths, request bodies and the words of exceptions: see secemb_party.traces.
+        # FastAPI's own telemetry records paths, request bodies and exception messages: see secemb_party.traces.
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -93,7 +93,7 @@ def new_app(
     app.add_middleware(Requests, metrics=metrics, clock=peer_clock, tracing=tracing)  # added last: around everything
     in_order = sorted(routers, key=lambda router: router.route_class is not DeviceRoute)
     for router in (*in_order, health_router(ready)):
-        # `include_router` would analyse each route a second time, at the first request: half of the time of a start.
+        # `include_router` would analyse each route a second time at the first request, half of the startup time.
         app.router.routes.extend(router.routes)
     return app
 
@@ -116,7 +116,7 @@ def metrics_app(title: str, *, metrics: Metrics, ready: Readiness) -> Service:
 
 
 def _with_problems(description: dict[str, Any]) -> dict[str, Any]:
-    """Replace FastAPI's 422 by our 400 and add what any route may answer."""
+    """Replace FastAPI's 422 by our 400, and add the responses that any route may return."""
     schemas = description.setdefault("components", {}).setdefault("schemas", {})
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)

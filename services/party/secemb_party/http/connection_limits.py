@@ -1,6 +1,6 @@
-"""Limits on client connections: how many there may be, and how long and how slow request headers may be.
+"""Limits on client connections: their number, and the length and duration of request headers.
 
-uvicorn limits none of these. A client that never ends a header would hold its connection and its bytes for ever.
+uvicorn limits none of these. A client that never ends a header would hold its connection and memory indefinitely.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from secemb_party.logs import get_logger
 
-_SPARE_FILES = 1280  # for the three other listeners, the ledger, the model and the line to the other server
+_SPARE_FILES = 1280  # for the three other listeners, the ledger, the model and the connections to the other server
 _FEWEST = 16
 
 
@@ -23,7 +23,7 @@ class ConnectionLimits:
     connections: int = 256
     head_bytes: int = 32 << 10
     head_seconds: float = 10.0  # to the end of a head, and to the end of a body that was answered before it was read
-    idle_seconds: int = 75  # from an answer to the next request
+    idle_seconds: int = 75  # between an answer and the next request
 
     def for_open_files(self) -> "ConnectionLimits":
         """Return limits for which this process may open enough files, after raising its soft limit if needed."""
@@ -44,23 +44,23 @@ class ConnectionLimits:
         return fewer
 
 
-FEW = ConnectionLimits()  # for listeners that devices do not call
+FEW = ConnectionLimits()  # for listeners that devices do not use
 
 
 def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
-    """Return uvicorn's protocol for HTTP with these limits."""
+    """Return uvicorn's HTTP protocol class with these limits."""
 
     class Connection(HttpToolsProtocol):
-        """Closes itself when a client goes beyond the limits."""
+        """A connection that closes itself when the client exceeds the limits."""
 
         def __init__(self, *arguments: Any, **named: Any) -> None:
             super().__init__(*arguments, **named)
             self._deadline: asyncio.TimerHandle | None = None
             self._in_head = False
-            self._around_bodies = 0  # bytes since the last head or piece of a body: of a head, trailers or chunk sizes
+            self._around_bodies = 0  # bytes since the last headers or body data: of headers, trailers or chunk sizes
 
         def has_room(self, handshakes: int) -> bool:
-            """Tell whether there may be another connection beside those that are open and so many handshakes."""
+            """Return whether another connection is allowed besides the open ones and this many handshakes."""
             return len(self.connections) + handshakes < limits.connections
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -77,7 +77,7 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
         def data_received(self, data: bytes) -> None:
             self._around_bodies += len(data)
             super().data_received(data)
-            if self._in_head and self._deadline is None:  # most heads come as one piece, and need no deadline
+            if self._in_head and self._deadline is None:  # most headers arrive in one piece and need no deadline
                 self._wait()
             if self._around_bodies > limits.head_bytes and not self.transport.is_closing():
                 self.send_400_response("The request headers are too long.")
@@ -106,7 +106,7 @@ def connection_class(limits: ConnectionLimits) -> type[HttpToolsProtocol]:
             super().on_message_complete()
 
         def on_response_complete(self) -> None:
-            if self.cycle.more_body:  # refused before it was read; the client should have time to see that
+            if self.cycle.more_body:  # refused before it was read; give the client time to read the answer
                 self._wait()
             super().on_response_complete()
 

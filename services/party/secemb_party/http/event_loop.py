@@ -1,7 +1,7 @@
-"""The event loop of a server: uvloop's where there is one. It accepts TLS connections one by one, and counts them.
+"""The event loop of a server, uvloop if available. It accepts TLS connections one by one and counts them.
 
-Left to itself, an event loop shows a connection only when its TLS handshake has ended. Clients that say nothing would
-not count, and take memory for a minute each.
+By default, an event loop reports a connection only after its TLS handshake. Clients that send nothing would not be
+counted, although each takes memory for a minute.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 else:
     try:
         from uvloop import Loop as _Loop
-    except ModuleNotFoundError:  # it does not exist for every platform
+    except ModuleNotFoundError:  # not available on every platform
         from asyncio import SelectorEventLoop as _Loop
 
-HANDSHAKE_SECONDS = 10.0  # as the head of a request has
-_PAUSE_SECONDS = 1.0  # after a connection that could not be accepted: there may be too many open files
+HANDSHAKE_SECONDS = 10.0  # the same as for the headers of a request
+_PAUSE_SECONDS = 1.0  # after a connection could not be accepted, perhaps because of too many open files
 
 
 class EventLoop(_Loop):
-    """Counts clients that begin TLS, and gives them less than asyncio's minute."""
+    """An event loop that counts TLS handshakes and gives them less than asyncio's minute."""
 
     async def create_server(self, protocol_factory: Callable[[], Any], *arguments: Any, **named: Any) -> Any:
-        """Listen; with `ssl`, for protocols that tell whether there is room."""
+        """Listen; with `ssl`, the protocols must tell whether there is room."""
         context = named.get("ssl")
         if context is None:
             return await super().create_server(protocol_factory, *arguments, **named)
@@ -39,7 +39,7 @@ class EventLoop(_Loop):
 
 
 class TlsServer:
-    """Listening sockets whose connections begin with a TLS handshake; as much of `asyncio.Server` as uvicorn needs."""
+    """Listening sockets for TLS connections; implements as much of `asyncio.Server` as uvicorn needs."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class TlsServer:
             one.close()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is accepted any more."""
+        """Wait until no more connections are accepted."""
         await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
 
     async def _accept(self, listening: socket.socket) -> None:
@@ -79,10 +79,10 @@ class TlsServer:
                 task.add_done_callback(self._handshakes.discard)
             else:
                 client.close()
-            await asyncio.sleep(0)  # a flood of connections leaves time for everything else
+            await asyncio.sleep(0)  # let other tasks run during a flood of connections
 
     async def _shake_hands(self, client: socket.socket, protocol: Any) -> None:
-        """Wait for the end of a handshake; from then on the connection counts itself."""
+        """Wait for the end of a handshake; after it the connection is counted separately."""
         with suppress(OSError):  # it failed or took too long, or the client has gone
             await self._loop.connect_accepted_socket(
                 lambda: protocol,

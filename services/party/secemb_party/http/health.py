@@ -1,6 +1,6 @@
 """Liveness, readiness and metrics of a server.
 
-Anyone may learn that a server is alive. What it waits for and what it has measured is for its operator.
+Anyone may learn that a server is alive. What it is waiting for and its metrics are for its operator only.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from secemb_party.service import Check
 Readiness = Callable[[], Awaitable[Sequence[Check]]]
 Value = TypeVar("Value")
 
-FRESH_SECONDS = 1.0  # anyone who reaches these routes may ask as often as they like
+FRESH_SECONDS = 1.0  # anyone who can reach these routes may call them at any rate
 
 
 class Fresh(Generic[Value]):
@@ -31,7 +31,7 @@ class Fresh(Generic[Value]):
         self._finding = asyncio.Lock()
 
     async def get(self) -> Value:
-        """Return the result, at most a second old."""
+        """Return the result, which is at most a second old."""
         async with self._finding:
             now = self._clock()
             if self._found is None or now - self._found[0] >= FRESH_SECONDS:
@@ -119,6 +119,6 @@ async def _run(ready: Readiness) -> Sequence[Check]:
 
 
 def _summarise(checks: Sequence[Check]) -> Ready:
-    # A hint says what to do; if nothing is wrong there is nothing to do.
+    # A hint says what to do, so a check that passed has none.
     results = [CheckResult(check=c.check, ok=c.ok, hint="" if c.ok else c.hint) for c in checks]
     return Ready(ready=all(result.ok for result in results), checks=results)

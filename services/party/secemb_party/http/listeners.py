@@ -27,10 +27,10 @@ _LARGE = 32 << 20  # bytes: larger blocks come from the system and go back there
 def settle() -> None:
     """Tune the process once everything is loaded, before the first request."""
     gc.collect()
-    gc.freeze()  # what is loaded stays: searching it for garbage took a tenth of a session's CPU time
-    # A round's bodies are read some megabytes at a time. glibc would return them to the system each time, which
-    # then zeroes every page when it is needed again.
-    with suppress(OSError, AttributeError):  # another C library
+    gc.freeze()  # loaded modules stay: searching them for garbage took a tenth of a session's CPU time
+    # A round's bodies are read a few megabytes at a time. glibc would return this memory to the system each time, and
+    # the system would zero every page when it is needed again.
+    with suppress(OSError, AttributeError):  # not glibc
         library = ctypes.CDLL(None)
         library.mallopt(_MMAP_THRESHOLD, _LARGE)
         library.mallopt(_TRIM_THRESHOLD, _KEPT)
@@ -42,14 +42,14 @@ _FLUSH_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listener:
-    """An app and where it listens."""
+    """An app and its address."""
 
     app: FastAPI
     host: str
     port: int
     cert: Path | None = None
     key: Path | None = None
-    client_ca: Path | None = None  # with it, clients must show a certificate of this authority
+    client_ca: Path | None = None  # if set, clients must present a certificate from this authority
     limits: ConnectionLimits = FEW
 
 
@@ -74,7 +74,7 @@ def listeners_of(settings: Settings, *, devices: FastAPI, operator: FastAPI | No
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to `serve`, which ends all listeners together."""
+    """A server that leaves signals to `serve`, which stops all listeners together."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -116,7 +116,7 @@ async def _stop(servers: list[_Server], running: list[asyncio.Task[None]], work:
 
 
 async def _hang_up(servers: list[_Server]) -> None:
-    """Close the connections that stay open after the last answer: idle TLS clients do not close theirs."""
+    """Close connections that are still open after the last answer: idle TLS clients do not close them."""
     while answering := [task for server in servers for task in server.server_state.tasks]:
         await asyncio.wait(answering)
     await asyncio.sleep(_FLUSH_SECONDS)  # the last answer is on its way
@@ -126,16 +126,16 @@ async def _hang_up(servers: list[_Server]) -> None:
 
 
 def _tls(listener: Listener, cert: Path, key: Path) -> ssl.SSLContext:
-    """Return a TLS context that uses, at each handshake, the certificates that are then in the files."""
+    """Return a TLS context that uses the current content of the certificate files at each handshake."""
 
     def read() -> ssl.SSLContext:
-        SecretFile(key)  # refuses one that others can read
+        SecretFile(key)  # refuses a key that others can read
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(cert, key)
         if listener.client_ca is not None:
             context.load_verify_locations(listener.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
-            # A resumed connection shows no certificate: one that is no longer accepted could go on for hours.
+            # A resumed connection presents no certificate: one that is no longer accepted could be used for hours.
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
         return context
@@ -146,7 +146,7 @@ def _tls(listener: Listener, cert: Path, key: Path) -> ssl.SSLContext:
         connection.context = watch.get()
 
     first = read()
-    first.sni_callback = use_newest  # also called where the client names no host
+    first.sni_callback = use_newest  # also called if the client names no host
     return first
 
 
@@ -160,8 +160,8 @@ def _config(listener: Listener) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # where a request came from is not recorded
-        date_header=True,  # devices and the other server compute the time left from it
+        proxy_headers=False,  # client addresses are not recorded
+        date_header=True,  # devices and the other server use it to compute the remaining time
         timeout_graceful_shutdown=GRACE_SECONDS,
         timeout_keep_alive=listener.limits.idle_seconds,
         http=connection_class(listener.limits),

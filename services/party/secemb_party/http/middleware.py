@@ -1,6 +1,6 @@
 """Middleware for every request: a request id, metrics, one log line, security headers and a last-resort error handler.
 
-Written against ASGI itself: it costs little and sees the bytes that pass.
+It is written directly for ASGI, because this is cheap and gives access to the bytes that pass through.
 """
 
 import logging
@@ -24,9 +24,9 @@ REQUEST_ID = b"x-request-id"
 _ID = re.compile(rb"[0-9a-f]{16}")
 UNMATCHED = "unmatched"
 
-_GONE = 499  # the client left before it had an answer
+_GONE = 499  # the client disconnected before the answer
 _UNAUTHORIZED = 401
-# What every device asks for in every round.
+# Requested by every device in every round.
 _FOR_DEVICES = {
     "/v1/rounds/{round}/sessions/{session}/keys",
     "/v1/rounds/{round}/sessions/{session}/update",
@@ -36,9 +36,9 @@ _FOR_DEVICES = {
     "/v1/tasks/{task}/join",
     "/v1/tasks/{task}/relay",
 }
-# Too frequent to log one by one: metrics count them, and refusals have a line in a while (secemb_party.upkeep).
+# Too frequent to log individually: metrics count them, and refusals are summarised (secemb_party.upkeep).
 _QUIET = {UNMATCHED, "/healthz", "/readyz", "/metrics", "/peer/v1/relay"} | _FOR_DEVICES
-# A response may bring its own: dense parameters may be cached, a page needs its scripts.
+# A response may override these: dense parameters may be cached, a page needs its scripts.
 _HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
@@ -48,11 +48,11 @@ _HEADERS = (
 )
 _LEAN = tuple(
     one for one in _HEADERS if one[0] in (b"cache-control", b"x-content-type-options")
-)  # where no page is served
+)  # for listeners without pages
 
 
 class Requests:
-    """Middleware around a whole app.
+    """The middleware of an app.
 
     With `clock` the caller is the other server: its request ids are kept, and answers tell it this server's time.
     """
@@ -63,11 +63,11 @@ class Requests:
         self._app, self._metrics, self._clock, self._tracing = app, metrics, clock, tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request; anything else passes untouched."""
+        """Handle one request; other scopes are passed on unchanged."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Never a device's own id: no input goes into the log.
+        # A device's own id is never used: no input goes into the log.
         request_id = (_given_id(scope) if self._clock is not None else None) or new_request_id()
         exchange = _Exchange(request_id, scope, receive, send, self._clock)
         with request_lines(request_id), self._traced(scope, exchange):
@@ -81,18 +81,18 @@ class Requests:
     async def _fail(self, scope: Scope, exchange: "_Exchange", error: Exception) -> None:
         """Turn an unexpected error into a document without details, if no response has been sent.
 
-        Starlette's own handler raises the error again, and uvicorn would print its message, which may quote a request.
+        Starlette's own handler re-raises the error, and uvicorn would print its message, which may quote a request.
         """
         log_failure(error)
         self._metrics.refused(INTERNAL.slug)
-        if exchange.status != _GONE:  # the server closes the connection: half an answer must not look whole
+        if exchange.status != _GONE:  # the server closes the connection: an incomplete answer must not look complete
             raise RuntimeError("the response was truncated; see the earlier error in the log") from None
         await problem_response(INTERNAL)(scope, exchange.receive, exchange.send)
 
     def _traced(self, scope: Scope, exchange: "_Exchange") -> AbstractContextManager[None]:
         if self._tracing is None:
             return nullcontext()
-        answered = lambda: (route_template(scope), exchange.status)  # noqa: E731 - known when the answer is
+        answered = lambda: (route_template(scope), exchange.status)  # noqa: E731 - known only with the answer
         return self._tracing.request(scope, answered, peer=self._clock is not None)
 
     def _record(self, scope: Scope, exchange: "_Exchange") -> None:
@@ -116,13 +116,13 @@ class Requests:
 
 
 def _given_id(scope: Scope) -> str | None:
-    """Return the request id in the caller's header, if it is one."""
+    """Return the request id in the caller's header, if it is valid."""
     given = next((value for name, value in scope["headers"] if name == REQUEST_ID), b"")
     return given.decode() if _ID.fullmatch(given) else None
 
 
 class _Exchange:
-    """One request and its answer as they pass."""
+    """One request and its answer as they pass through."""
 
     def __init__(self, request_id: str, scope: Scope, receive: Receive, send: Send, clock: Clock | None) -> None:
         self.request_id = request_id

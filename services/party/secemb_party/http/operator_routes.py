@@ -27,7 +27,7 @@ from secemb_shared.messages.spec import TRAIN
 POLL_SECONDS = 1.0
 STREAM_SECONDS = 10.0
 _PAGE = 200
-Tell = Callable[[Event], str | None]  # an event on one line, or None where it is left out
+Tell = Callable[[Event], str | None]  # an event on one line, or None to omit it
 
 _REFUSED = problem_responses(UnauthorizedError, ForbiddenError, UnknownRoundError, LedgerUnavailableError)
 
@@ -65,7 +65,7 @@ class VersionView(BaseModel):
     digest: str
     recorded_at: float
     published_at: float | None
-    kept: bool  # the file is still here
+    kept: bool  # the file still exists
 
 
 class Overview(BaseModel):
@@ -109,7 +109,7 @@ class PrivacyView(BaseModel):
 def operator_router(party: Party, operators: Operators, role: OperatorRole | None = None) -> APIRouter:
     """Return a router for routes that need an operator token of a role.
 
-    Without a role, GET needs read-only, and every other method admin: a route that changes something cannot forget it.
+    Without a role, GET needs read-only, and every other method admin, so no route that changes something can miss it.
     """
 
     def check_operator(request: Request) -> None:
@@ -128,11 +128,11 @@ def _order(request: Request, reason: Why = None) -> Order:
     return Order(operator.name, reason)
 
 
-OrderOf = Annotated[Order, Depends(_order)]  # who asks for a change, and why; for routes of `operator_router`
+OrderOf = Annotated[Order, Depends(_order)]  # who requested a change, and why; for routes of `operator_router`
 
 
 def operator_routes(party: Party, operators: Operators) -> APIRouter:
-    """Return the routes that every operator may use."""
+    """Return the routes that all operators may use."""
     router = operator_router(party, operators)
     task_id = party.task.task_id
 
@@ -253,7 +253,7 @@ async def _view(party: Party, record: RoundRecord) -> RoundView:
 
 
 async def _stream(party: Party, after: int, request: Request, tell: Tell) -> AsyncIterator[str]:
-    """Yield events for a while; clients reconnect with Last-Event-ID, so that a server that stops need not wait."""
+    """Yield events for a limited time; clients reconnect with Last-Event-ID, so a stopping server need not wait."""
     yield "retry: 500\n\n"
     end = time.monotonic() + STREAM_SECONDS
     while time.monotonic() < end and not await request.is_disconnected():

@@ -1,8 +1,8 @@
-"""Problem documents (RFC 9457): one table from error class to what the caller learns.
+"""Problem documents (RFC 9457): one table that maps error classes to what the caller learns.
 
 A type is `urn:secemb:problem:<slug>`; slugs and statuses are part of the interface: docs/reference/errors.md.
-A document never repeats what the caller has sent. An error's message goes out only where the table allows it, and even
-then not if part of it looks like an id.
+A document never repeats what the caller has sent. An error's message is included only if the table allows it and no
+part of it looks like an id.
 """
 
 import re
@@ -22,7 +22,7 @@ from secemb_shared import errors as shared
 
 PREFIX = "urn:secemb:problem:"
 MEDIA_TYPE = "application/problem+json"
-SLUG = "secemb.problem"  # in the scope of a request that was refused: what the log says about it
+SLUG = "secemb.problem"  # key in the scope of a refused request: what to log about it
 
 _RETRY_SECONDS = 2
 _LONGEST_DETAIL = 240
@@ -38,8 +38,8 @@ class Problem:
     slug: str
     status: int
     title: str
-    speaks: bool = True  # the error's message is written for the caller
-    retry_after: int | None = None  # seconds; an error may know better
+    speaks: bool = True  # whether the error's message is meant for the caller
+    retry_after: int | None = None  # seconds; an error may override it
 
     @property
     def type(self) -> str:
@@ -72,12 +72,12 @@ BODY_SLOW = _spoken("body-slow", 408, "The body did not arrive in time")
 MODEL_UNKNOWN = _spoken("model-unknown", 404, "No such model version")
 BUSY = _spoken("busy", 429, "The server is busy; try again later")
 
-# An error without an entry has that of its nearest ancestor. What only the server itself can cause is internal.
+# An error without an entry uses that of its nearest ancestor. Errors that only the server can cause are internal.
 TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.SecEmbError: INTERNAL,
     shared.RingError: _silent("number-refused", 400, "A number is not finite or does not fit the task's ring"),
-    shared.LayoutError: INTERNAL,  # a device's message for another layout has another binding, and gets no further
-    shared.CatalogueError: INTERNAL,  # no route reads a catalogue
+    shared.LayoutError: INTERNAL,  # a device's message for another layout has another binding, and is refused earlier
+    shared.CatalogueError: INTERNAL,  # no route parses a catalogue
     shared.SpecError: _spoken("specification-invalid", 400, "The specification is not valid"),
     shared.SessionError: _spoken("session-conflict", 409, "The session was used with different bytes or out of order"),
     shared.PathSpentError: INTERNAL,
@@ -96,7 +96,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     shared.OtherRoundError: _spoken("relay-round", 409, "The box was encrypted for another round"),
     shared.RelayKeyError: INTERNAL,
     errors.SettingsError: INTERNAL,
-    errors.OperatorTokenError: INTERNAL,  # only commands change operator tokens
+    errors.OperatorTokenError: INTERNAL,  # only commands can change operator tokens
     errors.UnknownTaskError: _spoken("task-unknown", 404, "This server does not serve the task"),
     errors.TaskEndedError: _spoken("task-ended", 410, "The task has ended"),
     errors.UnknownRoundError: _spoken("round-unknown", 404, "This server does not know the round"),
@@ -116,7 +116,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
         "relay-key-outdated", 409, "The box was encrypted to an unknown or outdated key"
     ),
     errors.RelayUnavailableError: _spoken("relay-unavailable", 404, "This task is not relayed"),
-    errors.RelayRefusedError: UNAVAILABLE,  # the relay's routes answer with server 1's own problem
+    errors.RelayRefusedError: UNAVAILABLE,  # the relay's routes return server 1's own problem
     errors.PeerRefusedError: _spoken("peer-refused", 409, "The two servers disagree"),
     errors.PeerUnavailableError: UNAVAILABLE,
     errors.UnauthorizedError: UNAUTHORIZED,
@@ -150,7 +150,7 @@ TABLE: Mapping[type[shared.SecEmbError], Problem] = {
     errors.ModelConflictError: _silent("model-conflict", 409, "Another model already has this version"),
     errors.OptimiserError: INTERNAL,
 }
-# What the framework itself raises; any other 4xx is an invalid request, any other 5xx is ours.
+# Raised by the framework itself; any other 4xx is an invalid request, any other 5xx is a fault of ours.
 BY_STATUS: Mapping[int, Problem] = {
     problem.status: problem
     for problem in (
@@ -180,7 +180,7 @@ def problem_for(error: type[Exception]) -> Problem:
 def problem_response(
     problem: Problem, error: Exception | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the document, with the error's message where that is written for the caller."""
+    """Return the document, including the error's message if it is meant for the caller."""
     document: dict[str, str | int] = {"type": problem.type, "title": problem.title, "status": problem.status}
     if problem.speaks and error is not None and (detail := _harmless(str(error))):
         document["detail"] = detail
@@ -204,7 +204,7 @@ def problem_responses(*classes: type[shared.SecEmbError]) -> dict[int | str, dic
     return {status: describe_problems(problems) for status, problems in sorted(by_status.items())}
 
 
-_KNOW_WHEN = ("busy", "round-full")  # their errors know after how many seconds to retry
+_KNOW_WHEN = ("busy", "round-full")  # these errors carry the seconds until a retry
 _HEADERS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "Accept-Ranges": ("`bytes`", {"type": "string"}),
     "Cache-Control": ("a published body never changes", {"type": "string"}),

@@ -1,7 +1,7 @@
 """Responses that a device may cache, revalidate and fetch in parts (RFC 9110: ETag, If-None-Match, Range).
 
-An ETag is the SHA-256 of the whole body in quotes, so that it is the same on both servers. Several ranges at once, and
-anything that is not a range of bytes, are ignored as the RFC allows: the answer is the whole body.
+An ETag is the SHA-256 of the whole body in quotes, so it is the same on both servers. Requests for several ranges, or
+for anything but a range of bytes, are ignored, as the RFC allows: the answer is the whole body.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
 class Conditions(BaseModel):
-    """The headers with which a device says what it has and which part it wants."""
+    """The headers in which a device says what it has and which part it wants."""
 
     if_none_match: str | None = None
     if_range: str | None = None
@@ -44,7 +44,7 @@ def conditional(body: Body, conditions: Conditions, headers: Mapping[str, str]) 
 
 
 def _has(if_none_match: str | None, etag: str) -> bool:
-    """Return whether one of the tags matches; a weak tag of the same body is accepted."""
+    """Return whether one of the tags matches; a weak tag for the same body is accepted."""
     tags = [tag.strip().removeprefix("W/") for tag in (if_none_match or "").split(",")]
     return etag in tags or tags == ["*"]
 
@@ -59,13 +59,13 @@ def _piece(range_: str | None, size: int) -> tuple[int, int] | None:
     else:
         first, last = int(found[1]), min(int(found[2] or size) + 1, size)
         if found[2] and int(found[2]) < first:
-            return None  # not a range at all
+            return None  # not a range
     if first >= last:
         raise RangeError(size)
     return first, last
 
 
 async def _chunks(body: Body, first: int, last: int) -> AsyncIterator[bytes]:
-    """Yield a part in chunks; a thread reads each while the one before is being sent."""
+    """Yield a part in chunks; a thread reads each chunk while the previous one is being sent."""
     for start in range(first, last, _CHUNK):
         yield await asyncio.to_thread(body.read, start, min(_CHUNK, last - start))

@@ -1,4 +1,4 @@
-"""Request bodies: of a known length, not too slow, and no more of them than fit in memory."""
+"""Request bodies, limited in length, duration and the memory that they take together."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,7 +14,7 @@ from secemb_party.room import Memory
 from secemb_party.settings import Devices
 from secemb_shared.errors import LengthError
 
-LARGEST_SMALL_BODY = 4096  # bytes; a request to join has about 50
+LARGEST_SMALL_BODY = 4096  # bytes; a join request has about 50
 
 Arrived = Callable[[int], None]
 Read = Callable[[Request, int], Awaitable[bytes]]
@@ -24,13 +24,13 @@ Read = Callable[[Request, int], Awaitable[bytes]]
 class Patience:
     """The limits on slow bodies."""
 
-    seconds: float = 60.0  # for all of it
-    rate: float = 1024.0  # bytes a second that must have arrived on average, once the grace is over
+    seconds: float = 60.0  # for the whole body
+    rate: float = 1024.0  # bytes per second that must have arrived on average after the grace period
     grace: float = 10.0  # seconds
 
     @classmethod
     def of(cls, devices: Devices) -> Self:
-        """Return what the settings say."""
+        """Return the limits from the settings."""
         return cls(seconds=devices.body_seconds, rate=devices.body_bytes_per_second)
 
     def until(self, start: float, received: int) -> float:
@@ -40,7 +40,7 @@ class Patience:
 
 
 class Bodies:
-    """Reads device messages: one at a time per session, and only as many as fit in memory."""
+    """Reads device messages: one at a time per session, and only as many as memory allows."""
 
     def __init__(self, memory: Memory, patience: Patience) -> None:
         self._memory, self.patience = memory, patience
@@ -48,9 +48,9 @@ class Bodies:
 
     @contextmanager
     def of(self, session_id: bytes) -> Iterator[Read]:
-        """Yield what reads a session's message; its bytes count until the request is answered."""
+        """Yield a reader for a session's message; its bytes count until the request is answered."""
         if session_id in self._sessions:
-            raise BusyError(1)  # the earlier request goes on, and the same message may come again after it
+            raise BusyError(1)  # the earlier request continues, and the message can be sent again after it
         self._sessions.add(session_id)
         try:
             with self._memory.message() as arrived:
@@ -60,7 +60,7 @@ class Bodies:
 
 
 async def read_exactly(request: Request, length: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
-    """Return a body of `length` bytes; refuse another announced length before a byte is read."""
+    """Return a body of `length` bytes; refuse a different Content-Length before reading a byte."""
     require_media_type(request, BINARY)
     announced = request.headers.get("content-length")
     if announced is not None and announced != str(length):
@@ -72,7 +72,7 @@ async def read_exactly(request: Request, length: int, patience: Patience, arrive
 
 
 async def read_small(request: Request, patience: Patience, *, most: int = LARGEST_SMALL_BODY) -> bytes:
-    """Return a short body; one that is longer or slower is refused, and no more of it is read."""
+    """Return a short body; refuse one that is too long or too slow, without reading the rest."""
     announced = request.headers.get("content-length", "0")
     if not announced.isdecimal() or int(announced) > most:
         raise LengthError(f"the body must be at most {most} bytes")
@@ -83,7 +83,7 @@ async def read_small(request: Request, patience: Patience, *, most: int = LARGES
 
 
 async def _collect(request: Request, most: int, patience: Patience, arrived: Arrived | None = None) -> bytes:
-    """Return the body, or its beginning if it is too long."""
+    """Return the body, or only its beginning if it is too long."""
     start, pieces, length, more = asyncio.get_running_loop().time(), [], 0, True
     try:
         async with asyncio.timeout_at(patience.until(start, 0)) as limit:

@@ -35,14 +35,14 @@ _IDS = {name: re.compile(f"[0-9a-f]{{{digits}}}") for name, digits in _ID_DIGITS
 
 
 class DeviceRoute(APIRoute):
-    """A route that every device calls in every round: its endpoint takes the ids in the path, and the request.
+    """A route that every device calls in every round; its endpoint takes the ids in the path and the request.
 
-    FastAPI describes it as any other. Its own handler would look for other parameters, dependencies and a model of the
-    answer at each request, and find none (docs/adr/0017).
+    FastAPI describes it like any other route. FastAPI's own handler would spend time on parameters, dependencies and a
+    response model at each request, although there are none (docs/adr/0017).
     """
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check the ids and call the endpoint."""
+        """Validate the ids and call the endpoint."""
         if scope["method"] not in (self.methods or ()) or self.dependencies:
             await super().handle(scope, receive, send)
             return
@@ -96,7 +96,7 @@ def read_mac(request: Request) -> bytes:
 
 
 def require_media_type(request: Request, wanted: str) -> None:
-    """Refuse a body of another media type, and one that is compressed."""
+    """Refuse a body that has the wrong media type or is compressed."""
     if request.headers.get("content-type", "").split(";")[0].strip().lower() != wanted:
         raise MediaTypeError(f"send the body as {wanted}")
     if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
@@ -124,7 +124,7 @@ def describe_json(kind: type[BaseModel]) -> dict[str, Any]:
 
 
 def _inlined(part: Any, definitions: Mapping[str, Any]) -> Any:
-    """Return a schema without references: those of pydantic are to the schema, those of OpenAPI to the document."""
+    """Return a schema without references: pydantic's are relative to the schema, OpenAPI's to the document."""
     if isinstance(part, list):
         return [_inlined(one, definitions) for one in part]
     if not isinstance(part, dict):

@@ -1,4 +1,4 @@
-"""The requests that make up nearly all of the traffic: a session's keys and update, and reads."""
+"""The routes that carry nearly all of the traffic: a session's keys and update, and reads."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -43,7 +43,7 @@ from secemb_shared.errors import LengthError, MacError, MessageError, RingError,
 
 Notify = Callable[[], None]
 
-# What any message of a session may be refused with.
+# Errors with which any message of a session may be refused.
 SESSION_ERRORS = (
     RequestInvalidError,
     LengthError,
@@ -110,7 +110,7 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
         async with noting_refusals(party, claim):
             with bodies.of(claim.session_id) as read:
                 expected = await party.intake.expect_update(claim)
-                mac = read_mac(request)  # after the ticket: a device is to blame for it
+                mac = read_mac(request)  # after the ticket check, so a device is responsible
                 kept = await expected.take(Sent(await read(request, expected.length), mac))
         completed()
         return JSONResponse({"sha256": kept.digest.hex()})
@@ -129,14 +129,15 @@ def session_routes(party: Party, bodies: Bodies, *, completed: Notify) -> APIRou
     return router
 
 
-# What the sender of a message is to blame for, not the network and not the time. Its ticket was checked by then.
+# Errors for which the sender of a message is responsible, not the network or timing. Its ticket has been checked by
+# then.
 _BLAMED = (MessageError, MacError, RingError, SessionError)
 _BLAMED_THERE = ("message-", "relay-box", "relay-altered", "relay-round", "proof-refused", "session-conflict")
 
 
 @asynccontextmanager
 async def noting_refusals(party: Party, claim: Claim) -> AsyncIterator[None]:
-    """Let server 0 count a refused message for the device of its session: operators tell devices from servers by it."""
+    """Let server 0 count a refused message for its session's device, to tell devices' faults from servers'."""
     try:
         yield
     except SecEmbError as error:
@@ -156,7 +157,7 @@ def _blame(error: SecEmbError) -> str | None:
 async def answer_keys(
     expect: Callable[[Claim], Awaitable[Expected[bytes, bytes]]], claim: Claim, request: Request, bodies: Bodies
 ) -> Response:
-    """Read a message of keys and return the answer to it."""
+    """Read a KEYS message and return the answer to it."""
     with bodies.of(claim.session_id) as read:
         expected = await expect(claim)
         answer = await expected.take(await read(request, expected.length))

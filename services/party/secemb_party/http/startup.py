@@ -1,7 +1,7 @@
-"""A server that cannot open its ledger yet: it stays up, reports why, and retries until it can.
+"""Startup while the ledger cannot be opened: the server stays up, reports the reason, and retries.
 
-The disk may be full, or PostgreSQL down. A process that ended would say so in its last line only, and whatever
-supervises it would start it again and again.
+The disk may be full, or PostgreSQL down. A process that exited would report this only in its last log line, and its
+supervisor would restart it again and again.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ async def start_party(settings: Settings) -> Party | None:
 
 
 class _Start:
-    """Attempts to start, and what answers in between: alive, not ready, 503 before a body is read."""
+    """Startup attempts, and the answers in between: alive, not ready, 503 before a body is read."""
 
     def __init__(self, settings: Settings, error: Exception) -> None:
         self._settings = settings
@@ -71,7 +71,7 @@ class _Start:
             await asyncio.sleep(_EVERY_SECONDS)
             try:
                 self.party = await open_party(self._settings)
-            except (*_PASSING, OSError) as error:  # too many open files, for example
+            except (*_PASSING, OSError) as error:  # for example, too many open files
                 self._fail(error)
         self._outage.worked()
 

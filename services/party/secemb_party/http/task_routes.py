@@ -28,7 +28,7 @@ from secemb_shared.errors import SecEmbError
 from secemb_shared.messages.table import TableFormat
 
 AskRelayKey = Callable[[], Awaitable[bytes]]
-RetryAfter = Callable[[], int | None]  # seconds until a round may be joined; None: the task has ended
+RetryAfter = Callable[[], int | None]  # seconds until a round can be joined; None: the task has ended
 TellRounds = Callable[[], EndedRounds | None]
 Version = Annotated[int, Path(ge=0, lt=2**53)]
 Since = Annotated[int | None, Query(ge=0, lt=2**53, description="the version of the device's current copy")]
@@ -43,9 +43,9 @@ class TaskView(BaseModel):
     model_version: int
     model_digest: str
     ended: bool = False  # no more rounds will open; server 0 decides, and server 1 never says so
-    paused: bool = False  # by an operator of either server: no round opens before they let it
-    retry_after: int | None = None  # seconds, if no round is open; server 0 knows
-    rounds: EndedRounds | None = None  # how they ended; server 0 tells every device, whichever it was in
+    paused: bool = False  # paused by an operator of either server: no round opens until it is resumed
+    retry_after: int | None = None  # seconds, if no round is open; only from server 0
+    rounds: EndedRounds | None = None  # how they ended; server 0 tells every device the same
 
 
 _OF_VERSIONS = (UnknownVersionError, DeltaUnavailableError, LedgerUnavailableError)
@@ -68,7 +68,7 @@ def task_routes(
     tell_rounds: TellRounds | None = None,
     dependencies: Sequence[Depends] = (),
 ) -> APIRouter:
-    """Return the routes by which devices learn the task and server 1's relay key, and copy the public model."""
+    """Return the routes from which devices get the task, server 1's relay key, and copies of the public model."""
     router = APIRouter(prefix="/v1/tasks/{task}", tags=["devices"], dependencies=dependencies)
     copies = TableCopies(party.models, Shape.of(party.task), party.workers.run, party.scratch)
 
@@ -121,7 +121,7 @@ def task_routes(
         """Return the item table of a published version, or its difference from an earlier one."""
         body, headers = await find(task, WantedCopy(version=version, format=format, since=since))
         if since is not None:
-            headers["secemb-copy-sha256"] = body.whole  # of the full copy that the delta leads to
+            headers["secemb-copy-sha256"] = body.whole  # of the full copy that the delta produces
         return conditional(body, asked, headers)
 
     @router.get("/catalogue", response_class=Response, responses=_described("a CSV file", CatalogueUnavailableError))

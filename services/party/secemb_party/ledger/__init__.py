@@ -1,7 +1,7 @@
-"""The durable memory of one server: what it has acknowledged, decided and published.
+"""The durable records of one server: what it has acknowledged, decided and published.
 
-Every method of `Ledger` that changes something is one transaction, may be repeated, and may be raced by other tasks
-and other processes. There is no clock in here and nothing secret: tokens are hashes, bodies of sessions are opaque.
+Every method of `Ledger` that changes something is one transaction, can be repeated, and is safe against concurrent
+tasks and processes. The ledger has no clock and holds nothing secret: tokens are hashes, bodies of sessions are opaque.
 """
 
 from secemb_party.ledger.ledger import Ledger

@@ -1,8 +1,8 @@
-"""A ledger as one file: every row of every table at one moment, as JSON lines, for another database or a backup.
+"""A ledger as one file: a snapshot of every row of every table, as JSON lines, for another database or a backup.
 
-The first line names the schema, the tables and their columns; then comes a line for each row; the last line has the
-SHA-256 of all before it. Rows are sorted by their keys, so that equal ledgers make equal files, whichever database they
-are in. Tables and columns are those of the schema: a new table is included by being there.
+The first line contains the schema, the tables and their columns; then there is one line per row; the last line contains
+the SHA-256 of everything before it. Rows are sorted by their keys, so equal ledgers give equal files, whichever
+database they are in. Tables and columns are taken from the schema, so a new table is included automatically.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ from secemb_party.ledger.schema import METADATA, head, rounds
 
 FORMAT = "secemb/1 ledger"
 RESTORED = "a server was restored from a backup"
-_AT_ONCE = 200  # rows: with bodies of 250 kB they still fit in memory
+_AT_ONCE = 200  # rows: even with bodies of 250 kB, this many fit in memory
 _LONGEST_LINE = 1 << 30
 _FIX = "export it again with `secemb ledger export`"
 
 
 def write_archive(tx: Connection, file: BinaryIO, *, leave_out: Collection[Table] = ()) -> dict[str, int]:
-    """Write all rows as of one moment, and return how many each table has; tables that are left out are empty."""
+    """Write a snapshot of all rows, and return how many each table has; omitted tables count as empty."""
     hold_snapshot(tx)
     hashed = hashlib.sha256()
 
@@ -52,7 +52,7 @@ def write_archive(tx: Connection, file: BinaryIO, *, leave_out: Collection[Table
 
 
 def read_archive(tx: Connection, file: BinaryIO) -> dict[str, int]:
-    """Fill an empty ledger with the rows of a file, all or none; return how many each table has."""
+    """Fill an empty ledger with the rows of a file, all or nothing; return how many each table has."""
     counts = check_archive(file)
     for table in METADATA.sorted_tables:
         if tx.execute(select(exists().select_from(table))).scalar_one():
@@ -67,9 +67,9 @@ def read_archive(tx: Connection, file: BinaryIO) -> dict[str, int]:
 
 
 def restore_archive(tx: Connection, file: BinaryIO, now: float) -> dict[str, int]:
-    """Fill an empty ledger from a backup: like `read_archive`, but no round that accepted sessions goes on.
+    """Fill an empty ledger from a backup: like `read_archive`, but rounds that accepted sessions are aborted.
 
-    Their bodies are not in a backup, and their sums may have been opened since.
+    Bodies are not in a backup, and the sums of these rounds may have been opened since.
     """
     counts = read_archive(tx, file)
     for row in tx.execute(select(rounds.c.round_id, rounds.c.state).where(rounds.c.ended_at.is_(None))).all():
@@ -82,7 +82,7 @@ def restore_archive(tx: Connection, file: BinaryIO, now: float) -> dict[str, int
 
 
 def check_archive(file: BinaryIO) -> dict[str, int]:
-    """Refuse a file that is cut short, altered, or of another schema; return how many rows each table has."""
+    """Refuse a file that is truncated, altered, or of another schema; return how many rows each table has."""
     hashed, last = hashlib.sha256(), b""
     for line in iter(lambda: file.readline(_LONGEST_LINE), b""):
         if not last:
@@ -129,7 +129,7 @@ def _rows(tx: Connection, table: Table) -> Iterator[list[Any]]:
 
 
 def _sortable(tx: Connection, column: Column[Any]) -> Any:
-    """Return a column to sort by: texts by their bytes, whatever language the database is set to."""
+    """Return a column to sort by: texts by their bytes, whatever the locale of the database."""
     is_text = isinstance(_plain_type(column), String)
     return column.collate("C") if is_text and not writes_alone(tx) else column
 
@@ -137,7 +137,7 @@ def _sortable(tx: Connection, column: Column[Any]) -> Any:
 def _insert(tx: Connection, tables: dict[str, Table], lines: Sequence[Any]) -> None:
     rows: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
-        if isinstance(line, list):  # the last line is none
+        if isinstance(line, list):  # the last line is not a row
             name, values = line
             rows.setdefault(name, []).append(_row(tables[name], values))
     for name, some in rows.items():
@@ -161,7 +161,7 @@ def _plain_type(column: Column[Any]) -> Any:
 
 
 def _count_on(tx: Connection) -> None:
-    """Let PostgreSQL give numbers after those that were inserted; SQLite does so by itself."""
+    """Let PostgreSQL continue after the inserted numbers; SQLite does this automatically."""
     if writes_alone(tx):
         return
     for table in METADATA.sorted_tables:

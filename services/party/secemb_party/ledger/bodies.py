@@ -11,7 +11,7 @@ from secemb_party.ledger.database import Database
 from secemb_party.ledger.schema import bodies, sessions
 from secemb_party.storage.interfaces import KEYS, UPDATE, BodyNames, Step
 
-DROP_AT_ONCE = 64  # bodies a transaction: other writers wait for one batch, not for the whole round
+DROP_AT_ONCE = 64  # bodies per transaction: other writers wait for one batch, not for the whole round
 
 _IN_ROUND = bodies.join(sessions, sessions.c.session_id == bodies.c.session_id)
 _ADD = insert(bodies)
@@ -35,13 +35,13 @@ _DROP = delete(bodies).where(bodies.c.session_id.in_(_SOME))
 
 
 class DatabaseBodies:
-    """Bodies beside the ledger's other tables."""
+    """Bodies in the same database as the ledger's other tables."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def stage(self, round_id: bytes, session_id: bytes, part: str, digest: bytes, body: bytes) -> Step:
-        """Return the step that stores a body; it runs only if this is the body that the ledger records."""
+        """Return the step that stores a body; it runs only if the ledger records this body."""
         row = {"session_id": session_id, "part": part, "body": body}
 
         def store(tx: Connection) -> None:
@@ -50,7 +50,7 @@ class DatabaseBodies:
         return store
 
     async def read(self, round_id: bytes, names: Sequence[BodyNames]) -> list[SessionBodies]:
-        """Return these bodies in this order; there is one of each part, stored with its digest."""
+        """Return these bodies in this order; there is one per part, stored with its digest."""
         return await self._database.read(partial(_read, round_id, [one.session_id for one in names]))
 
     async def rounds(self) -> list[bytes]:

@@ -1,6 +1,6 @@
-"""Where the tables are: one interface over SQLite and PostgreSQL, and one translation of what goes wrong.
+"""The database of the ledger: one interface over SQLite and PostgreSQL, and one translation of their errors.
 
-The functions at the end are for statements in which the two databases differ.
+The functions at the end are for statements that differ between the two databases.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,29 +24,29 @@ from secemb_party.errors import (
 
 T = TypeVar("T")
 Work = Callable[[Connection], T]
-# 53100 is PostgreSQL's disk_full. SQLite has a file beside its own that must grow before anything is read.
+# 53100 is PostgreSQL's disk_full. SQLite has a second file that must grow before anything is read.
 _FULL = {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "53100"}
 Measure = Callable[[str], AbstractContextManager[None]]
 
 
 class Database(Protocol):
-    """Runs functions inside transactions. They are plain functions, so that each database runs them as it does best."""
+    """Runs functions inside transactions. They are plain functions, so each database can run them in its own way."""
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that changes nothing."""
 
     async def write(self, work: Work[T]) -> T:
-        """Run a function as one transaction: when this returns it is on the disk, when it raises nothing happened."""
+        """Run a function as one transaction: if this returns, it is on disk; if this raises, nothing has changed."""
 
     async def claim(self, *, patience: float = 0.0) -> None:
-        """Make sure that no other process has claimed this database; wait so many seconds for one that is ending."""
+        """Make sure that no other process has claimed this database; wait this many seconds for one that is ending."""
 
     async def close(self) -> None:
-        """Wait for running work, then release everything."""
+        """Wait for running calls, then release all resources."""
 
 
 class MeasuredDatabase:
-    """A database whose calls are measured, from the request to the answer, with the time they wait for their turn."""
+    """A database whose calls are measured, from the request to the answer, including the time they wait."""
 
     def __init__(self, database: Database, measure: Measure) -> None:
         self._database, self._measure = database, measure
@@ -71,12 +71,12 @@ class MeasuredDatabase:
 
 
 def taken() -> LedgerTakenError:
-    """Return the error of a claim that another process has made before."""
+    """Return the error for a database that another process has claimed."""
     return LedgerTakenError("another server process is using this ledger; stop it, or give this server its own ledger")
 
 
 def parse(url: str) -> URL:
-    """Read a database URL; the message of a refusal does not repeat it, because it may hold a password."""
+    """Parse a database URL; error messages do not repeat it, because it may contain a password."""
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
@@ -87,7 +87,7 @@ def parse(url: str) -> URL:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn the database's errors into the ledger's.
+    """Translate the database's errors into the ledger's.
 
     They are not chained: the text of a database error may quote the row it is about.
     """
@@ -117,39 +117,39 @@ def _origin(error: BaseException) -> BaseException | None:
 
 
 class Turn(IntEnum):
-    """What only one transaction or process does at a time; the numbers name advisory locks and mean nothing else."""
+    """Operations that only one transaction or process may do at a time; the numbers identify advisory locks."""
 
     MIGRATION = 0x5EC_E3B_01
     EVENTS = 0x5EC_E3B_02
     TOKENS = 0x5EC_E3B_04
-    SERVING = 0x5EC_E3B_03  # for as long as a server runs
+    SERVING = 0x5EC_E3B_03  # held while a server runs
 
 
 _TAKE_TURN = select(func.pg_advisory_xact_lock(bindparam("turn")))
 
 
 def writes_alone(tx: Connection) -> bool:
-    """Return whether a writing transaction is the only one there is: in SQLite it is."""
+    """Return whether there is only one writing transaction at a time: in SQLite, yes."""
     return tx.dialect.name == "sqlite"
 
 
 def insert_new(tx: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row unless one with its key is there; return whether it was inserted."""
+    """Insert a row unless one with its key exists; return whether it was inserted."""
     return tx.execute(_insertion(table, tx.dialect.name), dict(row)).rowcount == 1
 
 
-@cache  # a statement that is kept is compiled once
+@cache  # statements that are kept are compiled only once
 def _insertion(table: Table, dialect: str) -> Insert:
     insert = sqlite.insert if dialect == "sqlite" else postgresql.insert
     return insert(table).on_conflict_do_nothing()
 
 
 def take_turn(tx: Connection, turn: Turn) -> None:
-    """Wait until no other transaction has this turn; it ends with the transaction."""
+    """Wait until no other transaction holds this lock; it is released at the end of the transaction."""
     if not writes_alone(tx):
         tx.execute(_TAKE_TURN, {"turn": int(turn)})
 
 
 def hold_snapshot(tx: Connection) -> None:
-    """Let every statement from here on see one moment, while others write; call it before the first statement."""
+    """Let all following statements see one snapshot, while others write; call this before the first statement."""
     tx.exec_driver_sql("BEGIN" if writes_alone(tx) else "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

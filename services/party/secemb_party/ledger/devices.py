@@ -1,7 +1,7 @@
-"""What became of each device's sessions, by the hash of its first token, and which devices are suspended.
+"""The outcomes of each device's sessions, by the hash of its first token, and which devices are suspended.
 
-Only server 0 has rows here, and only for devices with a token. The operator tells by them a device that misbehaves from
-a server that does: a device's refusals are all under one hash, those that a server causes are under many.
+Only server 0 has rows here, and only for devices with a token. They let the operator distinguish a misbehaving device
+from a misbehaving server: a device's refusals are all under one hash, those caused by a server are under many.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from secemb_party.ledger.schema import devices as devices_table
 from secemb_party.ledger.schema import sessions, tokens
 from secemb_party.operators import Order
 
-_AT_ONCE = 500  # sessions in a statement
+_AT_ONCE = 500  # sessions per statement
 _COLUMNS = devices_table.c
-# In the order of `Conduct`; `joined` and the like are names of this table alone.
+# In the order of `Conduct`; `joined` and similar names are unique to this table.
 COUNTS: tuple[Column[Any], ...] = (
     _COLUMNS.joined,
     _COLUMNS.completed,
@@ -88,7 +88,7 @@ def note_join(tx: Connection, device: bytes, now: float) -> None:
 
 
 def note_late(tx: Connection, device: bytes | None) -> None:
-    """Record that a device is not silent: its message was only too late."""
+    """Record that a device was not silent, only too late."""
     if device is not None:
         tx.execute(_HEAR, {"device_": device})
 
@@ -100,7 +100,7 @@ def note_counted(tx: Connection, session_ids: Sequence[bytes]) -> None:
 
 
 def note_aborted(tx: Connection, round_id: bytes) -> None:
-    """Note that the devices that uploaded in a round without a sum are not silent."""
+    """Record that the devices that uploaded in a round without a sum were not silent."""
     tx.execute(_UPDATED, {"round": round_id})
 
 
@@ -121,12 +121,12 @@ def suspend_devices(tx: Connection, names: Sequence[str], order: Order, now: flo
 
 
 def resume_devices(tx: Connection, names: Sequence[str], order: Order, now: float) -> int:
-    """Let suspended devices take part again, as if they had never been silent; return how many there were."""
+    """Let suspended devices take part again, and reset their count of silent sessions; return their number."""
     return _change(tx, _RESUME, {"names": list(names)}, "token resume", order, now)
 
 
 def notable_devices(tx: Connection, *, limit: int) -> list[tuple[bytes, Conduct]]:
-    """Return devices by hash: first those with most rejected sessions, refused messages and silence."""
+    """Return devices by hash, sorted by most rejected sessions, refused messages and silent sessions."""
     return [(row[0], Conduct(*row[1:])) for row in tx.execute(_NOTABLE, {"limit": limit})]
 
 

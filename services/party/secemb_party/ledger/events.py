@@ -1,4 +1,4 @@
-"""What happened and what operators did, in order, and answers to the peer that must stay the same bytes."""
+"""Events and operators' actions, in order, and answers to the peer, whose bytes must stay the same."""
 
 import json
 import secrets
@@ -17,7 +17,7 @@ from secemb_party.operators import Order
 
 KEPT = 10_000
 _PROBE_BYTES = 1 << 20
-_LONGEST = 8192  # characters: an event is a remark, not a document
+_LONGEST = 8192  # characters: an event is a short note, not a document
 
 _VALUE = select(answers_table.c.value).where(answers_table.c.key == bindparam("key_"))
 _ADD = insert(events_table).returning(events_table.c.event_id)
@@ -44,9 +44,9 @@ def recall(tx: Connection, key: str) -> bytes | None:
 
 
 def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float, *, keep: int = KEPT) -> int:
-    """Add an event and return its number; beyond the newest `keep` the oldest go."""
+    """Add an event and return its number; only the newest `keep` are kept."""
     text = _text(data)
-    # One after the other: a number must not become visible after a higher one, or a reader would miss it.
+    # One at a time: if a number became visible after a higher one, a reader would miss it.
     take_turn(tx, Turn.EVENTS)
     event_id: int = tx.execute(_ADD, {"at": now, "kind": kind, "data": text}).scalar_one()
     tx.execute(_FORGET, {"last": event_id - keep})
@@ -54,7 +54,7 @@ def append_event(tx: Connection, kind: str, data: Mapping[str, Any], now: float,
 
 
 def probe(tx: Connection) -> None:
-    """Write and remove again as much as a body of a session may have: a small row may still fit on a full disk."""
+    """Write and delete as many bytes as a session's body may have: a small row may still fit on a full disk."""
     take_turn(tx, Turn.EVENTS)
     event_id = tx.execute(_ADD, {"at": 0.0, "kind": "probe", "data": secrets.token_hex(_PROBE_BYTES // 2)}).scalar_one()
     tx.execute(delete(events_table).where(events_table.c.event_id == event_id))
@@ -67,7 +67,7 @@ def events(tx: Connection, *, after_id: int = 0, limit: int = 100) -> list[Event
 
 
 def recent_events(tx: Connection, kind: str, *, limit: int = 100, at: float | None = None) -> list[Event]:
-    """Return the newest events of a kind, newest first; only those of one moment if `at` is given."""
+    """Return the newest events of a kind, newest first; only those with this time if `at` is given."""
     chosen = _NEWEST.where(events_table.c.kind == kind)
     rows = tx.execute((chosen if at is None else chosen.where(events_table.c.at == at)).limit(limit))
     return [Event(row.event_id, row.at, row.kind, json.loads(row.data)) for row in rows]
@@ -84,9 +84,9 @@ def _text(data: Mapping[str, Any]) -> str:
 
 
 def record_action(tx: Connection, order: Order, what: str, facts: Mapping[str, Any], now: float) -> None:
-    """Record an operator's change, in the same transaction if there is one; the row is never removed.
+    """Record an operator's change, in the same transaction as the change if there is one; the row is never removed.
 
-    Facts hold no secret and no token.
+    Facts must not contain secrets or tokens.
     """
     row = {"at": now, "by": order.by, "what": what, "reason": order.reason, "data": _json(facts)}
     tx.execute(_ADD_ACTION, row)

@@ -11,7 +11,7 @@ from secemb_party.ledger.schema import instructions as instructions_table
 from secemb_party.operators import Order
 
 EVENT = "control"
-_LIFTED = {What.PAUSE: "resume", What.DRAIN: "drain end"}  # what taking it back is called
+_LIFTED = {What.PAUSE: "resume", What.DRAIN: "drain end"}  # the name of the action that ends it
 _OF_TASK = select(instructions_table).where(instructions_table.c.task_id == bindparam("task"))
 _ONE = delete(instructions_table).where(
     instructions_table.c.task_id == bindparam("task"), instructions_table.c.what == bindparam("what_")
@@ -22,7 +22,7 @@ _OTHER_ROUND = _ONE.where(instructions_table.c.round_id != bindparam("round_"))
 def instruct(
     tx: Connection, task_id: bytes, what: What, order: Order, now: float, *, round_id: bytes | None = None
 ) -> None:
-    """Record an instruction, who gave it and why; repeating it changes nothing. A round must still be open."""
+    """Record an instruction, who gave it and why; repeating it changes nothing. The round must still be open."""
     told: dict[str, str | int | None] = {"what": what.value, "by": order.by, "reason": order.reason}
     if round_id is not None:
         lock_round(tx, round_id)
@@ -39,7 +39,7 @@ def instruct(
 
 
 def lift(tx: Connection, task_id: bytes, what: What, order: Order | None, now: float) -> bool:
-    """Remove an instruction, and return whether there was one. Without an order, a restart has ended it."""
+    """Remove an instruction, and return whether there was one. Without an order, it was ended by a restart."""
     if tx.execute(_ONE, {"task": task_id, "what_": what.value}).rowcount != 1:
         return False
     told = {"by": order.by, "reason": order.reason} if order is not None else {"reason": "the server was restarted"}

@@ -1,4 +1,4 @@
-"""The ledger itself: every call in one place, each made of a function that runs inside a transaction."""
+"""The ledger itself: all calls in one place, each built from a function that runs inside a transaction."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +35,7 @@ Method = Callable[Concatenate["Ledger", P], Coroutine[Any, Any, T]]
 
 
 def _reads(function: Call[P, T]) -> Method[P, T]:
-    """Make a method of a function that runs one statement and changes nothing."""
+    """Turn a function that runs one statement and changes nothing into a method."""
 
     @wraps(function)
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -46,7 +46,7 @@ def _reads(function: Call[P, T]) -> Method[P, T]:
 
 
 def _writes(function: Call[P, T]) -> Method[P, T]:
-    """Make a method of a function that changes something: one transaction."""
+    """Turn a function that changes something into a method that runs it as one transaction."""
 
     @wraps(function)
     async def method(self: "Ledger", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -59,14 +59,14 @@ def _writes(function: Call[P, T]) -> Method[P, T]:
 
 
 class Ledger:
-    """The durable memory of one server; see the functions named here for what each call does."""
+    """The durable records of one server; see the functions named here for what each call does."""
 
     def __init__(self, database: Database, bodies: BodyStore | None = None) -> None:
         self._database = database
         self._taken = False
         self._outage = Outage("the ledger is failing", "the ledger has recovered")
-        self.full = False  # a write failed because the database's disk is full, and none has worked since
-        self.writable = True  # no write has failed since the last one that worked
+        self.full = False  # a write failed because the database's disk is full, and none has succeeded since
+        self.writable = True  # no write has failed since the last one that succeeded
         self.bodies: BodyStore = bodies or DatabaseBodies(database)
 
     @classmethod
@@ -79,11 +79,11 @@ class Ledger:
         measure: Measure | None = None,
         patience: float | None = None,
     ) -> Self:
-        """Open the ledger at sqlite:////path or postgresql://…; only with `migrate` are tables made or upgraded.
+        """Open the ledger at sqlite:////path or postgresql://…; tables are created or upgraded only with `migrate`.
 
         Bodies of sessions are kept in the same database, or in `bodies`. Each call is measured with `measure`. With
-        `patience` it is claimed first, as a server does: it waits so many seconds for another server that is ending.
-        Commands do not claim it.
+        `patience`, the ledger is claimed first, as servers do: this waits that many seconds for another server that is
+        ending. Commands do not claim it.
         """
         database = await _open_database(url, create=migrate)
         try:
@@ -111,7 +111,7 @@ class Ledger:
             self._outage.worked()
 
     async def close(self) -> None:
-        """Wait for running work, then close the database."""
+        """Wait for running calls, then close the database."""
         await self._database.close()
 
     async def __aenter__(self) -> Self:
@@ -121,7 +121,7 @@ class Ledger:
         await self.close()
 
     async def claim(self) -> None:
-        """Raise LedgerTakenError if another server has claimed the ledger; from then on nothing is written here."""
+        """Raise LedgerTakenError if another server has claimed the ledger; after that, nothing is written here."""
         try:
             with self._watched(writes=False):
                 await self._database.claim()
@@ -131,10 +131,10 @@ class Ledger:
         self._taken = False
 
     async def ping(self) -> None:
-        """Raise LedgerUnavailableError unless the database answers."""
+        """Raise LedgerUnavailableError unless the database responds."""
         await self._database.read(lambda tx: tx.execute(text("SELECT 1")).scalar_one())
 
-    # In the body of a class a plural hides the module of its name: it stands last in its group.
+    # In a class body, a plural hides the module of the same name, so it is last in its group.
 
     add_task = _writes(tasks.add_task)
     task = _reads(tasks.task)
@@ -224,7 +224,7 @@ class Ledger:
     async def read_bodies(
         self, round_id: bytes, session_ids: Sequence[bytes], *, batch: int
     ) -> AsyncIterator[list[SessionBodies]]:
-        """Yield the bodies of complete sessions in this order, `batch` at a time: a round need not fit in memory."""
+        """Yield the bodies of complete sessions in this order, `batch` at a time, so a round need not fit in memory."""
         for first in range(0, len(session_ids), batch):
             names = await self._body_names(round_id, session_ids[first : first + batch])
             yield await self.bodies.read(round_id, names)
@@ -232,7 +232,7 @@ class Ledger:
     async def forget_bodies(self, *, ended_before: float | None = None, keep_last_rounds: int = 0) -> int:
         """Remove the bodies of ended rounds, except the last few of each task; return how many were removed.
 
-        Digests stay. This is many small transactions: one that is cut short leaves the rest to the next call.
+        Digests are kept. This takes many small transactions; if it is interrupted, the next call removes the rest.
         """
         held = await self.bodies.rounds()
         ended = await self._long_ended(held, ended_before=ended_before, keep_last_rounds=keep_last_rounds)

@@ -1,4 +1,4 @@
-"""The shared database: PostgreSQL through asyncpg."""
+"""The ledger in PostgreSQL, through asyncpg."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -20,8 +20,8 @@ _CLAIM = select(func.pg_try_advisory_lock(bindparam("turn")))
 _SETTINGS = {
     "application_name": "secemb",
     "lock_timeout": "20s",
-    "idle_in_transaction_session_timeout": "60s",  # a frozen process must not lock a round forever
-    # A machine that vanished gives its claim back after a minute, not after two hours.
+    "idle_in_transaction_session_timeout": "60s",  # a frozen process must not lock a round indefinitely
+    # The claim of a machine that disappeared is released after a minute, not after two hours.
     "tcp_keepalives_idle": "30",
     "tcp_keepalives_interval": "10",
     "tcp_keepalives_count": "3",
@@ -52,7 +52,8 @@ class PostgresDatabase:
     async def claim(self, *, patience: float = 0.0) -> None:
         """Make sure that no other process has claimed this database.
 
-        PostgreSQL forgets the claim when the connection breaks, be it in a restart: then it is made again here.
+        PostgreSQL drops the claim when the connection breaks, for example in a restart. In that case it is claimed
+        again.
         """
         async with self._claiming:
             if self._claim is not None and await _answers(self._claim):
@@ -80,11 +81,11 @@ class PostgresDatabase:
         await self._engine.dispose()
 
     async def _connect(self, stack: AsyncExitStack) -> AsyncConnection:
-        if self._closed:  # the pool would quietly reconnect
+        if self._closed:  # the pool would silently reconnect
             raise LedgerUnavailableError("the ledger is closed")
         try:
             return await stack.enter_async_context(self._engine.connect())
-        except Exception as error:  # from here the driver's own errors come as they are, and there are many
+        except Exception as error:  # the driver's own errors are raised here unchanged, and there are many
             reason = error.orig if isinstance(error, DBAPIError) else error
             raise LedgerUnavailableError(f"PostgreSQL cannot be reached: {reason or type(reason).__name__}") from None
 
@@ -98,7 +99,7 @@ async def _answers(connection: AsyncConnection) -> bool:
 
 
 async def _take_turn(connection: AsyncConnection, patience: float) -> None:
-    """Claim the database for this connection; another process's connection may need a moment to end."""
+    """Claim the database for this connection; the connection of a process that is ending may take a moment to close."""
     loop = asyncio.get_running_loop()
     end = loop.time() + patience
     while not (await connection.execute(_CLAIM, {"turn": int(Turn.SERVING)})).scalar_one():
@@ -108,7 +109,7 @@ async def _take_turn(connection: AsyncConnection, patience: float) -> None:
 
 
 async def open_postgres(url: URL) -> PostgresDatabase:
-    """Connect, and refuse a server that acknowledges what it may lose."""
+    """Connect, and refuse a database that could lose acknowledged writes."""
     database = PostgresDatabase(url)
     try:
         await database.read(_check_durable)
@@ -123,9 +124,9 @@ def _make_engine(url: URL) -> AsyncEngine:
         return create_async_engine(
             url.set(drivername="postgresql+asyncpg"),
             hide_parameters=True,
-            isolation_level="READ COMMITTED",  # what the row locks of the ledger are made for
-            pool_pre_ping=True,  # a restart of the server costs the next call a reconnect and nothing else
-            pool_size=_CONNECTIONS + 1,  # one holds the claim
+            isolation_level="READ COMMITTED",  # the ledger's row locks are designed for this level
+            pool_pre_ping=True,  # after a database restart, the next call only has to reconnect
+            pool_size=_CONNECTIONS + 1,  # one connection holds the claim
             max_overflow=0,
             connect_args={"timeout": _CONNECT_SECONDS, "command_timeout": 60, "server_settings": _SETTINGS},
         )

@@ -1,4 +1,4 @@
-"""Records of the ledger: the states of a round and plain data, with times in seconds since 1970."""
+"""Records of the ledger: the states of a round, and data classes with times in seconds since 1970."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,21 +10,21 @@ from typing import Any
 class RoundState(StrEnum):
     """The state of a round."""
 
-    OPEN = "open"  # sessions come in
-    SEALING = "sealing"  # nothing new comes in; the two servers compare what they hold
+    OPEN = "open"  # sessions are accepted
+    SEALING = "sealing"  # nothing new is accepted; the two servers compare what they hold
     SEALED = "sealed"  # the list of sessions is fixed
     SHARED = "shared"  # this server's share of the sum is stored
-    RECONSTRUCTED = "reconstructed"  # the sum is known and the next model is made
+    RECONSTRUCTED = "reconstructed"  # the sum is known and the next model exists
     PUBLISHED = "published"  # devices may see the result; the round has ended
-    ABORTED = "aborted"  # no sum is ever opened; the round has ended
-    DISCARDED = "discarded"  # the sum cannot be one of honest devices, and is not used; the round has ended
+    ABORTED = "aborted"  # the sum is never opened; the round has ended
+    DISCARDED = "discarded"  # honest devices cannot have caused this sum, so it is not used; the round has ended
 
 
 TRANSITIONS: Mapping[RoundState, frozenset[RoundState]] = MappingProxyType(
     {
         RoundState.OPEN: frozenset({RoundState.SEALING, RoundState.ABORTED}),
         RoundState.SEALING: frozenset({RoundState.SEALED, RoundState.ABORTED}),
-        # Once the list is fixed the other server may already have shared: there is no way back, only on.
+        # Once the list is fixed, the other server may already have sent its share, so the round can only go forward.
         RoundState.SEALED: frozenset({RoundState.SHARED}),
         RoundState.SHARED: frozenset({RoundState.RECONSTRUCTED, RoundState.DISCARDED}),
         RoundState.RECONSTRUCTED: frozenset({RoundState.PUBLISHED}),
@@ -36,7 +36,7 @@ TRANSITIONS: Mapping[RoundState, frozenset[RoundState]] = MappingProxyType(
 
 ENDED = frozenset(state for state, onward in TRANSITIONS.items() if not onward)
 
-# What must be known, now or from before, when a round enters a state.
+# The facts that must be given, now or earlier, when a round enters a state.
 REQUIRED_FACTS: Mapping[RoundState, tuple[str, ...]] = MappingProxyType(
     {
         RoundState.SEALED: ("sealed_sessions", "list_digest"),
@@ -63,7 +63,7 @@ class TaskRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelVersion:
-    """One version of a task's model; the arrays are a file, this is their digest."""
+    """One version of a task's model; the arrays are in a file, and this holds their digest."""
 
     task_id: bytes  # (32,)
     version: int
@@ -74,15 +74,15 @@ class ModelVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback:
-    """The operator's request that devices read the numbers of an older version again, and its outcome."""
+    """The operator's request to go back to the numbers of an older version, and its outcome."""
 
     task_id: bytes  # (32,)
     seen: int  # the version that was published at the time of the request
-    source: int  # the version whose numbers are wanted
+    source: int  # the version whose numbers are requested
     wished_at: float
     ended_at: float | None = None
     made: int | None = None  # the version that these numbers have now
-    reason: str | None = None  # why there is none
+    reason: str | None = None  # why it was not possible
 
     @property
     def ended(self) -> bool:
@@ -92,7 +92,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRound:
-    """What is fixed about a round before its first session."""
+    """The properties of a round that are fixed before its first session."""
 
     round_id: bytes  # (32,), the digest of its specification
     task_id: bytes  # (32,)
@@ -101,13 +101,13 @@ class NewRound:
     model_version: int
     spec: bytes = field(repr=False)
     opened_at: float
-    join_until: float  # opened_at while no session has joined: then there is no deadline
+    join_until: float  # equal to opened_at while no session has joined: there is no deadline yet
     upload_until: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord(NewRound):
-    """A round and its progress; what has not happened yet is None."""
+    """A round and its progress; facts of later states are None."""
 
     state: RoundState
     sealing_at: float | None
@@ -123,7 +123,7 @@ class RoundRecord(NewRound):
 
     @property
     def started(self) -> bool:
-        """Return whether a session has joined: from then on there are deadlines."""
+        """Return whether a session has joined, so that there are deadlines."""
         return self.upload_until > self.opened_at
 
     @property
@@ -144,7 +144,7 @@ class RoundRecord(NewRound):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The deadlines of a round: until when devices may join, and until when they may upload."""
+    """The deadlines of a round: for joining and for uploading."""
 
     join_until: float
     upload_until: float
@@ -154,23 +154,23 @@ class Admission(StrEnum):
     """The outcome of a device's request to join."""
 
     ADMITTED = "admitted"
-    ALREADY = "already"  # the same device asks again with the same session
+    ALREADY = "already"  # the same device repeated the request with the same session
     DEVICE_TAKEN = "device-taken"  # the device has another session in this round
     SESSION_TAKEN = "session-taken"  # the session id belongs to another device or another round
     FULL = "full"
-    CLOSED = "closed"  # the round takes nothing new
+    CLOSED = "closed"  # the round accepts nothing new
 
 
 class Stored(StrEnum):
     """The outcome of an upload."""
 
-    STORED = "stored"  # and on the disk
-    SAME = "same"  # these bytes are already there
-    DIFFERENT = "different"  # other bytes are already there
-    CLOSED = "closed"  # the round takes nothing new
+    STORED = "stored"  # and durable
+    SAME = "same"  # these bytes are already stored
+    DIFFERENT = "different"  # other bytes are already stored
+    CLOSED = "closed"  # the round accepts nothing new
     UNKNOWN = "unknown"  # the session was not admitted
     FULL = "full"
-    NO_KEYS = "no-keys"  # an update before its keys
+    NO_KEYS = "no-keys"  # the update arrived before the keys
     OTHER_ROUND = "other-round"  # the session id was used in another round
 
 
@@ -180,8 +180,8 @@ class Upload:
 
     round_id: bytes  # (32,)
     session_id: bytes  # (16,)
-    body_digest: bytes  # (32,), of everything: tells a resend from other bytes
-    public_digest: bytes  # (32,), of what both servers must have received alike
+    body_digest: bytes  # (32,), of everything: distinguishes a resend from other bytes
+    public_digest: bytes  # (32,), of the part that must be the same on both servers
     body: bytes
 
 
@@ -213,23 +213,23 @@ class Suspect:
     """A device that was in several discarded rounds."""
 
     device: bytes = field(repr=False)  # (32,), the hash of its first token
-    name: str | None  # as the operator or the app's backend calls it
-    discarded: int  # rounds that it was in
+    name: str | None  # its name, given by the operator or the app's backend
+    discarded: int  # rounds in which it took part
     published: int
 
 
 @dataclass(frozen=True, slots=True)
 class TakenSeats:
-    """The seats of a round: sessions with keys have taken one, those that joined a moment ago are expected to."""
+    """The seats of a round: sessions with keys have taken one, and sessions that have just joined are expected to."""
 
     taken: int
     expected: int
-    oldest: float | None  # when the first of those that are expected joined
+    oldest: float | None  # when the first of the expected sessions joined
 
 
 @dataclass(frozen=True, slots=True)
 class Turnout:
-    """How many sessions of some rounds sent keys, and how many of them came to an end, if too late."""
+    """How many sessions of some rounds sent keys, and how many of these finished, even if too late."""
 
     keys: int
     ended: int
@@ -237,7 +237,7 @@ class Turnout:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A new token for a device, known by its SHA-256 only."""
+    """A new token for a device, stored only as its SHA-256."""
 
     name: str  # of the device, as the operator or the app's backend calls it
     token_hash: bytes = field(repr=False)  # (32,)
@@ -248,7 +248,7 @@ class Added(StrEnum):
     """The outcome for a new token."""
 
     ADDED = "created"
-    SAME = "unchanged"  # the device has this token already
+    SAME = "unchanged"  # the device already has this token
     NAME_TAKEN = "exists"  # the device has another token
     TOKEN_TAKEN = "taken"  # another device has this token  # noqa: S105
 
@@ -264,13 +264,13 @@ class TokenState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """The outcomes of a device's sessions, whichever of its tokens it joined with."""
+    """The outcomes of a device's sessions, joined with any of its tokens."""
 
     joined: int
     completed: int  # part of a sum
-    refused: int  # messages that did not fit their round, by this server or by the other
+    refused: int  # messages that did not fit their round, refused by this server or by the other
     rejected: int  # sessions that failed a check between the servers
-    silent: int  # sessions since the last that came to an end
+    silent: int  # sessions since the last one that finished
     joined_at: float | None
     problem: str | None  # the slug of the last refusal or rejection
     problem_at: float | None
@@ -279,7 +279,7 @@ class Conduct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """An enrolment token, known by its SHA-256 only."""
+    """An enrolment token, stored only as its SHA-256."""
 
     token_hash: bytes = field(repr=False)  # (32,)
     device: bytes = field(repr=False)  # (32,), the hash of the device's first token
@@ -302,8 +302,8 @@ class Token:
 class What(StrEnum):
     """The kinds of instructions that an operator can give."""
 
-    PAUSE = "pause"  # let no new round begin
-    DRAIN = "drain"  # take no new session either, so that the server can be stopped
+    PAUSE = "pause"  # begin no new round
+    DRAIN = "drain"  # and accept no new session, so that the server can be stopped
     CLOSE = "close"  # seal the open round now
     ABORT = "abort"  # end the open round without a sum
 
@@ -314,7 +314,7 @@ class Instruction:
 
     task_id: bytes  # (32,)
     what: What
-    round_id: bytes | None  # (32,), where it is about one round
+    round_id: bytes | None  # (32,), if it is about one round
     by: str  # the name of an operator token
     reason: str
     at: float

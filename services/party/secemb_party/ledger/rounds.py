@@ -1,4 +1,4 @@
-"""Rounds, their states, and the one way they move from state to state."""
+"""Rounds, their states, and the function that moves them from state to state."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -18,9 +18,9 @@ from secemb_party.ledger.tasks import find_task
 from secemb_party.operators import Order
 
 _ID_SIZE = 16
-REJECTED = "session-rejected"  # what is noted about a device whose session failed a check between the servers
+REJECTED = "session-rejected"  # recorded for a device whose session failed a check between the servers
 _ROUND = select(rounds_table).where(rounds_table.c.round_id == bindparam("round"))
-# A round's row is the lock of the round: whatever changes in it, sessions included, changes under this lock.
+# A round's row is its lock: everything that changes in the round, including sessions, changes under this lock.
 _LOCK = (
     select(rounds_table.c.round_id).where(rounds_table.c.round_id == bindparam("round")).with_for_update(key_share=True)
 )
@@ -90,7 +90,7 @@ def last_round(tx: Connection, task_id: bytes) -> RoundRecord | None:
 def long_ended(
     tx: Connection, round_ids: Sequence[bytes], *, ended_before: float | None, keep_last_rounds: int
 ) -> list[bytes]:
-    """Return those of these rounds that have ended and are not among the last few ended ones of their task."""
+    """Return the given rounds that have ended and are not among the most recently ended ones of their task."""
     if keep_last_rounds < 0:
         raise LedgerFormatError("the number of rounds to keep cannot be negative")
     before = math.inf if ended_before is None else ended_before
@@ -107,7 +107,7 @@ def rounds(
     kind: str | None = None,
     state: RoundState | None = None,
 ) -> list[RoundRecord]:
-    """Return rounds of a task, the newest first, from just below a number on and of one kind or state if given."""
+    """Return rounds of a task, newest first, below a number and of one kind or state if given."""
     page = _OF_TASK if before_number is None else _OF_TASK.where(rounds_table.c.number < before_number)
     wanted = {"kind": kind, "state": state}
     page = page.where(*(rounds_table.c[name] == value for name, value in wanted.items() if value is not None))
@@ -121,7 +121,7 @@ def shares_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
 
 
 def discarded_by_kind(tx: Connection, task_id: bytes) -> dict[str, int]:
-    """Return how many rounds of each kind were discarded; their shares count in `shares_by_kind` all the same."""
+    """Return how many rounds of each kind were discarded; `shares_by_kind` includes their shares."""
     return {str(kind): int(count) for kind, count in tx.execute(_DISCARDED, {"task": task_id})}
 
 
@@ -153,10 +153,9 @@ def advance(
 ) -> RoundRecord:
     """Advance a round by one state, if it is in the expected state, and record an event with remarks.
 
-    An order is that of an operator who aborts the round; it is recorded as well. So are, for their devices, sessions
-    that were rejected by a check between the servers, with the step that ends the comparison.
-    A repeated call returns the round as it is. A fact that is stored never changes: a call that brings another
-    one is refused, as is any call for a round that is elsewhere.
+    The order of an operator who aborts the round is also recorded. In the step that ends the comparison, sessions that
+    a check between the servers rejected are recorded for their devices. A repeated call returns the round as it is. A
+    stored fact never changes: a call with a different one is refused, and so is a call for a round in another state.
     """
     facts = {
         "sealed_sessions": None if sealed_sessions is None else _joined(sealed_sessions),
@@ -187,13 +186,13 @@ def advance(
 
 
 def lock_round(tx: Connection, round_id: bytes) -> None:
-    """Wait until no other transaction changes anything in a round; what is read afterwards stays true."""
+    """Wait until no other transaction is changing a round; what is read afterwards remains true."""
     if not writes_alone(tx):
         tx.execute(_LOCK, {"round": round_id})
 
 
 def _check_same(tx: Connection, new: NewRound) -> None:
-    """Refuse a round that is not the one already stored; its deadlines are those of the first call."""
+    """Refuse a round that differs from the stored one; the deadlines of the first call apply."""
     held = find_round(tx, new.round_id)
     if held is None:
         raise LedgerConflictError(
@@ -206,7 +205,7 @@ def _check_same(tx: Connection, new: NewRound) -> None:
 
 
 def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[str, Any]) -> bool:
-    """Return whether a round is already in the target state, and refuse every step but the right one."""
+    """Return whether a round is already in the target state, and refuse any step that is not allowed."""
     state = RoundState(row["state"])
     for name, value in given.items():
         if (held := row[name]) is not None and held != value:
@@ -219,7 +218,7 @@ def _is_done(row: RowMapping, expect: RoundState, to: RoundState, given: dict[st
 
 
 def _check_complete(tx: Connection, row: RowMapping, to: RoundState, given: dict[str, Any]) -> None:
-    """Refuse a step without its facts, a list with a session that is not complete here, a seal despite an abort."""
+    """Refuse a step without its facts, a list with an incomplete session, or a seal despite an abort."""
     if to is RoundState.SEALING and tx.execute(_TO_ABORT, {"round": row["round_id"]}).first() is not None:
         raise StateConflictError("an operator is aborting this round", RoundState(row["state"]))
     missing = [n for n in REQUIRED_FACTS.get(to, ()) if n not in given and row[n] is None]

@@ -52,7 +52,7 @@ class FixedBytes(TypeDecorator[bytes]):
 
 
 class ShortText(TypeDecorator[str]):
-    """A name or a reason, from one character to a limit; SQLite itself would take any length."""
+    """A name or a reason, from one character to a limit; SQLite itself accepts any length."""
 
     impl = String
     cache_ok = True
@@ -79,7 +79,7 @@ METADATA = MetaData(
 
 _DIGEST = FixedBytes(32)
 _SESSION_ID = FixedBytes(16)
-# SQLite counts up only in a column that it calls INTEGER.
+# SQLite assigns increasing numbers only in an INTEGER column.
 _COUNTER = BigInteger().with_variant(Integer, "sqlite")
 
 tasks: Table = Table(
@@ -100,7 +100,7 @@ model_versions: Table = Table(
     Column("published_at", Double),
 )
 
-# What the operator wants, each once: while devices saw version `seen`, go back to the numbers of `source`.
+# The operator's requests, each once: while devices saw version `seen`, go back to the numbers of `source`.
 rollbacks: Table = Table(
     "rollbacks",
     METADATA,
@@ -145,7 +145,7 @@ rounds: Table = Table(
     Column("reason", ShortText(500)),
     UniqueConstraint("task_id", "number"),
 )
-# Every request asks for the running round: this stays small however many have ended.
+# Every request looks up the running round: this index stays small however many rounds have ended.
 Index(
     "ix_rounds_running",
     rounds.c.task_id,
@@ -154,14 +154,14 @@ Index(
     postgresql_where=rounds.c.ended_at.is_(None),
 )
 
-# Rows stay long after their round: a session id is used once. One that comes again later shares no key with the first,
-# because the round is part of every label.
+# Rows are kept long after their round, because a session id must be used only once. If one is reused even later, it
+# shares no key with the first use, because the round is part of every label.
 sessions: Table = Table(
     "sessions",
     METADATA,
     Column("session_id", _SESSION_ID, primary_key=True),
     Column("round_id", _DIGEST, ForeignKey("rounds.round_id"), nullable=False),
-    Column("device", _DIGEST),  # empty on server 1, where devices do not join
+    Column("device", _DIGEST),  # NULL on server 1, where devices do not join
     Column("admitted_at", Double, nullable=False),
     Column("keys_digest", _DIGEST),
     Column("keys_public", _DIGEST),
@@ -169,11 +169,11 @@ sessions: Table = Table(
     Column("update_digest", _DIGEST),
     Column("update_public", _DIGEST),
     Column("update_at", Double),
-    Column("late_at", Double),  # when something came that the round no longer accepted
-    UniqueConstraint("round_id", "device"),  # one session a device and round; also the way to a round's sessions
+    Column("late_at", Double),  # when a message arrived that the round no longer accepted
+    UniqueConstraint("round_id", "device"),  # one session per device and round; also the index for a round's sessions
 )
 
-# Apart from their sessions, so that an update does not rewrite the keys and forgetting leaves the digests.
+# Separate from their sessions, so that an update does not rewrite the keys and deletion keeps the digests.
 bodies: Table = Table(
     "bodies",
     METADATA,
@@ -195,7 +195,7 @@ tokens: Table = Table(
     UniqueConstraint("name", "generation"),
 )
 
-# What became of a device's sessions: for the operator of server 0, who alone knows devices. Rows stay.
+# The outcomes of a device's sessions, for the operator of server 0, which alone knows devices. Rows are kept.
 devices: Table = Table(
     "devices",
     METADATA,
@@ -204,7 +204,7 @@ devices: Table = Table(
     Column("completed", BigInteger, nullable=False),
     Column("refused", BigInteger, nullable=False),
     Column("rejected", BigInteger, nullable=False),
-    Column("silent", BigInteger, nullable=False),  # sessions since the last that came to an end
+    Column("silent", BigInteger, nullable=False),  # sessions since the last one that finished
     Column("joined_at", Double),
     Column("problem", ShortText(64)),
     Column("problem_at", Double),
@@ -218,10 +218,10 @@ events: Table = Table(
     Column("at", Double, nullable=False),
     Column("kind", ShortText(64), nullable=False),
     Column("data", Text, nullable=False),
-    sqlite_autoincrement=True,  # a number is not given twice, even after the newest rows are gone
+    sqlite_autoincrement=True,  # a number is not reused, even after the newest rows were deleted
 )
 
-# Rows stay forever: who changed what, and why.
+# Rows are kept permanently: who changed what, and why.
 actions: Table = Table(
     "actions",
     METADATA,
@@ -234,7 +234,7 @@ actions: Table = Table(
     sqlite_autoincrement=True,
 )
 
-# What operators have told this server to do, while it holds; `round_id` where it is about one round.
+# Operators' instructions that are in force; `round_id` is set if one is about a round.
 instructions: Table = Table(
     "instructions",
     METADATA,
@@ -263,12 +263,12 @@ _FIX = "run `secemb serve --migrate` or `secemb ledger upgrade`"
 
 def check(tx: Connection) -> None:
     """Raise unless the tables are exactly those of this version."""
-    take_turn(tx, Turn.MIGRATION)  # not in the middle of another process's upgrade
+    take_turn(tx, Turn.MIGRATION)  # wait for the end of another process's upgrade
     _check(tx, _scripts())
 
 
 def upgrade(tx: Connection) -> None:
-    """Upgrade the tables to this version, all or nothing; raise if that is not possible."""
+    """Upgrade the tables to this version, all or nothing; raise if this is not possible."""
     take_turn(tx, Turn.MIGRATION)
     scripts = _scripts()
     try:

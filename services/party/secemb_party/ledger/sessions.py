@@ -1,12 +1,13 @@
-"""Sessions: who takes part in a round, and the digests of what they uploaded.
+"""Sessions: who takes part in a round, and the digests of the uploads.
 
-Their rows grow without end, so those of rounds that ended long ago, and of tasks that are no longer served, are
-removed. Rounds stay: their number, kind, digests and sealed list are what the privacy accountant counts, and what the
-other server compares.
+Their number would grow without limit, so rows of rounds that ended long ago, and of tasks that are no longer served,
+are removed. Rounds are kept: the privacy accountant counts their number, kind, digests and sealed list, and the other
+server compares them.
 
-A session takes a seat with its keys. Until then it keeps nobody out: more may join than there are seats, and those
-whose keys come when all are taken are refused. Who joined before the time `since` and has sent none has lapsed: no
-round waits for it, its device may begin another session, and it is forgotten where too many wait.
+A session takes a seat with its keys. Until then it does not block others: more sessions may join than there are seats,
+and those whose keys arrive after all seats are taken are refused. A session that joined before the time `since` and has
+sent no keys has lapsed: no round waits for it, its device may begin another session, and it is removed if too many are
+waiting.
 """
 
 import math
@@ -114,7 +115,7 @@ _SET = {
     )
     for part in (KEYS, UPDATE)
 }
-FORGET_AT_ONCE = 500  # sessions in a transaction: others wait for one batch
+FORGET_AT_ONCE = 500  # sessions per transaction: other writers wait for one batch
 
 _OLD = (
     select(sessions_table.c.session_id, sessions_table.c.round_id)
@@ -129,11 +130,11 @@ _FORGET_ANSWERS = delete(answers).where(answers.c.key.in_(bindparam("names", exp
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A round and a session as they are while the round is locked."""
+    """A round and a session, read while the round is locked."""
 
     state: RoundState
     join_until: float
-    round_id: bytes | None  # of the session; None where there is no such session
+    round_id: bytes | None  # of the session; None if there is no such session
     device: bytes | None
     admitted_at: float | None
     keys_digest: bytes | None
@@ -152,10 +153,10 @@ def admit(
     window: Window,
     since: float = -math.inf,
 ) -> Admission:
-    """Give a device its session in a round, one a device, while sessions with keys have not taken all `limit` seats.
+    """Give a device its one session in a round, unless sessions with keys have taken all `limit` seats.
 
-    A round remembers at most `waiting` sessions without keys. While no join window runs, the session begins `window`:
-    nobody has joined before, or too few came in time.
+    A round stores at most `waiting` sessions without keys. If no join window is running, because nobody has joined
+    before or too few came in time, the session begins `window`.
     """
     seen = _look(tx, round_id, session_id)
     if seen.round_id is not None:
@@ -171,7 +172,7 @@ def admit(
     if taken >= limit or without_keys - forgotten >= waiting:
         return Admission.FULL
     row = {"session_id": session_id, "round_id": round_id, "device": device, "admitted_at": now}
-    # The only thing this lock does not keep out is the same id in another round.
+    # This lock does not exclude the same id in another round.
     if not insert_new(tx, sessions_table, row):
         return Admission.SESSION_TAKEN
     if now >= seen.join_until:
@@ -213,7 +214,7 @@ def put_keys(
 
 
 def turn_away(tx: Connection, round_id: bytes, session_id: bytes, now: float, *, limit: int) -> bool:
-    """Tell whether a joined session's keys are too late because others have taken all seats."""
+    """Return whether a joined session's keys are too late because others have taken all seats."""
     seen = _look(tx, round_id, session_id)
     waits = seen.round_id == round_id and seen.keys_digest is None and seen.state is RoundState.OPEN
     if not waits or not _is_full(tx, round_id, limit):
@@ -223,9 +224,9 @@ def turn_away(tx: Connection, round_id: bytes, session_id: bytes, now: float, *,
 
 
 def put_update(tx: Connection, upload: Upload, store_body: Step, now: float, *, limit: int | None = None) -> Stored:
-    """Record a session's update, whose keys must be here, and store its body in the same transaction.
+    """Record the update of a session whose keys are here, and store its body in the same transaction.
 
-    A round has at most `limit` updates: more sessions may have joined than a sum may have.
+    A round accepts at most `limit` updates, because more sessions may have joined than a sum may contain.
     """
     seen = _look(tx, upload.round_id, upload.session_id)
     refusal = _refusal(seen, upload, held=seen.update_digest)
@@ -243,12 +244,12 @@ def put_update(tx: Connection, upload: Upload, store_body: Step, now: float, *, 
 
 
 def knows_session(tx: Connection, session_id: bytes) -> bool:
-    """Return whether a session of this id takes part in any round."""
+    """Return whether a session with this id takes part in any round."""
     return tx.execute(_KNOWN, {"session": session_id}).first() is not None
 
 
 def keys_digest(tx: Connection, round_id: bytes, session_id: bytes) -> bytes | None:
-    """Return the digest of a session's keys, or None where they have not come in this round."""
+    """Return the digest of a session's keys, or None if they have not arrived in this round."""
     digest: bytes | None = tx.execute(_KEYS_DIGEST, {"round": round_id, "session": session_id}).scalar_one_or_none()
     return digest
 
@@ -279,12 +280,12 @@ def counts(tx: Connection, round_id: bytes) -> Counts:
 
 
 def seats(tx: Connection, round_id: bytes, since: float) -> TakenSeats:
-    """Return how many seats of a round are taken, and who is expected to take one: it joined after `since`."""
+    """Return how many seats of a round are taken, and the sessions expected to take one: they joined after `since`."""
     return TakenSeats(*tx.execute(_SEATS, {"round": round_id, "since": since}).one())
 
 
 def finished(tx: Connection, task_id: bytes, now: float, *, rounds: int) -> Turnout:
-    """Return how many sessions of the last few rounds came to an end, of those rounds whose time to upload is over."""
+    """Return how many sessions finished in the last few rounds whose upload deadline has passed."""
     return Turnout(*tx.execute(_FINISHED, {"task": task_id, "now": now, "limit": rounds}).one())
 
 
@@ -293,7 +294,7 @@ def _is_full(tx: Connection, round_id: bytes, limit: int) -> bool:
 
 
 def _note_late(tx: Connection, seen: _Seen, round_id: bytes, refusal: Stored, session_id: bytes, now: float) -> None:
-    """Remember that a device of this round sent something, although too late to count."""
+    """Record that a device of this round sent something, although too late to count."""
     if seen.round_id == round_id and refusal in (Stored.CLOSED, Stored.FULL):
         tx.execute(_LATE, {"session": session_id, "now": now})
         note_late(tx, seen.device)
@@ -309,7 +310,7 @@ def _look(tx: Connection, round_id: bytes, session_id: bytes) -> _Seen:
 
 
 def _refusal(seen: _Seen, upload: Upload, *, held: bytes | None) -> Stored | None:
-    """Return the answer to an upload that brings nothing new or comes too late, or None."""
+    """Return the answer to an upload that contains nothing new or arrives too late, else None."""
     if seen.round_id not in {None, upload.round_id}:
         return Stored.OTHER_ROUND
     if held is not None:

@@ -1,4 +1,4 @@
-"""The embedded database: SQLite with a write-ahead log; one thread writes and commits waiting calls together."""
+"""The ledger in SQLite with a write-ahead log; one thread writes, and commits waiting calls together."""
 
 import asyncio
 import os
@@ -22,20 +22,20 @@ from secemb_party.storage.files import lock_file, sync_folder
 
 T = TypeVar("T")
 
-Outcome = Callable[[], None]  # gives a call its answer, on the event loop
+Outcome = Callable[[], None]  # delivers the result of a call, on the event loop
 
-_MOST = 32  # calls that share a transaction: at 250 kB each they still fit in the page cache of a small machine
-_GATHER_SECONDS = 0.01  # when several came together the last time, more are on their way: wait for them
+_MOST = 32  # calls that share a transaction: at 250 kB each, they fit in the page cache of a small machine
+_GATHER_SECONDS = 0.01  # if several calls arrived together last time, more are probably on the way: wait for them
 _READERS = 2
 _BUSY_SECONDS = 20  # how long to wait for another process, such as the `secemb` command
 _ASK_AGAIN_SECONDS = 0.01
-_LARGEST_LOG = 64 << 20  # bytes that the log keeps on the disk once it has been written back
-_CACHE_KIB = 16_384  # what is committed together fits, and is not written twice
-_PAGE = 16_384  # bytes: a body of a hundred thousand is a chain of a few pages
+_LARGEST_LOG = 64 << 20  # size of the log on disk after it has been written back, in bytes
+_CACHE_KIB = 16_384  # holds what is committed together, so that nothing is written twice
+_PAGE = 16_384  # bytes: a body of 100,000 bytes is a chain of only a few pages
 
 
 class HeldConnection:
-    """A thread's own connection, kept from one transaction to the next; one that failed goes back to the pool."""
+    """A thread's own connection, kept between transactions; after a failure it is returned to the pool."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -54,7 +54,7 @@ class HeldConnection:
             raise
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection to the pool."""
         held, self._connection = self._connection, None
         if held is not None:
             held.close()
@@ -67,7 +67,7 @@ class _Call(Generic[T]):
 
 
 class Writer:
-    """Runs functions one after the other and answers each when its transaction is on the disk."""
+    """Runs functions one after the other and delivers each result when its transaction is on disk."""
 
     def __init__(self, engine: Engine) -> None:
         self._held = HeldConnection(engine)
@@ -85,7 +85,7 @@ class Writer:
         return await call.answer
 
     def close(self) -> None:
-        """Serve the calls in the queue, then end."""
+        """Run the calls in the queue until it is closed."""
         self._closed = True
         self._line.put(None)
         self._thread.join()
@@ -106,7 +106,7 @@ class Writer:
         self._held.close()
 
     def _next_with(self, first: _Call[Any]) -> tuple[list[_Call[Any]], bool]:
-        """Return the calls that wait, and whether the queue is closed behind them."""
+        """Return the waiting calls, and whether the queue is closed after them."""
         calls = [first]
         while len(calls) < _MOST:
             try:
@@ -124,7 +124,7 @@ class Writer:
             with translated(), self._held.begin() as tx:
                 results = [call.work(tx) for call in calls]
         except LedgerUnavailableError as error:
-            # No single call is at fault, and none would succeed alone: each would wait for the locked file in turn.
+            # No single call is the cause, and none would succeed alone: each would wait for the locked file in turn.
             return [_failure(call, LedgerUnavailableError(str(error))) for call in calls]
         except Exception:
             return None
@@ -140,7 +140,7 @@ class Writer:
 
 
 def _success(call: _Call[T], result: T) -> Outcome:
-    # A cancelled caller no longer waits.
+    # A cancelled caller is no longer waiting.
     return lambda: None if call.answer.done() else call.answer.set_result(result)
 
 
@@ -149,7 +149,7 @@ def _failure(call: _Call[Any], error: BaseException) -> Outcome:
 
 
 def _deliver(loop: asyncio.AbstractEventLoop, outcomes: list[Outcome]) -> None:
-    """Wake the event loop once for all of them: it costs more than a statement."""
+    """Wake the event loop only once for all of them, because this costs more than a statement."""
 
     def answer() -> None:
         for outcome in outcomes:
@@ -164,14 +164,14 @@ class SqliteDatabase:
 
     def __init__(self, url: URL) -> None:
         self._to_read, self._to_write = _engine(url, _READERS), _engine(url, 1)
-        # A writer takes the lock at once: to read first and write later fails when another process came in between.
-        # A reader runs a single statement, which needs no transaction around it.
+        # A writer takes the lock at once: reading first and writing later fails if another process writes in between. A
+        # reader runs a single statement, which needs no explicit transaction.
         event.listen(self._to_write, "begin", lambda tx: tx.exec_driver_sql("BEGIN IMMEDIATE"))
         self._writer = Writer(self._to_write)
         self._readers = ThreadPoolExecutor(_READERS, "ledger-reader")
         self._held: dict[int, HeldConnection] = {}  # by reader
         self._lock_file = Path(f"{url.database}.lock")
-        self._claim: int | None = None  # the lock file, open
+        self._claim: int | None = None  # the open lock file
 
     async def read(self, work: Work[T]) -> T:
         """Run one statement that changes nothing."""
@@ -193,7 +193,7 @@ class SqliteDatabase:
         return await self._writer.submit(work)
 
     async def claim(self, *, patience: float = 0.0) -> None:
-        """Make sure that no other process has claimed this file. The system forgets a claim when its process ends."""
+        """Make sure that no other process has claimed this file. The system releases a claim when its process ends."""
         if self._claim is not None:
             return
         try:
@@ -204,7 +204,7 @@ class SqliteDatabase:
             raise LedgerSettingError(f"cannot open the lock file {self._lock_file}: {error.strerror}") from None
 
     async def close(self) -> None:
-        """Wait for running work, then close the file."""
+        """Wait for running calls, then close the file."""
         await asyncio.to_thread(self._shut_down)
 
     def _shut_down(self) -> None:
@@ -220,7 +220,7 @@ class SqliteDatabase:
 
 
 async def open_sqlite(url: URL, *, create: bool) -> SqliteDatabase:
-    """Open the file named by a URL, or create it, readable by its owner only."""
+    """Open the file named by a URL, or create it with access for its owner only."""
     path = _path(url)
     await asyncio.to_thread(_make_file, path, create)
     database = SqliteDatabase(url)
@@ -267,15 +267,15 @@ def _make_file(path: Path, create: bool) -> None:
 
 
 def _configure(connection: DBAPIConnection, _record: Any) -> None:
-    # Without this the driver opens transactions itself, and only before it writes.
+    # Without this, the driver begins transactions itself, and only before writes.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA page_size = {_PAGE}")  # of a file that is made now; an older one keeps its own
+    cursor.execute(f"PRAGMA page_size = {_PAGE}")  # for new files; an existing one keeps its page size
     _keep_log(cursor)
     cursor.execute("PRAGMA synchronous = FULL")  # a commit is on the disk before it is acknowledged
     cursor.execute("PRAGMA foreign_keys = ON")
-    # Some builds write zeros over what is deleted, which makes forgetting a body half as dear as storing it. Copies in
-    # the log and on the disk stay all the same: docs/reference/data-model.md says so.
+    # Some builds overwrite deleted data with zeros, which makes deleting a body cost half as much as storing it. Copies
+    # in the log and on the disk would remain anyway, as docs/reference/data-model.md explains.
     cursor.execute("PRAGMA secure_delete = FAST")
     cursor.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     cursor.execute(f"PRAGMA journal_size_limit = {_LARGEST_LOG}")
@@ -283,7 +283,7 @@ def _configure(connection: DBAPIConnection, _record: Any) -> None:
 
 
 def _keep_log(cursor: DBAPICursor) -> None:
-    # Two that switch the same new file would wait for each other, so SQLite refuses at once instead of waiting.
+    # Two processes that switch the same new file would wait for each other, so SQLite fails at once instead.
     give_up = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Devices whose sessions were in discarded rounds again and again.
+"""Devices that were repeatedly in discarded rounds.
 
-The sum of a round does not say which session spoiled it. Of devices that are in rounds by chance, the one that spoils
-them is in all discarded rounds, and in few others.
+The sum of a round does not show which session spoiled it. If devices are in rounds by chance, the one that spoils them
+is in all discarded rounds and few others.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, func, select
 from secemb_party.ledger.records import Suspect
 from secemb_party.ledger.schema import sessions, tokens
 
-_LEAST = 2  # discarded rounds: to have been in one says nothing
+_LEAST = 2  # discarded rounds: being in a single one means nothing
 _COUNT = func.count().label("times")
 _IN_ROUNDS = (
     select(sessions.c.device, _COUNT)
@@ -30,7 +30,7 @@ _NAMES = select(tokens.c.device, tokens.c.name).where(tokens.c.device.in_(bindpa
 def suspects(
     tx: Connection, *, discarded: Sequence[bytes], published: Sequence[bytes], limit: int = 20
 ) -> list[Suspect]:
-    """Return the devices that were in at least two of the discarded rounds, those that were in fewest others first."""
+    """Return the devices that were in at least two of the discarded rounds, starting with those in fewest others."""
     found = {row.device: row.times for row in tx.execute(_OFTEN, {"rounds": list(discarded)})}
     chosen = {"devices": list(found)}
     others = {row.device: row.times for row in tx.execute(_ALSO, {"rounds": list(published), **chosen})}

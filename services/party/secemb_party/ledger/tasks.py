@@ -33,12 +33,12 @@ def task(tx: Connection, task_id: bytes) -> TaskRecord | None:
 
 
 def tasks(tx: Connection) -> list[TaskRecord]:
-    """Return every task, the oldest first."""
+    """Return all tasks, oldest first."""
     return [TaskRecord(**row) for row in tx.execute(_TASKS).mappings()]
 
 
 def find_task(tx: Connection, task_id: bytes) -> TaskRecord:
-    """Return a task that must exist."""
+    """Return a task, which must exist."""
     record = task(tx, task_id)
     if record is None:
         raise NotRecordedError("this task is not in the ledger")
@@ -46,7 +46,7 @@ def find_task(tx: Connection, task_id: bytes) -> TaskRecord:
 
 
 _LOCK_TASK = select(tasks_table.c.task_id).where(tasks_table.c.task_id == bindparam("task"))
-_LOCK_TASK = _LOCK_TASK.with_for_update(key_share=True)  # others may still refer to the task meanwhile
+_LOCK_TASK = _LOCK_TASK.with_for_update(key_share=True)  # others may still refer to the task in the meantime
 _NEWEST_FIRST = (
     select(versions_table)
     .where(versions_table.c.task_id == bindparam("task"))
@@ -100,7 +100,7 @@ def published_version(tx: Connection, task_id: bytes) -> ModelVersion | None:
 
 
 def versions(tx: Connection, task_id: bytes) -> list[ModelVersion]:
-    """Return every version of a task, the newest first."""
+    """Return all versions of a task, newest first."""
     return [ModelVersion(**row) for row in tx.execute(_NEWEST_FIRST, {"task": task_id}).mappings()]
 
 
@@ -132,7 +132,7 @@ def request_rollback(tx: Connection, task_id: bytes, *, seen: int, source: int, 
 
 
 def open_rollback(tx: Connection, task_id: bytes) -> Rollback | None:
-    """Return the request that is still open, or None."""
+    """Return the open request, or None."""
     row = tx.execute(_OPEN, {"task": task_id}).one_or_none()
     return None if row is None else _record(row)
 

@@ -1,7 +1,7 @@
 """Enrolment tokens of devices, by their SHA-256.
 
-A device has a name and one token after the other: generation 0, 1, …. Each of them leads to the same device, known in
-rounds by the hash of its first token, so that a device with two valid tokens still has one session in a round.
+A device has a name and a sequence of tokens: generation 0, 1, …. All of them identify the same device, which rounds
+know by the hash of its first token, so a device with two valid tokens still has one session per round.
 """
 
 import re
@@ -73,7 +73,7 @@ def add_tokens(tx: Connection, new: Sequence[NewToken], order: Order, now: float
 
 
 def replace_token(tx: Connection, new: NewToken, order: Order, now: float, *, overlap: float) -> Added:
-    """Give a device its next token; the ones before expire after `overlap` seconds, or as they would have."""
+    """Give a device its next token; earlier ones expire after `overlap` seconds, or sooner if they were due to."""
     take_turn(tx, Turn.TOKENS)
     held = tokens_of(tx, [new.name])
     if not held:
@@ -92,7 +92,7 @@ def replace_token(tx: Connection, new: NewToken, order: Order, now: float, *, ov
 
 
 def revoke_tokens(tx: Connection, names: Sequence[str], order: Order, now: float) -> int:
-    """Revoke every token of these devices, and return of how many; a name that is not known is left out."""
+    """Revoke all tokens of these devices, and return the number of devices; unknown names are not counted."""
     take_turn(tx, Turn.TOKENS)
     open_ = {one.name for one in tokens_of(tx, names) if one.revoked_at is None}
     if open_:
@@ -102,7 +102,7 @@ def revoke_tokens(tx: Connection, names: Sequence[str], order: Order, now: float
 
 
 def find_device(tx: Connection, name_or_prefix: str) -> str:
-    """Return the name of a device: as given, or of the only token whose hash begins so (8 digits or more)."""
+    """Return the name of a device, given its name or a unique prefix of a token hash (at least 8 digits)."""
     if tokens_of(tx, [name_or_prefix]):
         return name_or_prefix
     rows: Sequence[Token] = []
@@ -117,18 +117,18 @@ def find_device(tx: Connection, name_or_prefix: str) -> str:
 
 
 def token(tx: Connection, token_hash: bytes) -> Token | None:
-    """Return a token, revoked or not, or None: one read of the key's index, however many tokens there are."""
+    """Return a token, revoked or not, or None: a single index lookup, however many tokens there are."""
     row = tx.execute(_BY_HASH, {"hash": token_hash}).mappings().one_or_none()
     return None if row is None else _token(row)
 
 
 def tokens_of(tx: Connection, names: Sequence[str]) -> list[Token]:
-    """Return the tokens of some devices, by name, the oldest first."""
+    """Return the tokens of some devices by name, oldest first."""
     return _tokens(tx.execute(_BY_NAMES, {"names": list(names)}).mappings())
 
 
 def tokens(tx: Connection, *, after: tuple[str, int] = ("", 0), limit: int) -> list[Token]:
-    """Return the tokens behind a name and generation, in the order of names."""
+    """Return the tokens after a name and generation, in the order of names."""
     found = tx.execute(_AFTER.limit(limit), {"after_name": after[0], "after_generation": after[1]})
     return _tokens(found.mappings())
 

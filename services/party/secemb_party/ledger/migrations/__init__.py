@@ -1,1 +1,1 @@
-"""Migrations, one module each; a module that has been released is not edited any more."""
+"""Migrations, one module each; do not edit a module after its release."""
