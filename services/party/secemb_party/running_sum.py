@@ -37,7 +37,7 @@ class RunningSum:
         try:
             async with self._one_at_a_time:
                 await self._include(sessions)
-        except Exception as error:  # nothing is lost: whoever needs the sum begins again, and hears of what is wrong
+        except Exception as error:  # nothing is lost: the next use of the sum starts again and raises the error
             get_logger().info("cannot add sessions early", error=type(error).__name__)
 
     async def tell(self, sessions: Sequence[bytes]) -> list[bytes]:

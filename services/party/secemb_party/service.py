@@ -1,4 +1,4 @@
-"""What both servers do: keep models and rounds, accept sessions' messages, and compute the share of the sum.
+"""The service of both servers: models, rounds, acceptance of sessions' messages, and the share of the sum.
 
 The event loop only waits, workers compute, and the ledger stores. Nothing is acknowledged before it is durable, and
 every decision is made in one of the ledger's transactions, so a crash loses nothing that was acknowledged.

@@ -1,8 +1,8 @@
 """Tickets: server 0's signed permission for a session to take part in a round, or only to read in it.
 
 A ticket is 72 bytes: when it expires (8 bytes, seconds, little-endian) and an Ed25519 signature over the domain, the
-round's digest, the session and that time. Round and session are in the request already and are not repeated; a ticket
-for any other does not verify, nor does one of the other domain. Both servers check tickets; only server 0 issues them.
+round's digest, the session and that time. Round and session are already in the request and are not repeated; a ticket
+for another round, session or domain does not verify. Both servers check tickets; only server 0 issues them.
 """
 
 import re
@@ -19,13 +19,13 @@ DOMAIN = b"secemb/1 ticket"
 READ_DOMAIN = b"secemb/1 read ticket"
 TICKET_BYTES = 72
 CLOCK_TOLERANCE = 60.0  # seconds for which server 1 accepts an expired ticket: its clock may be ahead of server 0's
-_REMEMBERED = 4096  # tickets that need not be verified again
-_TEXT = re.compile(rf"[A-Za-z0-9_-]{{{TICKET_BYTES * 4 // 3}}}")  # base64url; so many bytes need no padding
+_REMEMBERED = 4096  # limit on cached tickets, which need not be verified again
+_TEXT = re.compile(rf"[A-Za-z0-9_-]{{{TICKET_BYTES * 4 // 3}}}")  # base64url; this number of bytes needs no padding
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Claim:
-    """The session that a message is said to belong to, and the ticket shown for it."""
+    """The session that a message claims to belong to, and its ticket."""
 
     round_id: bytes
     session_id: bytes
@@ -41,7 +41,7 @@ def issue_ticket(
 
 
 class TicketCheck:
-    """Checks tickets. A device shows the same one with its keys and with its update: it is verified once."""
+    """Checks tickets. A device presents the same one with its keys and its update; it is verified only once."""
 
     def __init__(self, key: Ed25519PublicKey, *, domain: bytes = DOMAIN, tolerance: float = 0.0) -> None:
         self._key, self._domain, self._tolerance = key, domain, tolerance
@@ -57,7 +57,7 @@ class TicketCheck:
             raise TicketExpiredError("the ticket has expired; join again")
 
     def remember(self, claim: Claim, expires: int) -> None:
-        """Keep a ticket that is known to be genuine: it was verified here, or issued here a moment ago."""
+        """Cache a ticket that is known to be genuine: it was verified or has just been issued here."""
         self._verified[claim] = expires
         if len(self._verified) > _REMEMBERED:
             self._verified.popitem(last=False)
@@ -65,7 +65,7 @@ class TicketCheck:
 
 def check_signature(key: Ed25519PublicKey, claim: Claim, domain: bytes = DOMAIN) -> int:
     """Return when a ticket for exactly this session of this round expires, or raise `TicketError`."""
-    # The decoder skips foreign characters: without this, one ticket would have any number of spellings.
+    # The decoder skips invalid characters: without this check, one ticket would have many valid spellings.
     if not _TEXT.fullmatch(claim.ticket):
         raise TicketError("this is not a ticket; send the one that join returned, unchanged")
     data = urlsafe_b64decode(claim.ticket)

@@ -1,8 +1,8 @@
-"""Traces for OpenTelemetry: one span for each request, and one for each call to the other server.
+"""Traces for OpenTelemetry: one span per request, and one per call to the other server.
 
 A span has the template of a route, a method and a status; ids of rounds and sessions are hashed. FastAPI's own
-telemetry stays off, because it records paths, and paths hold ids. Only imported where tracing is on: the libraries are
-an extra.
+telemetry stays off, because it records paths, and paths contain ids. This module is imported only if tracing is on,
+because the libraries are an extra.
 """
 
 import hashlib
@@ -41,8 +41,8 @@ class Tracing:
     def request(
         self, scope: Mapping[str, Any], answered: Callable[[], tuple[str, int]], *, peer: bool
     ) -> Iterator[None]:
-        """Trace a request; `answered` returns its route and status. Only the peer's requests go on with a trace."""
-        # A device's own header is not looked at: it could join what it does to what others do.
+        """Trace a request; `answered` returns its route and status. Only the peer's requests continue a trace."""
+        # A device's trace header is ignored: it could link the device's requests to those of others.
         given = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]} if peer else {}
         parent = self._headers.extract({_PARENT: given.get(_PARENT, "")}, context=Context())
         with self._span("request", SpanKind.SERVER, context=parent) as span:
@@ -60,7 +60,7 @@ class Tracing:
 
     @contextmanager
     def call(self, method: str, path: str, headers: MutableMapping[str, str]) -> Iterator[None]:
-        """Trace a call to the other server, and let it go on with this trace."""
+        """Trace a call to the other server, and let it continue this trace."""
         route = _ID.sub("{round}", path)
         with self._span(f"{method} {route}", SpanKind.CLIENT) as span:
             span.set_attribute("http.request.method", method)
@@ -71,16 +71,16 @@ class Tracing:
             yield
 
     def _span(self, name: str, kind: SpanKind, **more: Any) -> Any:
-        # What an exception says may quote a request.
+        # An exception's message may quote a request.
         return self._tracer.start_as_current_span(
             name, kind=kind, record_exception=False, set_status_on_exception=False, **more
         )
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
 
 def hashed(name: str) -> str:
-    """Return what a trace shows of an id: the same on both servers, and not the id."""
+    """Return a hash that replaces an id in traces; it is the same on both servers."""
     return hashlib.sha256(b"secemb/1 trace" + name.encode()).hexdigest()[:16]

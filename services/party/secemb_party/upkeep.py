@@ -1,6 +1,6 @@
-"""What a server does beside its requests: it keeps its claim on the ledger, logs what it refused, forgets old rows.
+"""Background work of a server: it keeps its claim on the ledger, logs refusals, and deletes old rows.
 
-It also watches how late its event loop wakes up, and logs which certificates expire soon.
+It also measures how late its event loop wakes up, and logs which certificates expire soon.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ _FORGET_SECONDS = 3600.0
 
 
 async def keep_up(party: Party, settings: Settings, *, every: float = _EVERY_SECONDS) -> None:
-    """Look after a server until cancelled."""
+    """Do the background work until cancelled."""
     certificates = CertificateLines(settings)
     refusals, storage = RefusalLines(party), Outage("new sessions are refused", "new sessions are accepted again")
     failing = Outage("upkeep failed", "upkeep has recovered", level="error")
@@ -37,10 +37,10 @@ async def keep_up(party: Party, settings: Settings, *, every: float = _EVERY_SEC
             await party.probe_ledger()
             await party.control.drained()
             if party.steady() >= forget_at:
-                # A batch each time until nothing is left: other writers wait for one batch at most.
+                # One batch at a time until none is left: other writers wait for one batch at most.
                 forget_at = party.steady() + (0.0 if await party.forget_old() else _FORGET_SECONDS)
         except LedgerError:
-            pass  # told by the ledger itself
+            pass  # logged by the ledger itself
         except Exception as error:
             failing.failed(type(error).__name__, error)
         else:
@@ -48,7 +48,7 @@ async def keep_up(party: Party, settings: Settings, *, every: float = _EVERY_SEC
 
 
 class RefusalLines:
-    """One line for each kind of refusal in a while, however many there were: a flood must not fill the log."""
+    """One line per kind of refusal and interval, however many there were: a flood must not fill the log."""
 
     def __init__(self, party: Party) -> None:
         self._party, self._told = party, party.metrics.refusals()
@@ -65,9 +65,9 @@ class RefusalLines:
 
 
 async def watch_event_loop(metrics: Metrics, *, every: float = 0.1, remembered: int = 600) -> None:
-    """Measure how late the event loop wakes up until cancelled: a machine is too small, or work is in the wrong place.
+    """Measure how late the event loop wakes up, until cancelled. Delays mean an overloaded machine or blocking work.
 
-    The last measurements are remembered, by default a minute's.
+    The last measurements are kept, by default for a minute.
     """
     recent: deque[float] = deque(maxlen=remembered)
     largest = 0.0

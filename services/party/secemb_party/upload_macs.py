@@ -1,9 +1,9 @@
-"""Who may upload in a session: only the device that made its keys.
+"""MACs of uploads: only the device that made a session's keys may upload in it.
 
-A ticket does not show that. Server 0 issues tickets and server 1 sees them all, so either could send the other a forged
-upload in a device's session. The sum would then have random numbers in exactly the rows that the session's paths lead
-to, its items among them. So both servers ask for a MAC under the session's hold, which the other server does not know,
-with every upload, in every kind of round and over both transports.
+A ticket does not prove this. Server 0 issues tickets and server 1 sees them all, so either could send the other a
+forged upload in a device's session. The sum would then have random numbers in exactly the rows that the session's paths
+lead to, including its items. Therefore both servers require a MAC with every upload, in every kind of round and over
+both transports. Its key is the session's hold, which the other server does not know.
 """
 
 from collections import OrderedDict
@@ -15,7 +15,7 @@ from secemb_shared.errors import SecEmbError
 from secemb_shared.holds import check_upload_mac
 from secemb_shared.messages import RoundSpec
 
-_REMEMBERED = 4096  # holds that need not be looked up: those of sessions whose update is still to come
+_REMEMBERED = 4096  # limit on cached holds, of sessions whose update has not arrived yet
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -31,19 +31,19 @@ class Kept:
     """An upload that is durable."""
 
     digest: bytes  # SHA-256 of the message
-    hold: bytes  # what this server shares with the device alone
+    hold: bytes  # the secret that only this server and the device know
 
 
 class UploadMacs:
-    """Checks MACs under the holds of the sessions in a ledger."""
+    """Checks MACs with the holds of the sessions in a ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._holds: OrderedDict[tuple[bytes, bytes], bytes] = OrderedDict()
 
     def remember(self, keys: Upload) -> None:
-        """Keep the hold of a session whose keys are durable: it never changes, and its update comes soon."""
-        # The hold is the digest that recognises a resend of the keys: it outlives the keys themselves.
+        """Cache the hold of a session whose keys are durable: it never changes, and the update will arrive soon."""
+        # The hold is the digest for recognising a resend of the keys, which is kept longer than the keys themselves.
         self._holds[keys.round_id, keys.session_id] = keys.body_digest
         if len(self._holds) > _REMEMBERED:
             self._holds.popitem(last=False)
@@ -59,7 +59,7 @@ class UploadMacs:
         return hold
 
     async def _missing(self, round_id: bytes) -> SecEmbError:
-        """Return why there is no hold: the keys are still to come, or it is too late for them."""
+        """Return why there is no hold: the keys have not arrived yet, or it is too late for them."""
         record = await self._ledger.round(round_id)
         if record is None or record.state is not RoundState.OPEN:
             return RoundClosedError("this round no longer accepts messages; join the current one")

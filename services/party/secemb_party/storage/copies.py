@@ -1,8 +1,8 @@
-"""What devices copy: the catalogue, the table of a published model, what changed in it since, and the dense part.
+"""The data that devices copy: the catalogue, the table of a published model, its changes, and the dense part.
 
-A part of a model is encoded once and then read from a file by however many devices ask for it. The files have no
-names: the system removes one when no one reads it, after a crash as well, and nothing in the data directory can be
-mistaken for a copy that is not what this process has written.
+A part of a model is encoded once and then read from a file for any number of devices. The files have no names: the
+system removes a file when no one uses it, even after a crash, and no file in the data directory can be mistaken for a
+copy written by this process.
 """
 
 import hashlib
@@ -25,20 +25,20 @@ from secemb_shared.messages import TaskSpec
 from secemb_shared.messages.table import CopyShape, Encoded, Numbers, TableFormat, delta_head
 
 Result = TypeVar("Result")
-_KEPT = 12  # files: in two formats a copy, deltas to it and what these start from, and dense parts
+_KEPT = 12  # files: in two formats, a copy, the deltas to it and their base copies, and dense parts
 _BLOCK_BYTES = 2**20
 
 
 class Run(Protocol):
-    """Runs what takes long in a thread."""
+    """Runs long work in a thread."""
 
     def __call__(self, work: Callable[[], Result]) -> Awaitable[Result]:
-        """Return what the work returns."""
+        """Return the result of the work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedCopy:
-    """Something that can be copied: a table in a format, with `since` only what differs; or a dense part."""
+    """Something that can be copied: a table in a format, or its difference from `since`; or a dense part."""
 
     version: int
     format: TableFormat | None  # None is the dense part
@@ -52,24 +52,24 @@ class Body:
         self, descriptor: int, *, size: int, sha256: str, whole: str | None = None, model_digest: bytes = b""
     ) -> None:
         self.size, self.sha256, self.model_digest = size, sha256, model_digest
-        self.whole = whole or sha256  # SHA-256 of the full copy; another than `sha256` where this is a delta
+        self.whole = whole or sha256  # SHA-256 of the full copy; differs from `sha256` for a delta
         self._descriptor = descriptor
         weakref.finalize(self, os.close, descriptor)
 
     def read(self, first: int, count: int) -> bytes:
-        """Return bytes from anywhere; any number of threads may read at the same time."""
+        """Return bytes from any position; any number of threads may read at the same time."""
         return os.pread(self._descriptor, count, first)
 
 
 class TableCopies:
-    """The copies of one task's model that devices ask for."""
+    """The copies of one task's model that devices request."""
 
     def __init__(self, models: ModelStore, shape: Shape, run: Run, scratch: Path) -> None:
         self._models, self._shape, self._run, self._scratch = models, shape, run, scratch
         self._bodies: AsyncCache[WantedCopy, Body] = AsyncCache(_KEPT)
 
     async def get(self, wanted: WantedCopy) -> Body:
-        """Return what is wanted, encoded once however many ask for it at the same time."""
+        """Return the requested copy, encoded once however many callers request it at the same time."""
         return await self._bodies.get(wanted, lambda: self._make(wanted))
 
     def forget_all_but(self, versions: Collection[int]) -> None:
@@ -95,13 +95,13 @@ class TableCopies:
 
 
 def _blocks(shape: CopyShape, model: Model) -> Iterator[memoryview]:
-    """Yield a full copy, some rows at a time."""
+    """Yield a full copy in batches of rows."""
     for first, last in _spans(shape):
         yield shape.encode(model.rows[first:last]).data
 
 
 def _delta(shape: CopyShape, older: Body, newer: Body) -> Iterator[bytes | memoryview]:
-    """Yield what leads from one copy to the other; neither has to fit into memory."""
+    """Yield the delta between two copies; neither has to fit in memory."""
     numbers: list[Numbers] = []
     for first, last in _spans(shape):
         differ = (_rows(shape, older, first, last) != _rows(shape, newer, first, last)).any(axis=1)
@@ -122,7 +122,7 @@ def _spans(shape: CopyShape) -> Iterator[tuple[int, int]]:
 
 
 def _store(folder: Path, parts: Iterable[bytes | memoryview], origin: Model | Body) -> Body:
-    """Write parts to a new file without a name and return it."""
+    """Write parts to a new unnamed file and return it."""
     hashed = hashlib.sha256()
     with tempfile.TemporaryFile(dir=folder) as file:
         for part in parts:
@@ -135,12 +135,12 @@ def _store(folder: Path, parts: Iterable[bytes | memoryview], origin: Model | Bo
 
 
 def catalogue_path(task_file: Path, given: Path | None) -> Path:
-    """Return where a server has its catalogue: beside the task, unless the settings name another place."""
+    """Return the path of a server's catalogue: next to the task, unless the settings name another path."""
     return given or task_file.with_name(FILE)
 
 
 def open_catalogue(task: TaskSpec, path: Path) -> Body | None:
-    """Return the file that the task names by its digest, or None if it names none."""
+    """Return the catalogue file whose digest is in the task, or None if the task has no catalogue."""
     if not task.catalogue:
         return None
     fix = f"copy the {FILE} that `secemb task create` wrote to this path, or set task.catalogue_file"

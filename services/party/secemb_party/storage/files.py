@@ -1,4 +1,4 @@
-"""Files that exist whole or not at all, whenever the process or the machine dies."""
+"""Files that exist completely or not at all, even if the process or the machine crashes."""
 
 import fcntl
 import os
@@ -17,10 +17,10 @@ PRIVATE = 0o600  # the mode of files that only the server's own user may read
 
 
 def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None) -> None:
-    """Write a file, in place of any earlier one, and return when it is on the disk.
+    """Write a file, replacing any earlier one, and return when it is on disk.
 
-    A crash or a full disk leaves the old file or the new one. With `mode` the file never has other permissions,
-    whatever the umask.
+    After a crash or with a full disk, either the old file or the new one exists. With `mode`, the file never has other
+    permissions, whatever the umask.
     """
     try:
         with whole_file(path, mode=mode) as file:
@@ -31,7 +31,7 @@ def write_file(path: Path, data: bytes | memoryview, *, mode: int | None = None)
 
 @contextmanager
 def whole_file(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
-    """Open a file to write that takes its place, as `write_file` says, when the block ends without an error."""
+    """Open a file for writing that replaces the old one, like `write_file`, if the block ends without an error."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_UNFINISHED}")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -48,7 +48,7 @@ def whole_file(path: Path, *, mode: int | None = None) -> Iterator[BinaryIO]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk: without it a crash may undo a rename."""
+    """Wait until the names in a folder are on disk; otherwise a crash may undo a rename."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -57,7 +57,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder so that a crash does not remove it again."""
+    """Create a folder durably: a crash does not remove it again."""
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         sync_folder(folder.parent)
@@ -65,7 +65,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from changing a file; they wait. The lock is a file beside it, which stays."""
+    """Make other processes wait before changing a file. The lock is a file next to it, which is not deleted."""
     handle = _open_lock(path.with_suffix(".lock"))
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -75,7 +75,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def lock_file(path: Path, *, patience: float) -> int:
-    """Lock a file for as long as it is open and return it; raise BlockingIOError if another keeps it locked."""
+    """Lock a file while it is open and return it; raise BlockingIOError if another process holds the lock."""
     file = _open_lock(path)
     end = time.monotonic() + patience
     while True:
@@ -95,6 +95,6 @@ def _open_lock(path: Path) -> int:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed writers have left behind. Only the one process that writes here may call it."""
+    """Remove the temporary files of killed writers. Only the single process that writes here may call this."""
     for leftover in folder.glob(f".*{_UNFINISHED}"):
         leftover.unlink(missing_ok=True)

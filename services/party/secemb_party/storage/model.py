@@ -1,4 +1,4 @@
-"""One version of what is trained: item table, dense part and the optimiser's state, named by the digest devices pin."""
+"""One version of a model: item table, dense part and optimiser state, identified by the digest that devices pin."""
 
 import hashlib
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class OptimiserState:
-    """The memory of an optimiser after the step that led to `version` of the model."""
+    """The state of an optimiser after the step that produced `version` of the model."""
 
     task_id: bytes = field(repr=False)
     version: int
-    kind: str  # which optimiser it is of
-    steps: int  # how many it has made
+    kind: str  # name of the optimiser
+    steps: int  # number of steps so far
     tensors: Mapping[str, Floats] = field(repr=False)
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class OptimiserState:
 
     @property
     def digest(self) -> bytes:
-        """Return 32 bytes that cover every field; they guard the file and are not part of the protocol."""
+        """Return 32 bytes that cover every field; they protect the file and are not part of the protocol."""
         names = sorted(self.tensors)
         head = canonical.encode(
             {
@@ -53,7 +53,7 @@ class OptimiserState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """How many numbers the model of a task has."""
+    """The shape of a task's model."""
 
     items: int  # m, rows of the table
     width: int  # w, numbers a row
@@ -67,18 +67,18 @@ class Shape:
 
     @classmethod
     def of(cls, task: TaskSpec) -> Self:
-        """Return the shape that a task asks for."""
+        """Return the shape that a task specifies."""
         return cls(items=task.items, width=task.row_width, dense=task.dense_size)
 
     @property
     def numbers(self) -> int:
-        """Return how many numbers that is in all."""
+        """Return the total number of numbers."""
         return self.items * self.width + self.dense
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """One version of a task's model. The arrays are handed over and become read-only."""
+    """One version of a task's model. It takes over the arrays and makes them read-only."""
 
     task_id: bytes = field(repr=False)
     version: int
@@ -92,13 +92,13 @@ class Model:
 
     @property
     def shape(self) -> Shape:
-        """Return how many numbers the model has."""
+        """Return the shape of the model."""
         items, width = self.rows.shape
         return Shape(items=items, width=width, dense=self.dense.size)
 
     @cached_property
     def digest(self) -> bytes:
-        """Return the 32 bytes that name this version."""
+        """Return the 32 bytes that identify this version."""
         shape = self.shape
         return model_digest(
             self.task_id,
@@ -110,12 +110,12 @@ class Model:
         )
 
     def encode(self) -> bytes:
-        """Return the numbers as one server sends them to the other: rows, then the dense part."""
+        """Return the numbers as sent from one server to the other: rows, then the dense part."""
         return b"".join((little_endian(self.rows), little_endian(self.dense)))
 
     @classmethod
     def decode(cls, task_id: bytes, version: int, shape: Shape, data: bytes) -> "Model":
-        """Read what `encode` made; another length and numbers that are not finite are refused."""
+        """Reverse `encode`; refuse a wrong length and numbers that are not finite."""
         if len(data) != 4 * shape.numbers:
             raise WeightsError(f"a model of this task must be exactly {4 * shape.numbers} bytes")
         numbers = np.frombuffer(data, dtype="<f4").astype(np.float32)
@@ -125,13 +125,13 @@ class Model:
 
 
 def check_task_id(task_id: bytes) -> None:
-    """Refuse what cannot be a task's name."""
+    """Refuse an invalid task id."""
     if len(task_id) != 32:
         raise WeightsError("task_id must be 32 bytes, the SHA-256 of the task's canonical form")
 
 
 def check_shape(model: Model, want: Shape) -> None:
-    """Refuse a model of another shape than the task's."""
+    """Refuse a model whose shape is not the task's."""
     if model.shape != want:
         raise WeightsError(
             f"the task requires {want.items} rows of {want.width} numbers and {want.dense} dense numbers"
@@ -139,20 +139,20 @@ def check_shape(model: Model, want: Shape) -> None:
 
 
 def check_origin(task_id: bytes, version: int) -> None:
-    """Refuse what cannot be a task's name or a version of its model."""
+    """Refuse an invalid task id or model version."""
     check_task_id(task_id)
     if not 0 <= version <= LARGEST_NUMBER:
         raise WeightsError("a model version must be an integer less than 2^53")
 
 
 def little_endian(values: Floats) -> memoryview:
-    """Return the bytes of float32 numbers in the one order that is hashed; nothing is copied on common machines."""
+    """Return float32 numbers as bytes in the order that is hashed; on common machines nothing is copied."""
     flat = np.ascontiguousarray(values, dtype="<f4").reshape(-1)
     return flat.view(np.uint8).data
 
 
 def _settled(values: Floats, *, axes: int) -> Floats:
-    """Return the array as a model holds it: float32, contiguous, finite and closed to writing."""
+    """Return the array as a model holds it: float32, contiguous, finite and read-only."""
     if values.dtype != np.float32 or values.ndim != axes:
         raise WeightsError("a model must be float32, with two-dimensional rows and a one-dimensional dense part")
     values = np.ascontiguousarray(values)
@@ -174,10 +174,10 @@ def initial_model(
     """Return version 0: rows from N(0, scale²), zeros in the last column if it is a bias, N(0, dense_scale²) else.
 
     The numbers are float32 normals of NumPy's PCG64 generator with this seed, first the rows in C order without the
-    bias column, then the dense part unless its scale is zero. Both servers draw for themselves and compare digests.
-    NumPy guarantees the bits of PCG64 but not what `standard_normal` makes of them: servers whose digests
-    differ have different versions of NumPy, and one imports what the other has exported.
-    A dense part with hidden layers needs a scale or imported weights: layers of zeros do not learn.
+    bias column, then the dense part unless its scale is zero. Both servers draw independently and compare digests.
+    NumPy guarantees the bits of PCG64 but not the output of `standard_normal`: if the digests differ, the servers have
+    different versions of NumPy, and one must import the other's export. A dense part with hidden layers needs a scale
+    or imported weights: layers of zeros do not learn.
     """
     if seed < 0:
         raise WeightsError("the seed of the initial weights must be a non-negative integer")
@@ -192,7 +192,7 @@ def initial_model(
 
 
 def first_model(task: TaskSpec) -> Model:
-    """Return version 0 as a task says."""
+    """Return version 0 as the task specifies."""
     scale = decimal(task.initial_scale)
     return initial_model(
         task.task_id,
@@ -205,7 +205,7 @@ def first_model(task: TaskSpec) -> Model:
 
 
 def check_scale(scale: float) -> None:
-    """Refuse a scale that no model begins with."""
+    """Refuse an invalid initial scale."""
     if not 0 <= scale <= 1e6:
         raise WeightsError("the scale of the initial weights must be a number from 0 to 1,000,000")
 

@@ -1,11 +1,11 @@
-"""The versions of one task's model as files: `<task>/v000007.safetensors`, and beside each the optimiser's memory.
+"""The versions of one task's model as files: `<task>/v000007.safetensors`, each next to its optimiser state.
 
-One process writes, any may read. A version never changes: saving it again is nothing if the digest is the same and
-an error if not. Server 0 saves the model of a step first and the optimiser's state second. A crash in between leaves
-a state that is older than the latest model; the step is then repeated from the model of the state's version (from
-version 0 and a fresh optimiser if there is no state yet), and since steps are deterministic the same model comes out.
-A state of no steps is a fresh optimiser: because the operator asked for one, or after a rollback to a version whose
-own state is no longer here.
+One process writes, any may read. A version never changes: saving it again does nothing if the digest is the same, and
+is an error otherwise. Server 0 saves the model of a step first and the optimiser's state second. A crash in between
+leaves a state that is older than the latest model; the step is then repeated from the model of the state's version
+(from version 0 and a fresh optimiser if there is no state yet), with the same result, because steps are deterministic.
+A state without steps is a fresh optimiser, either requested by the operator or after a rollback to a version whose own
+state is no longer here.
 """
 
 import re
@@ -29,13 +29,13 @@ from secemb_party.storage.weights import Contents, origin, read_tensors, write_t
 _MODEL, _STATE = "secemb/1 model", "secemb/1 optimiser"
 _NAME = re.compile(r"v(\d{6,})\.safetensors")
 _STATE_NAME = re.compile(r"v(\d{6,})\.optimiser\.safetensors")
-_STATE_TENSORS = 8  # for each number of the model an optimiser may keep a few; this bounds what is read
+_STATE_TENSORS = 8  # an optimiser may keep a few numbers per number of the model; this limits what is read
 _RESTORE = "run `secemb model fetch` to copy it from the other server, or restore a backup"
 _RESTORE_STATE = "restore a backup, or reset the optimiser with `secemb model reset-optimiser`"
 
 
 def state_name(version: int) -> str:
-    """Return the name of the file with the optimiser's memory at a version."""
+    """Return the name of the file with the optimiser's state at a version."""
     return f"v{version:06d}.optimiser.safetensors"
 
 
@@ -56,7 +56,7 @@ class ModelFiles:
         return model.digest
 
     def replace(self, model: Model) -> None:
-        """Store a version durably in place of whatever has its name."""
+        """Store a version durably, replacing any file of this name."""
         self._check(model)
         with self._writing:
             files.make_folder(self.folder)
@@ -70,19 +70,19 @@ class ModelFiles:
         try:
             model = Model(task_id=self._task_id, version=version, **contents.tensors)
             self._check(model)
-        except (TypeError, WeightsError) as error:  # a TypeError if the tensors are not just `rows` and `dense`
+        except (TypeError, WeightsError) as error:  # TypeError if there are tensors other than `rows` and `dense`
             raise DamagedFileError(f"{path} is not a model of this task; {_RESTORE}") from error
         self._check_sum(path, contents, model.digest, version, _RESTORE)
         return model
 
     def versions(self) -> list[int]:
-        """Return the versions that are here, oldest first."""
+        """Return the stored versions, oldest first."""
         return [version for version in self._numbers(_NAME) if self._path(version).is_file()]
 
     def prune(self, *, keep: int = VERSIONS, protect: Collection[int] = (), free: int | None = None) -> list[int]:
         """Remove versions that are no longer kept, with their states; return them.
 
-        `choose_kept` says which stay. They may take half of the room that there is: as much as is free besides them.
+        `choose_kept` selects the ones to keep. They may take half of the space, as much as is free besides them.
         """
         with self._writing:
             versions = self.versions()
@@ -102,7 +102,7 @@ class ModelFiles:
             shutil.rmtree(self.folder.parent / task_id.hex(), ignore_errors=True)
 
     def save_state(self, state: OptimiserState) -> None:
-        """Store the optimiser's memory at a version, in place of any of later versions; save that model first."""
+        """Store the optimiser's state at a version, replacing those of later versions; save that model first."""
         if state.task_id != self._task_id:
             raise ForeignFileError("this optimiser state belongs to another task; each task has its own optimiser")
         metadata = self._metadata(_STATE, state.version, state.digest)
@@ -116,7 +116,7 @@ class ModelFiles:
                 self._state_path(later).unlink(missing_ok=True)
 
     def load_state(self, version: int | None = None) -> OptimiserState | None:
-        """Return the optimiser's memory at a version, or the latest one; nothing if none was saved."""
+        """Return the optimiser's state at a version, or the latest one; None if there is none."""
         states = self._states()
         if not states or version not in (None, *states):
             return None
@@ -148,7 +148,7 @@ class ModelFiles:
         return self._numbers(_STATE_NAME)
 
     def _numbers(self, name: re.Pattern[str]) -> list[int]:
-        """Return the versions in the names of files, sorted."""
+        """Return the versions found in file names, sorted."""
         names = self.folder.glob("v*.safetensors")
         return sorted({int(match[1]) for one in names if (match := name.fullmatch(one.name))})
 

@@ -1,8 +1,8 @@
-"""Which versions of a model are kept: the newest ones, further back ever fewer, and fewer still on a small disk."""
+"""The choice of model versions to keep: the newest ones, increasingly fewer older ones, and fewer on a small disk."""
 
 from collections.abc import Callable, Collection, Sequence
 
-FEWEST = 3  # that are kept on a disk however small
+FEWEST = 3  # kept even on a very small disk
 
 
 def choose_kept(
@@ -13,12 +13,12 @@ def choose_kept(
     size: Callable[[int], int] = lambda _: 0,
     room: int | None = None,
 ) -> set[int]:
-    """Return those of some versions that stay, given in any order.
+    """Return which of some versions, given in any order, to keep.
 
-    The newest `keep` stay. Of older ones those stay whose number is a multiple of 2^(b - 2), where b is the number of
-    bits of their age: two for each doubling of the age, and version 0. What stays once stays until its turn has come,
-    because multiples of a power of two are multiples of the one below. Where that takes more than `room` bytes, `keep`
-    is halved until it does not; the newest three, or `keep` if that is less, stay whatever they take.
+    The newest `keep` are kept. An older one is kept if its number is a multiple of 2^(b - 2), where b is the number of
+    bits of its age: two for each doubling of the age, and version 0. A version dropped once is never needed later,
+    because multiples of a power of two are multiples of the one below. If the versions take more than `room` bytes,
+    `keep` is halved until they do not; the newest three, or `keep` if this is less, are always kept.
     """
     if keep < 1:
         raise ValueError("a store must keep at least its latest version")

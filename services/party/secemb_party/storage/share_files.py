@@ -10,7 +10,7 @@ _SUFFIX = ".share"
 
 
 class ShareFiles:
-    """One file for each round that this server has shared."""
+    """One file per round that this server has shared."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = directory / "shares"
@@ -32,10 +32,10 @@ class ShareFiles:
         return self._find(round_id) is not None
 
     def find(self, round_id: bytes, list_digest: bytes) -> bytes | None:
-        """Return a share that was stored but, because of a crash, never recorded: its noise is not drawn again.
+        """Return a share that was stored but, because of a crash, never recorded, so that its noise is not drawn again.
 
-        A share of another list of sessions is a reason to stop. It may have been sent before the ledger was restored
-        from a backup, and two sums over different lists reveal their difference.
+        If the share is for a different list of sessions, the server must stop. The share may have been sent before the
+        ledger was restored from a backup, and two sums over different lists reveal their difference.
         """
         path = self._find(round_id)
         if path is None:

@@ -23,31 +23,31 @@ _FORMAT = "provide a safetensors file with `rows` and, if the task has a dense p
 Tensors = Mapping[str, npt.NDArray[np.floating]]
 
 _LARGEST_HEADER = 2**20
-_open: Callable[..., Any] = safe_open  # its stub has no types
+_open: Callable[..., Any] = safe_open  # untyped in its stub
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Contents:
-    """What a safetensors file holds."""
+    """The content of a safetensors file."""
 
     metadata: Mapping[str, str]
     tensors: dict[str, npt.NDArray[Any]]
 
 
 def write_tensors(path: Path, tensors: Tensors, metadata: Mapping[str, str], *, mode: int | None = None) -> None:
-    """Write a file that exists whole or not at all."""
-    # Safetensors reads the memory behind an array and would take a strided view for what it is not.
+    """Write a file that exists completely or not at all."""
+    # Safetensors reads the memory of an array directly, and would misread a strided view.
     whole = {name: np.ascontiguousarray(values) for name, values in tensors.items()}
     write_file(path, save(whole, dict(metadata)), mode=mode)
 
 
 def origin(purpose: str, task_id: bytes, version: int, digest: bytes) -> dict[str, str]:
-    """Return the metadata that says what a file is for and where it comes from."""
+    """Return the metadata that identifies the purpose and origin of a file."""
     return {"format": purpose, "task": task_id.hex(), "version": str(version), "digest": digest.hex()}
 
 
 def read_tensors(path: Path, *, numbers: int, types: Collection[str], fix: str) -> Contents:
-    """Return what a file holds, if that is at most `numbers` numbers of these safetensors types."""
+    """Return the content of a file, if it is at most `numbers` numbers of these safetensors types."""
     try:
         if path.stat().st_size > 8 * numbers + _LARGEST_HEADER:
             raise DamagedFileError(f"{path} is too large for a model of this task; {fix}")
@@ -106,5 +106,5 @@ def export_weights(model: Model, path: Path, *, split_bias: bool = False) -> Non
 
 
 def _float32(values: npt.NDArray[np.floating]) -> Floats:
-    with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes infinity, which is refused with all others
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow becomes infinity, which is refused like any other
         return values.astype(np.float32, copy=False)

@@ -1,4 +1,4 @@
-"""The operator pages, `/ui`: what this server knows, rendered here, without a file from anywhere else.
+"""The operator pages, `/ui`, rendered by this server without files from other sites.
 
 They show rounds, versions, certificates and figures of the process, and nothing about a single device. Pages are
 readable without scripts; scripts refresh parts of them and draw charts from their tables.

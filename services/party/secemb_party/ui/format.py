@@ -1,6 +1,6 @@
-"""Numbers, sizes and times as an operator reads them: with units, never more exact than useful.
+"""Numbers, sizes and times for operators: with units and no more precision than useful.
 
-Times are written in UTC; a script of the page then writes them in the reader's time zone.
+Times are in UTC; a script on the page converts them to the reader's time zone.
 """
 
 from datetime import datetime
@@ -13,7 +13,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def number(value: float | None, digits: int = 0) -> str:
-    """Return a number with thousands separators; an unknown one is a dash."""
+    """Return a number with thousands separators; a dash if it is unknown."""
     return "–" if value is None else f"{value:,.{digits}f}"
 
 
@@ -28,7 +28,7 @@ def size(count: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a length of time in the one or two units that matter."""
+    """Return a duration in the one or two largest units."""
     if seconds is None:
         return "–"
     if seconds < 0.9995:
@@ -48,7 +48,7 @@ def relative(at: float, now: float) -> str:
     away = at - now
     if abs(away) < 1:
         return "now"
-    # A tenth of a second means nothing here.
+    # Tenths of a second are irrelevant here.
     words = duration(max(10.0, abs(away))) if abs(away) >= 10 else f"{abs(away):.0f} s"
     return f"in {words}" if away > 0 else f"{words} ago"
 
@@ -64,7 +64,7 @@ def moment(at: float | None, now: float) -> Markup:
 
 
 def when(at: float, now: float) -> Markup:
-    """Return the time of day alone, for lists."""
+    """Return only the time of day, for lists."""
     return Markup('<time datetime="{}">{}</time>').format(
         utc(at).isoformat(timespec="seconds"), _clock_face(utc(at), utc(now))
     )
@@ -85,7 +85,7 @@ def _clock_face(when: datetime, now: datetime) -> str:
 
 
 def digest(value: bytes | str | None, *, groups: int = 16) -> Markup:
-    """Return a digest in groups of four, so that two people can read it to each other."""
+    """Return a digest in groups of four, which is easier to read aloud."""
     if not value:
         return Markup('<span class="quiet">–</span>')
     text = value.hex() if isinstance(value, bytes) else value

@@ -46,13 +46,13 @@ class Logins:
         return found
 
     def _find(self, request: Request) -> Session | None:
-        """Return the session of a request while its token is active: revoking one ends its sessions."""
+        """Return the session of a request if its token is active: revoking a token ends its sessions."""
         found = self.sessions.find(request.cookies.get(self.cookie, ""))
         active = found is not None and self.operators.named(found.name, self._clock()) is not None
         return found if active else None
 
     async def form(self, request: Request) -> dict[str, str]:
-        """Return the fields of a form that was made for the session of this request."""
+        """Return the fields of a form, which must have been made for the session of this request."""
         fields = await read_form(request)
         if not self.session(request).allows(fields.get("form_token", "")):
             raise ForbiddenError("this form belongs to another session; reload the page and try again")
@@ -66,12 +66,12 @@ class Logins:
         return session
 
     async def order(self, request: Request) -> tuple[Order, dict[str, str]]:
-        """Return who asks for a change and why, and the form's fields; raise unless the login allows changes."""
+        """Return who requests a change and why, and the form's fields; raise unless the login allows changes."""
         session, fields = self.require_admin(request), await self.form(request)
         return Order(session.name, _reason(fields.get("reason", ""))), fields
 
     def route_class(self) -> type[APIRoute]:
-        """Return the class of routes whose failures become pages."""
+        """Return the class of routes whose errors become pages."""
         logins = self
 
         class PageRoute(APIRoute):
@@ -93,7 +93,7 @@ class Logins:
         return PageRoute
 
     def problem_page(self, request: Request, problem: Problem, error: Exception | None) -> Response:
-        """Return a page that says what is wrong."""
+        """Return an error page."""
         self._metrics.refused(problem.slug)
         if problem is INTERNAL:
             get_logger().error("request failed", exc_info=error)
@@ -103,7 +103,7 @@ class Logins:
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """Return the fields of a small form, sent by a page of this server itself."""
+    """Return the fields of a small form, which must have been sent by a page of this server."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise ForbiddenError("this form was sent from another site")
     body = await read_small(request, _PATIENCE, most=_LONGEST_FORM)
@@ -111,7 +111,7 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 def _reason(text: str) -> str | None:
-    """Return a reason as it is stored: one line, not too long."""
+    """Return a reason in the form in which it is stored: one line of limited length."""
     printable = "".join(sign if sign.isprintable() else " " for sign in text)
     return " ".join(printable.split())[:_LONGEST_REASON] or None
 
@@ -121,7 +121,7 @@ def _to_login(request: Request) -> Response:
     if "hx-request" in request.headers:
         return Response(status_code=204, headers={"hx-redirect": f"{LOGIN}?over=1"})
     if "text/event-stream" in request.headers.get("accept", ""):
-        return Response(status_code=204)  # a browser does not reopen a stream that ends like this
+        return Response(status_code=204)  # browsers do not reopen a stream that ends with this
     if request.url.path == "/ui":
         return RedirectResponse(LOGIN, 303)
     return RedirectResponse(f"{LOGIN}?next={quote(request.url.path)}", 303)
@@ -148,7 +148,7 @@ def login_routes(party: Party, logins: Logins, renderer: Renderer, *, secure: bo
     async def log_in(request: Request) -> Response:
         fields = await read_form(request)
         place = fields.get("next", "/ui")
-        # The right token first: failed logins by others must not lock the operator out.
+        # Check for the right token first: failed logins by others must not lock the operator out.
         operator = logins.operators.find(fields.get("token", "").strip(), party.clock())
         if operator is not None and operator.role.includes(OperatorRole.READ_ONLY):
             cookie = logins.sessions.open(operator.name, changes=operator.role.includes(OperatorRole.ADMIN))
@@ -180,7 +180,7 @@ def _enter(logins: Logins, request: Request, cookie: str, place: str, *, secure:
         cookie,
         max_age=int(LIFETIME),
         path="/ui",
-        # A proxy may terminate TLS; the browser says how it reached this page.
+        # A proxy may terminate TLS, but the browser knows the scheme of this page.
         secure=secure or request.headers.get("origin", "").startswith("https://"),
         httponly=True,
         samesite="strict",

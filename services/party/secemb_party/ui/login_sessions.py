@@ -1,4 +1,4 @@
-"""Who is logged in: sessions of this process, known by the hash of a random cookie, for eight hours at most."""
+"""Login sessions of this process, identified by the hash of a random cookie, for at most eight hours."""
 
 import hashlib
 import hmac
@@ -10,7 +10,7 @@ from secrets import token_urlsafe
 
 LIFETIME = 8 * 3600.0
 MOST_SESSIONS = 64
-WRONG_TRIES = 10  # within one window, by all callers together: behind a proxy they look alike
+WRONG_TRIES = 10  # per window, for all callers together, because they look the same behind a proxy
 WINDOW = 60.0
 
 Clock = Callable[[], float]
@@ -18,7 +18,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One login; every form must carry its token."""
+    """One login; every form must contain its token."""
 
     name: str  # of the operator token
     changes: bool  # whether its role allows changes
@@ -31,14 +31,14 @@ class Session:
 
 
 class Sessions:
-    """The sessions that are open."""
+    """The open sessions."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._open: dict[bytes, Session] = {}
 
     def open(self, name: str, *, changes: bool) -> str:
-        """Open a session and return its cookie; beyond the limit the oldest session ends."""
+        """Open a session and return its cookie; if there are too many, the oldest session ends."""
         cookie = token_urlsafe(32)
         self._open[_name(cookie)] = Session(name, changes, self._clock() + LIFETIME, token_urlsafe(32))
         while len(self._open) > MOST_SESSIONS:
@@ -66,7 +66,7 @@ class LoginLimit:
         self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
 
     def seconds_to_wait(self) -> int:
-        """Return after how many seconds the next token is checked; 0 is now."""
+        """Return the seconds until the next token can be checked; 0 if now."""
         if len(self._wrong) < WRONG_TRIES:
             return 0
         return max(0, int(self._wrong[0] + WINDOW - self._clock() + 0.999))
@@ -77,5 +77,5 @@ class LoginLimit:
 
 
 def _name(cookie: str) -> bytes:
-    """Return the key of a session: comparing hashes reveals nothing about a cookie."""
+    """Return the hash that identifies a session: comparing hashes reveals nothing about a cookie."""
     return hashlib.sha256(cookie.encode()).digest()

@@ -27,7 +27,7 @@ from secemb_party.ui.views.safeguards import guard_facts
 Which = Annotated[Number, Path()]
 Before = Annotated[Number | None, Query()]
 Word = Annotated[str, Query(max_length=40)]
-_DEVICES = 100  # that are shown
+_DEVICES = 100  # number shown
 _LIFTED = {"resume": What.PAUSE, "drain-end": What.DRAIN}
 
 
@@ -45,12 +45,12 @@ def ui_routes(party: Party, operators: Operators, side: Side, surroundings: Surr
     desk.add_model(inside)
     desk.add_control(inside)
     inside.routes[:0] = login_routes(party, logins, renderer, secure=surroundings.secure).routes
-    inside.routes.extend(_asset_routes(assets, logins).routes)  # last: it answers every path under /ui
+    inside.routes.extend(_asset_routes(assets, logins).routes)  # last, because it matches every path under /ui
     return inside
 
 
 class _Desk:
-    """What every page needs."""
+    """The objects that all pages need."""
 
     def __init__(self, party: Party, side: Side, logins: Logins, renderer: Renderer, overview: LiveFacts) -> None:
         self._party, self._side, self._logins, self._renderer, self._overview = party, side, logins, renderer, overview
@@ -61,7 +61,7 @@ class _Desk:
         return self._renderer.answer(template, facts | {"page": page}, now=self._party.clock(), session=session)
 
     def add_live(self, router: APIRouter) -> None:
-        """Add the live page, the part of it that is refreshed, and its stream of events."""
+        """Add the live page, its refreshed part, and its stream of events."""
         overview = self._overview
 
         @router.get("")
@@ -115,7 +115,7 @@ class _Desk:
             return self._answer(request, "_capacity.html", await overview.capacity())
 
     def add_rounds(self, router: APIRouter) -> None:
-        """Add the list of rounds and the page of one."""
+        """Add the list of rounds and the page of a round."""
         overview = self._overview
 
         @router.get("/rounds")
@@ -132,7 +132,7 @@ class _Desk:
             return self._answer(request, "round.html", facts, "Rounds")
 
     def add_model(self, router: APIRouter) -> None:
-        """Add the versions, their export and the way back to one."""
+        """Add the page of versions, their export, and rollbacks."""
         logins, roll_back = self._logins, self._side.roll_back
 
         @router.get("/model")
@@ -169,7 +169,7 @@ class _Desk:
             return RedirectResponse("/ui/model", 303)
 
     def add_control(self, router: APIRouter) -> None:
-        """Add how the task is steered, and what operators did."""
+        """Add the page for controlling the task, and operators' actions."""
 
         @router.get("/control")
         async def control(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""Templates, scripts and downloads as answers, each with the headers that keep everything from elsewhere out."""
+"""Responses from templates, scripts and downloads, with headers that block content from other sites."""
 
 import hashlib
 import os
@@ -32,13 +32,13 @@ class Assets:
         self.edition = digest.hexdigest()[:12]
 
     def address(self, name: str) -> str:
-        """Return where a page finds a file; browsers may keep it, because another edition has another address."""
+        """Return the URL of a file; browsers may cache it, because a changed file has a different URL."""
         if name not in self._files:
             raise KeyError(f"there is no static file {name}")
         return f"/ui/static/{self.edition}/{name}"
 
     def response(self, name: str) -> Response | None:
-        """Return a file, or nothing where there is none of this name."""
+        """Return a file, or None if there is none with this name."""
         content = self._files.get(name)
         if content is None:
             return None
@@ -60,7 +60,7 @@ _PIECE = 1 << 16
 
 
 class Download(StreamingResponse):
-    """Sends an open file and closes it; a request for a part of it gets the whole."""
+    """Sends an open file and closes it; a range request gets the whole file."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file = file
@@ -77,7 +77,7 @@ class Download(StreamingResponse):
 
 
 def nameless(write: Callable[[Path], None]) -> BinaryIO:
-    """Return what `write` writes under the name that it is given; the name is gone before this returns."""
+    """Return the file that `write` writes to the path it is given; the path is removed before this returns."""
     with tempfile.TemporaryDirectory(prefix="secemb-export-") as folder:
         path = Path(folder) / "file"
         write(path)
@@ -85,7 +85,7 @@ def nameless(write: Callable[[Path], None]) -> BinaryIO:
 
 
 def _plain(name: str) -> str:
-    """Return a name that every file system takes."""
+    """Return a name that is valid in any file system."""
     return re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") or "download"
 
 
@@ -145,12 +145,13 @@ class Renderer:
     ) -> HTMLResponse:
         """Return a page or a part of one."""
         text = self._render(template, facts, now=now, session=session)
-        # With "no-referrer" browsers send "Origin: null" with forms, and the login could not tell https behind a proxy.
+        # With "no-referrer", browsers send "Origin: null" with forms, so the login could not detect https behind a
+        # proxy.
         headers = {"content-security-policy": POLICY, "cache-control": "no-store", "referrer-policy": "same-origin"}
         return HTMLResponse(text, status, headers)
 
     def line(self, template: str, facts: Mapping[str, Any], *, now: float) -> str:
-        """Return a part of a page on one line, as streams want it."""
+        """Return a part of a page on one line, as event streams require."""
         return " ".join(self._render(template, facts, now=now, session=None).split())
 
     def _render(self, template: str, facts: Mapping[str, Any], *, now: float, session: Session | None) -> str:

@@ -1,4 +1,4 @@
-"""What a page knows about its server: its role, certificates, data directory and the ledger's file."""
+"""Facts about the server for pages: its role, certificates, data directory and the ledger's file."""
 
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
@@ -29,14 +29,14 @@ _SECONDS_A_DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate as its file has it now."""
+    """A certificate, as currently in its file."""
 
     name: str
     ends_at: float | None  # None: the file cannot be read
     fingerprint: str
 
     def days_left(self, now: float) -> int | None:
-        """Return how many whole days it is still valid for, or None if that is not known."""
+        """Return the number of whole days for which it is still valid, or None if unknown."""
         return None if self.ends_at is None else int((self.ends_at - now) // _SECONDS_A_DAY)
 
 
@@ -53,11 +53,11 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """The files of one server that pages report on."""
+    """The files of a server that pages report on."""
 
     data_dir: Path | None = None
     certificate_files: tuple[tuple[str, Path], ...] = ()
-    secure: bool = False  # the operator's listener speaks TLS
+    secure: bool = False  # whether the operator's listener uses TLS
 
     @classmethod
     def of(cls, settings: Settings) -> "Surroundings":
@@ -76,7 +76,7 @@ class Surroundings:
         )
 
     def certificates(self) -> list[Certificate]:
-        """Return every certificate that the settings name."""
+        """Return all certificates named in the settings."""
         return [_read(name, path) for name, path in self.certificate_files]
 
     def disk(self) -> Disk | None:
@@ -112,5 +112,5 @@ def _sizes(paths: Iterator[Path]) -> Iterator[int]:
 
 
 def utc(at: float) -> datetime:
-    """Return a time as people write it, in UTC."""
+    """Return a human-readable time in UTC."""
     return datetime.fromtimestamp(at, UTC)

@@ -1,1 +1,1 @@
-"""What each page shows, gathered from the ledger and the metrics."""
+"""The content of each page, from the ledger and the metrics."""

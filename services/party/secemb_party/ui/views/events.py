@@ -1,4 +1,4 @@
-"""What happened to rounds and models, in words; nothing about a single device."""
+"""Events of rounds and models in words, without anything about a single device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _STEERED = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One event: when, about what, which page says more, and what happened to it."""
+    """One event: its time, subject, link and description."""
 
     event_id: int
     at: float
@@ -40,7 +40,7 @@ class Told:
 
 
 async def latest(party: Party) -> dict[str, Any]:
-    """Return the newest events, the newest first, and the number that a stream goes on from."""
+    """Return the newest events, newest first, and the number from which a stream continues."""
     found = [event for kind in KINDS for event in await party.ledger.recent_events(kind, limit=SHOWN)]
     found.sort(key=lambda event: event.event_id, reverse=True)
     told = [one for event in found if (one := tell(event, party.role)) is not None]
@@ -75,7 +75,7 @@ def tell(event: Event, role: int) -> Told | None:
 def _round(data: Mapping[str, Any], role: int) -> str:
     state, words = data["state"], _STATES.get(data["state"], "")
     if state == "reconstructed" and role == 1:
-        return ""  # server 0 makes the sum; server 1 hears of it when the round ends
+        return ""  # server 0 computes the sum; server 1 learns of it when the round ends
     if state in ("aborted", "discarded") and "reason" in data:
         words = f"{words} Reason: {data['reason']}."
     if state == "published":

@@ -1,4 +1,4 @@
-"""What this process has measured since its start, and its current rates."""
+"""Measurements of this process since its start, and its current rates."""
 
 import time
 from collections import deque
@@ -7,31 +7,31 @@ from dataclasses import dataclass
 
 from secemb_party.metrics import Metrics
 
-WINDOW = 30.0  # seconds that a rate is taken over
+WINDOW = 30.0  # seconds over which a rate is measured
 _SHORTEST = 0.5
 
 
 class Figures:
-    """All samples of one moment."""
+    """All samples at one time."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._samples = list(metrics.figures())
 
     @property
     def started_at(self) -> float | None:
-        """Return when this process was started, if the system tells."""
+        """Return when this process was started, if the system provides this."""
         return self.one("process_start_time_seconds")
 
     def total(self, name: str, **labels: str) -> float:
-        """Return the sum over all samples of a name that have these labels."""
+        """Return the sum over all samples with this name and these labels."""
         return sum(value for _, value in self._matching(name, labels))
 
     def one(self, name: str) -> float | None:
-        """Return a sample that stands alone, or None if there is none."""
+        """Return the only sample of a name, or None."""
         return next((value for _, value in self._matching(name, {})), None)
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
-        """Return the sums over a name for each value of one of its labels, of the samples that have these others."""
+        """Return the sums for each value of one label, over the samples with this name and these other labels."""
         found: dict[str, float] = {}
         for sample, value in self._matching(name, labels):
             found[sample[label]] = found.get(sample[label], 0.0) + value
@@ -47,7 +47,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrafficRates:
-    """How much happens per second, and over how many seconds that was measured."""
+    """Rates per second, and the number of seconds over which they were measured."""
 
     requests: float
     updates: float
@@ -58,14 +58,14 @@ class TrafficRates:
 
 
 class Throughput:
-    """Remembers the counts of the last few looks: rates are differences."""
+    """The counts of the last few calls: rates are differences."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._started = clock, clock()
         self._looks: deque[tuple[float, tuple[float, ...]]] = deque()
 
     def measure(self, figures: Figures) -> TrafficRates:
-        """Return the rates since a look some seconds ago, or since the start at the first."""
+        """Return the rates since a call some seconds ago, or since the start if this is the first."""
         now, counted = self._clock(), _counted(figures)
         while self._looks and now - self._looks[0][0] > WINDOW:
             self._looks.popleft()

@@ -11,12 +11,12 @@ from secemb_party.service import Party
 from secemb_party.storage import Model
 
 SHOWN = 80  # versions; rounds have their own page
-_MEASURED = 5  # of the newest: reading all that are kept takes long where the table is large
+_MEASURED = 5  # of the newest: reading all that are kept takes long if the table is large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Norms:
-    """How large the numbers of a version are."""
+    """The norms of a version."""
 
     rows_mean: float  # of the Euclidean norms of the rows
     rows_largest: float
@@ -25,7 +25,7 @@ class Norms:
 
 @dataclass(frozen=True, slots=True)
 class VersionFacts:
-    """One version, as far as its file is kept."""
+    """One version, with its norms if its file is kept."""
 
     version: ModelVersion
     kept: bool
@@ -40,12 +40,12 @@ class Versions:
         self._norms: dict[int, Norms] = {}
 
     async def facts(self) -> dict[str, Any]:
-        """Return what the page about the model shows."""
+        """Return the content of the page about the model."""
         party, task_id = self._party, self._party.task.task_id
         recorded = await party.ledger.versions(task_id)
         kept = party.models.versions()
         published = [one for one in recorded if one.published_at is not None]
-        # What can be rolled back to is shown however old it is.
+        # A version that can be rolled back to is shown however old it is.
         shown = [one for place, one in enumerate(published) if place < _MEASURED or one.version in kept][:SHOWN]
         measured = [one for one in kept if one >= recorded[0].version - _MEASURED] if recorded else []
         numbers = party.task.items * party.task.row_width + party.task.dense_size
@@ -63,7 +63,7 @@ class Versions:
         }
 
     async def norms(self, version: int, kept: list[int]) -> Norms | None:
-        """Return the norms of a version whose file is here and whole."""
+        """Return the norms of a version if its file is here and intact."""
         if version not in kept:
             return None
         if version not in self._norms:

@@ -1,4 +1,4 @@
-"""What the live, rounds, quality and capacity pages show, from the ledger and the metrics."""
+"""The content of the live, rounds, quality and capacity pages, from the ledger and the metrics."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ ACTIONS = 50
 
 
 def find_better(evaluations: Sequence[Event], *, settles: bool) -> Event | None:
-    """Return the evaluation whose window was the best, if it was a while ago and more rounds would not help; or None.
+    """Return the evaluation with the best window, if it is old enough that more rounds may not help, else None.
 
-    A rollback starts a new window, and what was measured before is of a model that is gone.
+    A rollback starts a new window, because earlier measurements are of a model that is gone.
     """
     measured: list[tuple[Event, Mark]] = []
     for event in evaluations:
@@ -71,7 +71,7 @@ class LiveFacts:
         }
 
     async def rounds(self, *, before: int | None, kind: str, state: str) -> dict[str, Any]:
-        """Return a page of rounds, the newest first."""
+        """Return a page of rounds, newest first."""
         wanted = RoundState(state) if state in set(RoundState) else None
         found = await self._ledger.rounds(
             self._task_id, limit=PAGE + 1, before_number=before, kind=kind if kind in KINDS else None, state=wanted
@@ -92,7 +92,7 @@ class LiveFacts:
         return found[0] if found and found[0].number == number else None
 
     async def control(self) -> dict[str, Any]:
-        """Return how the task is steered, what can be done about the open round, and what operators did."""
+        """Return the instructions in force, what can be done about the open round, and operators' actions."""
         current, task = await self._ledger.current_round(self._task_id), self._party.task
         return {
             "control": await view_control(self._party),
@@ -104,7 +104,7 @@ class LiveFacts:
         }
 
     async def quality(self) -> dict[str, Any]:
-        """Return the fleet's figures by round, the oldest first; a step that was repeated counts once."""
+        """Return the fleet's figures by round, oldest first; a repeated step counts once."""
         by_round = await results_by_round(self._party)
         results = [by_round[number] for number in sorted(by_round)]
         surveys = [event for event in results if "mean_items" in event.data]
@@ -119,7 +119,7 @@ class LiveFacts:
         }
 
     async def capacity(self) -> dict[str, Any]:
-        """Return what the process uses, and how much of it there is."""
+        """Return the resources that the process uses, and their limits."""
         figures, memory = Figures(self._party.metrics), self._party.memory
         kernel = figures.by("secemb_kernel_seconds_sum", "operation")
         return {

@@ -1,4 +1,4 @@
-"""What each server knows about its peer: server 0 asks, server 1 remembers being asked."""
+"""Each server's information about its peer: server 0 asks it, server 1 remembers its calls."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ from secemb_party.ui.views.measurements import Figures
 PATIENCE = 5.0  # seconds that a page waits for the peer
 GRACE = 120.0  # seconds that server 0 may be late: it calls every ten seconds, whatever rounds do
 _ANSWERED = "200"
-# What server 0 asks for, by the last word of the route, in the order of a round.
+# Server 0's calls, by the last word of the route, in the order of a round.
 _ASKED = {
     "standing": "which model is published here",
     "steering": "whether this server takes part",
@@ -36,7 +36,7 @@ _ASKED = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What server 1 answered, or why it did not."""
+    """Server 1's answer, or why there is none."""
 
     standing: StandingMessage | None
     seconds: float | None
@@ -44,13 +44,13 @@ class Asked:
 
 
 class PeerView:
-    """What one server knows about its peer."""
+    """One server's information about its peer."""
 
     def __init__(self, party: Party, side: Side, surroundings: Surroundings) -> None:
         self._party, self._side, self._surroundings = party, side, surroundings
 
     async def facts(self) -> dict[str, Any]:
-        """Return what the page about the peer shows."""
+        """Return the content of the page about the peer."""
         party, task_id = self._party, self._party.task.task_id
         asked, figures, now = await self._ask(), Figures(party.metrics), party.clock()
         rounds = await party.ledger.rounds(task_id, limit=50)
@@ -89,8 +89,8 @@ class PeerView:
 def agreed_at(published: ModelVersion | None, newest: RoundRecord | None) -> float | None:
     """Return when server 0 last named the digest of the model that server 1 has published, or None.
 
-    It names it when it opens a round on that model, and when it hands the model over. The first one each server makes
-    for itself.
+    Server 0 names it when it opens a round on that model, and when it sends the model. Each server creates the first
+    model itself.
     """
     if published is None:
         return None
@@ -100,7 +100,7 @@ def agreed_at(published: ModelVersion | None, newest: RoundRecord | None) -> flo
 
 
 def _calls(figures: Figures, role: int) -> list[tuple[str, float]]:
-    """Return how often the line was used: at server 0 by outcome, at server 1 by what was asked."""
+    """Return how often the peer channel was used: on server 0 by outcome, on server 1 by route."""
     if role == 0:
         words = {"ok": "answered", "refused": "refused", "unreachable": "not answered"}
         return [(words[name], count) for name, count in figures.by("secemb_peer_call_seconds_count", "outcome").items()]
@@ -111,6 +111,6 @@ def _calls(figures: Figures, role: int) -> list[tuple[str, float]]:
 
 
 def _peer_requests(figures: Figures, **labels: str) -> dict[str, float]:
-    """Return how often each route of the peer channel was asked for, by its last word."""
+    """Return how often each route of the peer channel was called, by its last word."""
     found = figures.by("secemb_request_seconds_count", "route", **labels)
     return {route.rsplit("/", 1)[1]: count for route, count in found.items() if route.startswith("/peer/")}

@@ -1,6 +1,6 @@
-"""What the rounds of a task have cost in privacy here, and what the rest of its budget will.
+"""The privacy cost of a task's rounds on this server, and that of the rest of its budget.
 
-For a task without a budget: how many devices a sum hides one among, and which budgets a task like it could have.
+For a task without a budget: the number of devices that hide one, and budgets that a similar task could have.
 """
 
 import math
@@ -14,9 +14,9 @@ from secemb_party.ledger import RoundState
 from secemb_party.service import Party
 
 _POINTS = 24  # of a curve
-_BUDGETS = (1.0, 2.0, 4.0, 8.0)  # ε, of tasks that could be
+_BUDGETS = (1.0, 2.0, 4.0, 8.0)  # ε of hypothetical tasks
 _DELTA = 1e-5
-_PROJECTED = 1000  # rounds at most: more of them would need noise that leaves nothing to learn
+_PROJECTED = 1000  # rounds at most: more of them would need so much noise that nothing could be learned
 _RECENT = 25  # rounds whose cohorts are shown
 
 
@@ -30,31 +30,31 @@ class Course:
 
     @property
     def part(self) -> float:
-        """Return which part of the budget is spent."""
+        """Return the spent fraction of the budget."""
         return self.spent.epsilon / self.spent.budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Possible:
-    """A budget that a task with as many rounds could have, and the noise that it takes."""
+    """A budget that a task with this many rounds could have, and the noise it needs."""
 
     epsilon: float
-    multiplier: float  # of each server's noise: how many times what one person can change
-    noise: float  # of both servers, in the mean over the smallest cohort, in parts of what one person can change
+    multiplier: float  # of each server's noise, as a multiple of what one person can change
+    noise: float  # of both servers, in the mean over the smallest cohort, as a fraction of what one person can change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cohorts:
-    """How many devices one is hidden among."""
+    """The number of devices among which one is hidden."""
 
-    least: int  # that a sum may be over
+    least: int  # smallest number of sessions in a sum
     most: int
-    smallest: int | None  # of the recent rounds; None: no round has been added up
-    recent: int  # how many rounds that is from
+    smallest: int | None  # of the recent rounds; None: no sum was computed yet
+    recent: int  # number of rounds that this is from
 
 
 async def privacy_facts(party: Party) -> dict[str, object]:
-    """Return who is hidden among how many, and where every budget line stands; a task without noise has none."""
+    """Return the number of devices among which one is hidden, and the budget lines; a task without noise has none."""
     task, lines = party.task, lines_of(party.task)
     standing = await party.spending.standing()
     courses = await party.workers.run(lambda: [_course(lines[one.kind], one) for one in standing])
@@ -83,7 +83,7 @@ async def _cohorts(party: Party) -> Cohorts:
 
 @lru_cache(maxsize=8)
 def _possible(rounds: int, cohort: int) -> tuple[Possible, ...]:
-    """Return what budgets would take, or nothing if the accountant is not installed."""
+    """Return the noise that budgets would need, or nothing if the accountant is not installed."""
     try:
         found = [(one, float(solve_multiplier(budget=one, delta=_DELTA, rounds=rounds))) for one in _BUDGETS]
     except AccountantMissingError:

@@ -1,4 +1,4 @@
-"""One round as the pages show it: how far it is, how long each phase took, and what it moved."""
+"""One round as shown on pages: its progress, the duration of each phase, and its traffic."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -29,35 +29,35 @@ class Step:
 
     name: str
     state: str
-    count: int | None = None  # sessions that got this far; None where a count means nothing
+    count: int | None = None  # sessions that got this far; None if a count is meaningless
     at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """How long a round was in one state."""
+    """The time that a round spent in one state."""
 
     name: str
     began_at: float
-    ended_at: float | None  # None: it is still there
+    ended_at: float | None  # None: still in this state
 
     @property
     def seconds(self) -> float | None:
-        """Return how long it was there."""
+        """Return how long the round was in this state."""
         return None if self.ended_at is None else max(0.0, self.ended_at - self.began_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundFacts:
-    """A round, its counts, and what follows from both."""
+    """A round, its counts, and values derived from them."""
 
     record: RoundRecord
     counts: Counts
-    joined: int  # sessions with a seat, and those that a round still waits for; server 0 knows
+    joined: int  # sessions with a seat, and those that a round still waits for; only on server 0
     steps: list[Step]
     received: int  # bytes of accepted messages
     sent: int
-    rmse: float | None = None  # what an evaluation found; server 0 alone learns it
+    rmse: float | None = None  # result of an evaluation; only server 0 learns it
 
     @property
     def outcome(self) -> str:
@@ -67,18 +67,18 @@ class RoundFacts:
 
     @property
     def silent(self) -> int:
-        """Return how many sessions joined and sent no keys in time: they hold no seat."""
+        """Return how many sessions joined but sent no keys in time, so that they hold no seat."""
         return max(0, self.counts.admitted - self.joined)
 
     @property
     def counted(self) -> int | None:
-        """Return how many sessions the sum is over."""
+        """Return the number of sessions in the sum."""
         return None if self.record.sealed_sessions is None else len(self.record.sealed_sessions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundStory:
-    """What the page of one round shows besides."""
+    """Further content of the page of one round."""
 
     phases: list[Phase]
     refused: Mapping[str, int] | None  # None: not recorded
@@ -88,13 +88,13 @@ class RoundStory:
 
 
 async def results_by_round(party: Party) -> dict[int, Event]:
-    """Return what evaluations and surveys of the fleet have found, by round; a step that was repeated counts once."""
+    """Return the results of evaluations and surveys by round; a repeated step counts once."""
     events = await party.ledger.recent_events("result", limit=RESULTS)
     return {int(event.data["round"]): event for event in events}
 
 
 async def facts_of(party: Party, records: Iterable[RoundRecord]) -> list[RoundFacts]:
-    """Return the facts of several rounds, with the error that each evaluation found."""
+    """Return the facts of several rounds, with the error from each evaluation."""
     results = await results_by_round(party)
     found = [await round_facts(party, record) for record in records]
     return [
@@ -119,7 +119,7 @@ async def round_facts(party: Party, record: RoundRecord) -> RoundFacts:
 
 
 async def _joined(party: Party, record: RoundRecord, counts: Counts) -> int:
-    """Return how many sessions have a seat or may still take one: who sends no keys in time keeps nobody out."""
+    """Return how many sessions have a seat or may still take one, without those that sent no keys in time."""
     if record.state is not RoundState.OPEN or party.role == 1:
         return counts.keys
     seats = await party.ledger.seats(record.round_id, party.clock() - party.seat_seconds)
@@ -147,7 +147,7 @@ async def round_story(party: Party, record: RoundRecord) -> RoundStory:
 
 
 async def _told(party: Party, record: RoundRecord, at: float | None) -> Mapping[str, Any]:
-    """Return what the operator was told when the round entered the state that it entered then."""
+    """Return the remark that was logged when the round entered a state at this time."""
     if at is None:
         return {}
     found = await party.ledger.recent_events("round", at=at)
@@ -180,7 +180,7 @@ def _steps(record: RoundRecord, counts: Counts, joined: int, party: Party) -> li
 
 
 def _session_steps(record: RoundRecord, counts: Counts, joined: int, party: Party) -> list[Step]:
-    """Return what devices do while a round is open; a step that no device has reached yet is ahead."""
+    """Return the steps of devices in an open round; a step that no device has reached yet is ahead."""
     is_open, counted_here = record.state is RoundState.OPEN, party.role == 0  # devices join at server 0
     too_few = counts.updates < party.task.min_cohort  # devices may join until there are enough
     joining = is_open and (too_few or party.clock() < record.join_until) and joined < party.task.cohort
@@ -197,7 +197,7 @@ def _reached(count: int, *, now: bool = False) -> str:
 
 
 def _progress(state: RoundState, step: RoundState) -> str:
-    """Return whether a round has passed a step, is on its way there, or has other steps before it."""
+    """Return whether a round has passed a step, is at it, or has other steps before it."""
     reached, wanted = _ORDER.index(state), _ORDER.index(step)
     if reached >= wanted:
         return DONE
@@ -208,9 +208,9 @@ def _progress(state: RoundState, step: RoundState) -> str:
 def _phases(record: RoundRecord, role: int) -> list[Phase]:
     entered = [("open", record.opened_at), ("sealing", record.sealing_at), ("adding", record.sealed_at)]
     if role == 0:
-        last = "publishing" if record.kind == TRAIN else "ending"  # only training makes a model to publish
+        last = "publishing" if record.kind == TRAIN else "ending"  # only training produces a model to publish
         entered += [("reconstructing", record.shared_at), (last, record.reconstructed_at)]
-    else:  # server 0 does the rest
+    else:  # the other steps are on server 0 only
         entered += [("waiting for server 0", record.shared_at)]
     known = [(name, at) for name, at in entered if at is not None]
     ends: list[float | None] = [*(at for _, at in known[1:]), record.ended_at]

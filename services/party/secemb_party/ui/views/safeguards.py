@@ -1,4 +1,4 @@
-"""What guards the model: how large sums are, rounds that were discarded, who was in them, and the trusted panel."""
+"""The safeguards of the model: the size of sums, discarded rounds, the devices in them, and the trusted panel."""
 
 from typing import Any
 
@@ -9,11 +9,11 @@ from secemb_party.ui.views.rounds import facts_of
 from secemb_shared.messages.canonical import decimal
 
 _SHOWN = 20  # discarded rounds, and evaluations of the panel
-_LOOKED_AT = 50  # rounds that devices are compared by, discarded ones and others
+_LOOKED_AT = 50  # rounds by which devices are compared, discarded and others
 
 
 async def guard_facts(party: Party) -> dict[str, Any]:
-    """Return what the page about the guard shows."""
+    """Return the content of the page about the guard."""
     task_id, ledger, figures = party.task.task_id, party.ledger, Figures(party.metrics)
     discarded = await ledger.rounds(task_id, limit=_LOOKED_AT, state=RoundState.DISCARDED)
     published = await ledger.rounds(task_id, limit=_LOOKED_AT, state=RoundState.PUBLISHED)
